@@ -213,7 +213,7 @@ impl Endpoint {
 
     /// Stops sending: the association ends when everything is acknowledged (RFC 9260 §9.2).
     pub fn shutdown<H: Host + ?Sized>(&mut self, now: Time, id: AssociationId, host: &mut H) {
-        self.with(id, now, host, |association, cx| association.shutdown(cx));
+        self.with_open(id, now, host, |association, cx| association.shutdown(cx));
     }
 
     /// Sets whether the user has messages left that it has accepted from others and that wait for room. After a SHUTDOWN
@@ -225,7 +225,7 @@ impl Endpoint {
         has_rest: bool,
         host: &mut H,
     ) {
-        self.with(id, now, host, |association, cx| association.set_has_rest(cx, has_rest));
+        self.with_open(id, now, host, |association, cx| association.set_has_rest(cx, has_rest));
     }
 
     /// Makes this address of the peer the primary one: new data goes there while it answers (RFC 9260 §6.4, §11.1.6).
@@ -241,7 +241,7 @@ impl Endpoint {
         host: &mut H,
     ) -> Result<(), PrimaryError> {
         let mut outcome = Err(PrimaryError::Closed);
-        self.with(id, now, host, |association, cx| outcome = association.set_primary(cx, address));
+        self.with_open(id, now, host, |association, cx| outcome = association.set_primary(cx, address));
         outcome
     }
 
@@ -253,7 +253,7 @@ impl Endpoint {
         config: &AssociationConfig,
         host: &mut H,
     ) {
-        self.with(id, now, host, |association, cx| association.set_config(cx, config));
+        self.with_open(id, now, host, |association, cx| association.set_config(cx, config));
     }
 
     /// Changes the options of the path to one address of the peer; without an address, of all current and future paths.
@@ -270,7 +270,7 @@ impl Endpoint {
         host: &mut H,
     ) -> Result<(), PrimaryError> {
         let mut outcome = Err(PrimaryError::Closed);
-        self.with(id, now, host, |association, cx| outcome = association.set_path(cx, address, options));
+        self.with_open(id, now, host, |association, cx| outcome = association.set_path(cx, address, options));
         outcome
     }
 
@@ -293,7 +293,7 @@ impl Endpoint {
 
     /// Ends the association at once; unsent data is lost (RFC 9260 §9.1).
     pub fn abort<H: Host + ?Sized>(&mut self, now: Time, id: AssociationId, reason: &[u8], host: &mut H) {
-        self.with(id, now, host, |association, cx| association.abort(cx, reason));
+        self.with_open(id, now, host, |association, cx| association.abort(cx, reason));
     }
 
     /// Returns the time of the next call of [`Endpoint::handle_timeout`].
@@ -307,7 +307,9 @@ impl Endpoint {
         let mut left = EXPIRED_MAX;
         while let Some(id) = self.associations.pop_expired(now, &mut left) {
             let mut has_returned = false;
-            self.with_any(id, now, host, |association, cx| has_returned = association.handle_timeout(cx));
+            self.with_association(id, now, host, |association, cx| {
+                has_returned = association.handle_timeout(cx)
+            });
             if has_returned {
                 left = left.saturating_sub(RETURNED_MAX);
             }
@@ -459,7 +461,7 @@ impl Endpoint {
     }
 
     /// Runs a procedure of an association that has not ended.
-    fn with<H: Host + ?Sized>(
+    fn with_open<H: Host + ?Sized>(
         &mut self,
         id: AssociationId,
         now: Time,
@@ -467,12 +469,12 @@ impl Endpoint {
         procedure: impl FnOnce(&mut Association, &mut Context<'_, H>),
     ) {
         if self.associations.get(id).is_some_and(|association| !association.is_closed()) {
-            self.with_any(id, now, host, procedure);
+            self.with_association(id, now, host, procedure);
         }
     }
 
     /// Runs a procedure of an association, and then updates its timers and queues, or removes it if it has ended.
-    fn with_any<H: Host + ?Sized>(
+    fn with_association<H: Host + ?Sized>(
         &mut self,
         id: AssociationId,
         now: Time,

@@ -4,15 +4,15 @@ use super::{Association, State};
 use crate::transmit::BatchLimits;
 
 impl Association {
-    /// Returns whether enough waits to be worth a transmission of its own: control chunks or a SACK that is due,
-    /// nothing outstanding, or a full batch or window (the flush rule).
+    /// Computes anew how much must wait to be worth a transmission of its own. [`Association::is_due`] needs that after any change
+    /// but messages to send.
     #[inline]
-    pub(crate) fn due(&mut self, limits: BatchLimits) -> bool {
+    pub(crate) fn update_due(&mut self, limits: BatchLimits) {
         self.due_from_bytes = self.due_from_bytes(limits);
-        self.is_due()
     }
 
-    /// Returns what [`Association::due`] would return if nothing but messages to send has come since its last call.
+    /// Returns whether enough waits to be worth a transmission of its own: control chunks or a SACK that is due,
+    /// nothing outstanding, or a full batch or window (the flush rule).
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.outbound.pending_wire_bytes() >= self.due_from_bytes

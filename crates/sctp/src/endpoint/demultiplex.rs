@@ -277,10 +277,10 @@ impl Endpoint {
                 }
                 // RFC 9260 §8.5.1 B and C.
                 Abort::KIND if reflected => {
-                    self.with(id, now, host, |a, cx| a.handle_abort(cx, first));
+                    self.with_open(id, now, host, |a, cx| a.handle_abort(cx, first));
                 }
                 ShutdownComplete::KIND if reflected => {
-                    self.with(id, now, host, |a, cx| a.handle_shutdown_complete(cx));
+                    self.with_open(id, now, host, |a, cx| a.handle_shutdown_complete(cx));
                 }
                 _ => {
                     self.strays.on_stray(now);

@@ -266,7 +266,7 @@ impl Endpoint {
         if same_local {
             // D: a COOKIE ECHO of this association, possibly a duplicate; B: both sides have sent an INIT.
             let mut taken = false;
-            self.with(id, now, host, |a, cx| taken = a.handle_own_cookie(cx, &cookie, route.remote));
+            self.with_open(id, now, host, |a, cx| taken = a.handle_own_cookie(cx, &cookie, route.remote));
             return taken || self.refuse_cookie();
         }
         let ties = self.cookies.tie_tags(own.local_tag, own.peer_tag.unwrap_or_default());
@@ -400,7 +400,7 @@ impl Endpoint {
         self.by_tag.insert(cookie.local_tag, id);
         self.strays.on_tags_changed();
         self.last = None;
-        self.with(id, now, host, |a, cx| a.restart(cx, cookie, &remotes, (route.remote, route.local)));
+        self.with_open(id, now, host, |a, cx| a.restart(cx, cookie, &remotes, (route.remote, route.local)));
         self.register(id);
         true
     }

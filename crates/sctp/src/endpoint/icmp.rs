@@ -60,7 +60,7 @@ impl Endpoint {
             // ICMP7
             Unreachable::TooBig { mtu_bytes } => {
                 let mut believed = false;
-                self.with(id, now, host, |association, cx| {
+                self.with_open(id, now, host, |association, cx| {
                     believed = association.handle_too_big(cx.now, remote, mtu_bytes);
                 });
                 self.statistics.reports_ignored += u64::from(!believed);
@@ -73,11 +73,13 @@ impl Endpoint {
             }
             // ICMP8: as an ABORT with the T bit.
             Unreachable::Protocol => {
-                self.with(id, now, host, |association, cx| association.close(cx, CloseReason::NoProtocol));
+                self.with_open(id, now, host, |association, cx| {
+                    association.close(cx, CloseReason::NoProtocol)
+                });
             }
             // A peer that has sent its SHUTDOWN COMPLETE may be gone, and does not repeat a lost one.
             Unreachable::Port => {
-                self.with(id, now, host, |association, cx| association.handle_shutdown_complete(cx));
+                self.with_open(id, now, host, |association, cx| association.handle_shutdown_complete(cx));
             }
             // ICMP9 leaves the choice; the path's error counters decide.
             Unreachable::Host => self.statistics.reports_ignored += 1,
@@ -92,7 +94,7 @@ impl Endpoint {
         reason: CloseReason,
         host: &mut H,
     ) {
-        self.with(id, now, host, |association, cx| association.abandon_address(cx, remote, reason));
+        self.with_open(id, now, host, |association, cx| association.abandon_address(cx, remote, reason));
         if self.associations.get_mut(id).is_some_and(|association| association.take_paths_changed()) {
             self.register(id);
         }

@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn only_listeners_that_share_a_port_have_the_same() {
         let mut listeners = Listeners::default();
-        let first = insert(&mut listeners, true).expect("nobody is there");
+        let first = insert(&mut listeners, true).expect("no listener is there");
         assert_eq!(insert(&mut listeners, false), None);
         let second = insert(&mut listeners, true).expect("both share");
         assert!(!listeners.change(first, LocalAddresses::default(), config(false)), "the other is there");

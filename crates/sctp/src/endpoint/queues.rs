@@ -1,4 +1,4 @@
-//! What the endpoint does after each change of an association: it updates queue, timers and traces, or removes the association.
+//! Updates queue, timers and traces after each change of an association, or removes the association.
 
 use super::Endpoint;
 use crate::identifiers::AssociationId;

@@ -69,6 +69,8 @@ impl Slots {
         self.slab.get(id.index()).map(|slot| &slot.association)
     }
 
+    /// Returns an association to change. If the change may make it due, move its deadline or end it, the caller updates its queue
+    /// and its timers afterwards (`Endpoint::update_queues`).
     #[inline]
     pub(super) fn get_mut(&mut self, id: AssociationId) -> Option<&mut Association> {
         self.slot_mut(id).map(|slot| &mut slot.association)
@@ -162,7 +164,8 @@ impl Slots {
         if association.is_closed() {
             return;
         }
-        let is_due = association.due(limits) || (scope == Scope::All && association.sendable());
+        association.update_due(limits);
+        let is_due = association.is_due() || (scope == Scope::All && association.sendable());
         match (slot.queued, is_due) {
             (Queued::Due, _) | (Queued::Held, false) => {}
             (queued, true) => {
@@ -201,7 +204,7 @@ impl Slots {
             && slot.queued == Queued::No
             && slot.association.has_waiting()
         {
-            slot.association.due(limits);
+            slot.association.update_due(limits);
             slot.queued = Queued::Held;
             self.held.push_back(id);
         }
