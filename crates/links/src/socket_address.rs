@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_come_back() {
+    fn encoded_addresses_decode_to_themselves() {
         round_trip("192.0.2.1:9899", false);
         round_trip("192.0.2.1:9899", true);
         round_trip("[2001:db8::1]:1", true);

@@ -3,7 +3,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `acknowledgement` | when a SACK is due, and the duplicates that it reports |
-//! | `window` | what the peer knows of the receive window, and the credit that the reader keeps |
+//! | `window` | the receive window as the peer knows it, and the credit that the reader keeps |
 //!
 //! The other files are procedures on the state of [`Inbound`]: `run` and `delivery` for what arrives, `memory` and `renege` for room,
 //! `sack` for the contents of a SACK.

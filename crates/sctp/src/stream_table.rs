@@ -40,7 +40,7 @@ impl<T: Default> StreamTable<T> {
         self.far.get(page)?.as_deref()
     }
 
-    /// Returns the most memory that the values of so many streams take.
+    /// Returns the most memory that the values of this many streams take.
     pub(crate) fn bytes_max(streams: u16) -> usize {
         let page_bytes = size_of::<Option<Box<[T; PAGE_STREAMS]>>>() + PAGE_STREAMS * size_of::<T>();
         NEAR_STREAMS * size_of::<T>() + usize::from(streams).div_ceil(PAGE_STREAMS) * page_bytes

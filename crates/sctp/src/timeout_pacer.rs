@@ -34,7 +34,7 @@ struct Places {
 }
 
 impl TimeoutPacer {
-    /// Returns a pacer that lets one timer expire in each interval, and so many at once after a pause.
+    /// Returns a pacer that lets one timer expire in each interval, and `burst` at once after a pause.
     pub fn new(interval: Duration, burst: u32) -> Self {
         TimeoutPacer(Arc::new(Places { interval, burst, next: AtomicU64::new(0) }))
     }

@@ -15,7 +15,6 @@
 //! | `transmit` | building of packets |
 //! | `timers` | T1, T2, T3, delayed SACK |
 //! | `heartbeat` | probing of paths (§8.3) |
-//! | `probe_answers` | replies to heartbeats between other pairs of addresses |
 //! | `failover` | failure and return of paths (§8.2, RFC 7829) |
 //! | `mtu` | packet length (RFC 8899) |
 //! | `events` | optional events (RFC 6458 §6.1) |
@@ -23,17 +22,23 @@
 //! | `closing` | the end: the report to the user, and the final packet |
 //! | `observe` | statistics and trace |
 //!
-//! The state that these procedures share has owners with private fields: [`Outbound`], [`Path`] and `Receiving` for data, and
+//! These files are one module, so each of them sees the fields of [`Association`]. Nearly all of these are owners with private
+//! fields, which change by their own functions only: [`Outbound`], [`Paths`], [`Ecn`], and
 //!
 //! | file | owns |
 //! |---|---|
+//! | `receiving` | the receiving side, before and after the peer's initial TSN is known |
 //! | `control` | control chunks that wait for a packet |
 //! | `retry` | the timer of a chunk that is sent until it is answered: T1, T2 |
 //! | `peer` | what the peer supports |
 //! | `peer_errors` | the error counter of the association (§8.1) |
-//! | `reaction` | what the packet that is being handled has caused |
+//! | `probe_answers` | replies to heartbeats between other pairs of addresses |
+//! | `reaction` | the effects of the packet that is being handled |
 //! | `returns` | messages that return to the user |
 //! | `timer_state` | times that belong to no state and no path |
+//!
+//! The rest are plain values, each of which one file changes: `identity` (`setup`, `restart`), `has_rest` (`shutdown`),
+//! `probes_mtu` (`mtu`) and `due_from_bytes` (`flush_rule`).
 
 mod causes;
 mod closing;
@@ -101,7 +106,7 @@ pub(crate) use events::RETURNED_MAX;
 pub(crate) use init::{BadInit, PeerInit, is_unicast, write_address_list, write_init_ack};
 pub use view::{AssociationView, PathView};
 
-/// What both states of the setup have.
+/// The fields of both states of the setup.
 #[derive(Debug, Clone, Copy)]
 struct Setup {
     t1: Retry,
@@ -176,7 +181,7 @@ pub(crate) struct Association {
     statistics: Statistics,
     /// Present while the association is traced.
     trace: Option<Box<Tracer>>,
-    /// Number of waiting bytes from which the association is due, as of the last call of [`Association::due`].
+    /// Number of waiting bytes from which the association is due, as of the last call of [`Association::update_due`].
     due_from_bytes: usize,
 }
 

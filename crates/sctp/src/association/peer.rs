@@ -1,4 +1,4 @@
-//! What the peer is known to support, by its handshake and its answers.
+//! The extensions that the peer supports, according to its handshake and its answers.
 
 use crate::extensions::Extensions;
 

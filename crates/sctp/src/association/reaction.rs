@@ -1,4 +1,4 @@
-//! What the packet that is being handled has caused so far.
+//! The effects of the packet that is being handled.
 
 use sctp_wire::cause::Cause;
 

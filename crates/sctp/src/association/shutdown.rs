@@ -52,7 +52,7 @@ impl Association {
         self.continue_shutdown_asked_on(cx, None);
     }
 
-    /// Does so, and answers a SHUTDOWN on the path on which it came.
+    /// Continues a shutdown as [`Association::continue_shutdown`] does, and answers a SHUTDOWN on the path on which it came.
     fn continue_shutdown_asked_on<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,

@@ -6,7 +6,7 @@ use crate::receive_buffer::Held;
 /// Minimum increase of the advertised window, if half of the buffer is not less (RFC 1122 §4.2.3.3).
 pub(super) const WINDOW_STEP_BYTES: usize = 1452;
 
-/// What the peer knows of the window, and the credit that the reader keeps.
+/// The window as the peer knows it, and the credit that the reader keeps.
 #[derive(Debug)]
 pub(super) struct Window {
     /// The last advertised window, less the data received since.

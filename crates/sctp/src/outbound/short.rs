@@ -21,7 +21,7 @@ use crate::tsn;
 pub(super) struct NextSsn(StreamTable<u16>);
 
 impl NextSsn {
-    /// Returns the most memory that the numbers of so many streams take.
+    /// Returns the most memory that the numbers of this many streams take.
     pub(super) fn bytes_max(streams: u16) -> usize {
         StreamTable::<u16>::bytes_max(streams)
     }

@@ -185,7 +185,7 @@ pub(super) fn first_window_bytes(
     }
 }
 
-/// Returns how many bytes make a burst of so many packets (Max.Burst).
+/// Returns how many bytes make a burst of `packets` packets (Max.Burst).
 pub(super) fn burst_bytes(packets: Option<u32>, pmdcs_bytes: usize) -> usize {
     packets.map_or(usize::MAX, |packets| packets.max(1) as usize * pmdcs_bytes)
 }
