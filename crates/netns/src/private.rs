@@ -18,6 +18,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, pipe};
 use thiserror::Error;
@@ -64,8 +65,8 @@ pub fn forget_inside(command: &mut Command) {
 /// Starts this program again with the same arguments, in namespaces of its own, and waits until it ends. Call it before a
 /// thread is started.
 ///
-/// The calling process changes, too, and can do nothing afterwards but end. SIGTERM and SIGHUP are passed on; SIGINT and
-/// SIGQUIT are for the process inside alone, which a terminal tells of them as well.
+/// The calling process changes, too, and can do nothing afterwards but end. Signals of other processes are passed on. A terminal
+/// sends SIGINT and SIGQUIT to the process inside as well.
 ///
 /// # Errors
 ///
@@ -98,6 +99,7 @@ fn wait(mut child: Child, processes: &File) -> io::Result<ExitStatus> {
     }
     // Blocked signals wait until they are taken here. A child that ended before has left none.
     signals.thread_block()?;
+    let taken = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC)?;
     let mut killed_for = None;
     loop {
         if let Some(status) = child.try_wait()? {
@@ -105,8 +107,11 @@ fn wait(mut child: Child, processes: &File) -> io::Result<ExitStatus> {
             let instead = killed_for.filter(|_| is_killed);
             return Ok(instead.map_or(status, |signal| ExitStatus::from_raw(signal as i32)));
         }
-        let signal = signals.wait()?;
-        if let Some(passed) = passed_on(signal, handling(processes, child.id(), signal)) {
+        let Some(info) = taken.read_signal()? else { continue };
+        let signal = Signal::try_from(info.ssi_signo as i32)?;
+        // The kernel's own codes are positive; a terminal's signals have one.
+        let sender = if info.ssi_code > 0 { Sender::Kernel } else { Sender::Process };
+        if let Some(passed) = passed_on(signal, sender, handling(processes, child.id(), signal)) {
             // The child is not waited for yet, so that the number is still its own.
             let _ = kill(Pid::from_raw(child.id() as i32), passed);
             killed_for = Some(signal).filter(|_| passed == Signal::SIGKILL);
@@ -144,13 +149,24 @@ fn handling_in(status: &str, signal: Signal) -> Handling {
     }
 }
 
+/// Origin of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sender {
+    Process,
+    /// A terminal, which sends to both processes.
+    Kernel,
+}
+
 /// Returns the signal that the first process of a PID namespace gets for one that came here. The kernel drops signals
-/// that it does not catch, so before it does it is killed. A terminal has sent its signals to both processes.
-fn passed_on(signal: Signal, handling: Handling) -> Option<Signal> {
-    match (signal, handling) {
-        (Signal::SIGTERM | Signal::SIGHUP, Handling::Caught) => Some(signal),
-        (Signal::SIGCHLD, _) | (_, Handling::Caught | Handling::Ignored) => None,
-        (_, Handling::Default) => Some(Signal::SIGKILL),
+/// that it does not catch, so before it does it is killed.
+fn passed_on(signal: Signal, sender: Sender, handling: Handling) -> Option<Signal> {
+    match (signal, sender, handling) {
+        (Signal::SIGCHLD, ..) | (_, _, Handling::Ignored) => None,
+        (_, _, Handling::Default) => Some(Signal::SIGKILL),
+        (Signal::SIGTERM | Signal::SIGHUP, _, Handling::Caught) | (_, Sender::Process, Handling::Caught) => {
+            Some(signal)
+        }
+        (_, Sender::Kernel, Handling::Caught) => None,
     }
 }
 
@@ -230,13 +246,16 @@ mod tests {
         assert_eq!(of(Signal::SIGTERM), Handling::Caught);
         assert_eq!(of(Signal::SIGHUP), Handling::Ignored);
         assert_eq!(of(Signal::SIGQUIT), Handling::Default);
-        assert_eq!(passed_on(Signal::SIGTERM, Handling::Caught), Some(Signal::SIGTERM));
-        assert_eq!(passed_on(Signal::SIGINT, Handling::Caught), None, "the terminal has sent it");
-        assert_eq!(passed_on(Signal::SIGHUP, Handling::Ignored), None);
+        let (terminal, process) = (Sender::Kernel, Sender::Process);
+        assert_eq!(passed_on(Signal::SIGTERM, process, Handling::Caught), Some(Signal::SIGTERM));
+        assert_eq!(passed_on(Signal::SIGHUP, terminal, Handling::Caught), Some(Signal::SIGHUP));
+        assert_eq!(passed_on(Signal::SIGINT, process, Handling::Caught), Some(Signal::SIGINT));
+        assert_eq!(passed_on(Signal::SIGINT, terminal, Handling::Caught), None, "it has both");
+        assert_eq!(passed_on(Signal::SIGHUP, process, Handling::Ignored), None);
         for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT] {
-            assert_eq!(passed_on(signal, Handling::Default), Some(Signal::SIGKILL));
+            assert_eq!(passed_on(signal, terminal, Handling::Default), Some(Signal::SIGKILL));
         }
-        assert_eq!(passed_on(Signal::SIGCHLD, Handling::Default), None);
+        assert_eq!(passed_on(Signal::SIGCHLD, terminal, Handling::Default), None);
         let processes = File::open("/proc").expect("processes");
         assert_eq!(handling(&processes, std::process::id(), Signal::SIGUSR2), Handling::Default);
     }

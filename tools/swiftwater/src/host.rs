@@ -1,11 +1,13 @@
 //! This machine, and the processors and priorities of processes on it.
 
-use std::fs;
-use std::time::Duration;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::{Gid, Pid, Uid, setgid, setgroups, setuid};
+use thiserror::Error;
 
 /// Load of other programs, in processors, from which figures are not to be compared.
 pub(crate) const OTHERS_BUSY_MAX: f64 = 0.15;
@@ -82,6 +84,24 @@ pub(crate) fn others_busy_time() -> Duration {
     busy_time().saturating_sub(processor_time() + processor_time_of_children())
 }
 
+/// Measures how busy other programs keep the processors.
+pub(crate) struct OthersBusy {
+    began: Instant,
+    busy_before: Duration,
+}
+
+impl OthersBusy {
+    pub(crate) fn begin() -> Self {
+        OthersBusy { began: Instant::now(), busy_before: others_busy_time() }
+    }
+
+    /// Returns the sentence of [`busy_sentence`] about the time since the begin.
+    pub(crate) fn sentence(&self) -> Option<String> {
+        let busy = others_busy_time().saturating_sub(self.busy_before);
+        busy_sentence(busy.div_duration_f64(self.began.elapsed()))
+    }
+}
+
 /// Returns a sentence about the processors that other programs kept busy meanwhile, if that was too many to ignore.
 pub(crate) fn busy_sentence(processors: f64) -> Option<String> {
     (processors >= OTHERS_BUSY_MAX).then(|| {
@@ -105,6 +125,24 @@ pub(crate) fn processor_model() -> String {
             Some(line.split_once(':')?.1.trim().to_owned())
         })
         .unwrap_or_else(|| std::env::consts::ARCH.into())
+}
+
+/// Error of a host whose loopback interface is down.
+#[derive(Clone, Copy, Debug, Error)]
+#[error(
+    "the loopback interface is down, so programs of this host do not reach each other; run `ip link set lo up` as root"
+)]
+pub(crate) struct LoopbackDown;
+
+/// Checks that programs of this host reach each other over loopback.
+pub(crate) fn check_loopback() -> Result<(), LoopbackDown> {
+    let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+    // Sends nothing, but asks for the route.
+    let reached = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(any_port));
+    match reached {
+        Err(error) if error.kind() == io::ErrorKind::NetworkUnreachable => Err(LoopbackDown),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the largest packet of the loopback device.

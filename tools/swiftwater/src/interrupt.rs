@@ -4,7 +4,7 @@
 //! A signal that the process ignores when it starts, as under `nohup` or in the background of a script, stays ignored.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use std::{fs, io, process, thread};
@@ -17,14 +17,15 @@ use thiserror::Error;
 /// Signals that ask a command to end.
 const SIGNALS: [c_int; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Set when a signal asked the command to end.
-static SIGNALLED: AtomicBool = AtomicBool::new(false);
+/// Time after a signal in which further ones count as the same: a supervisor may signal a process and then its group.
+const SAME_SIGNAL: Duration = Duration::from_millis(200);
+
+/// The first signal that asked the command to end; 0 before.
+static SIGNALLED: AtomicI32 = AtomicI32::new(0);
 /// Set when the command itself found that continuing is pointless.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 /// Stacks that this process has bound and still uses.
 static STACKS: Mutex<Vec<Weak<Stack>>> = Mutex::new(Vec::new());
-/// Exit status that a shell reports of a program that SIGINT ended.
-pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 /// Time for remaining associations to shut down when the command ends.
 const END_WAIT: Duration = Duration::from_secs(2);
 /// Reason in the ABORT to peers whose associations take longer.
@@ -37,19 +38,33 @@ pub(crate) struct ListenError(#[from] io::Error);
 
 /// Starts to handle signals.
 pub(crate) fn listen() -> Result<(), ListenError> {
-    on_signals(|| {
-        if SIGNALLED.swap(true, Ordering::SeqCst) {
+    on_signals(|signal| {
+        if SIGNALLED.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             take_stacks().iter().for_each(|stack| stack.abort_all(REASON));
-            process::exit(EXIT_INTERRUPTED.into());
+            process::exit(exit_status_of(signal).into());
         }
     })
 }
 
-/// Calls a function for each signal of [`SIGNALS`] that this process does not ignore, in a thread for them.
-pub(crate) fn on_signals(mut handle: impl FnMut() + Send + 'static) -> Result<(), ListenError> {
+/// Returns the exit status that a shell reports of a program that a signal ended.
+pub(crate) fn exit_status_of(signal: c_int) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}
+
+/// Calls a function for each signal of [`SIGNALS`] that this process does not ignore, in a thread for them. Signals within
+/// [`SAME_SIGNAL`] after another one are left out.
+pub(crate) fn on_signals(mut handle: impl FnMut(c_int) + Send + 'static) -> Result<(), ListenError> {
     let ignored = ignored_signals();
     let mut signals = Signals::new(SIGNALS.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0))?;
-    let work = move || signals.forever().for_each(|_| handle());
+    let mut last: Option<Instant> = None;
+    let work = move || {
+        for signal in signals.forever() {
+            if last.is_none_or(|last| last.elapsed() > SAME_SIGNAL) {
+                last = Some(Instant::now());
+                handle(signal);
+            }
+        }
+    };
     thread::Builder::new().name("signals".into()).spawn(work)?;
     Ok(())
 }
@@ -63,7 +78,7 @@ fn ignored_signals() -> u64 {
 
 /// Returns whether the running operation should end.
 pub(crate) fn requested() -> bool {
-    SIGNALLED.load(Ordering::SeqCst) || GIVEN_UP.load(Ordering::SeqCst)
+    SIGNALLED.load(Ordering::SeqCst) != 0 || GIVEN_UP.load(Ordering::SeqCst)
 }
 
 /// Ends the running operation as Ctrl-C would.
@@ -73,7 +88,7 @@ pub(crate) fn give_up() {
 
 /// Returns the exit status of a command that a signal has ended early.
 pub(crate) fn exit_status() -> Option<u8> {
-    SIGNALLED.load(Ordering::SeqCst).then_some(EXIT_INTERRUPTED)
+    Some(SIGNALLED.load(Ordering::SeqCst)).filter(|signal| *signal != 0).map(exit_status_of)
 }
 
 /// Remembers a stack while it is in use.

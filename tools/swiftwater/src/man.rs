@@ -41,7 +41,7 @@ const EXIT_STATUS: [(&str, &str); 7] = [
     ("2", "The command line is invalid."),
     ("126, 127", "swiftwater run cannot execute the program: 127 if there is none, 126 otherwise."),
     (
-        "130",
+        "130, 143, 129",
         "Ctrl-C, SIGTERM or SIGHUP ended it early; a measurement has printed its totals so far, lab --live and lab check those of complete runs.",
     ),
     ("141", "Nobody reads its standard output any more."),

@@ -15,7 +15,7 @@ use crate::bench::run::{Daemon, Ends, EndsAt, Runner};
 use crate::bench::series::Series;
 use crate::bench::{Conditions, table::align};
 use crate::load::{histogram, record};
-use crate::output::OutputError;
+use crate::output::{OutputError, note};
 use crate::peer::{GRACE, Peer, PeerError, print_line};
 use crate::perf::client::{Latency, Outcome};
 use crate::run::find_shim_for_itself;
@@ -151,9 +151,13 @@ pub(crate) fn run(args: &NeighboursArgs) -> Result<(), NeighboursError> {
     let shim = find_shim_for_itself().map_err(NeighboursError::Shim)?;
     let runner = Runner::new(Ok(shim)).map_err(NeighboursError::Program)?;
     let conditions = Conditions::here(args.seconds);
+    let others = host::OthersBusy::begin();
     let (outcomes, failure) = measure_all(&runner, args);
     let rows = rows(&outcomes, &conditions);
     json.write_beside(&table(&rows), &rows)?;
+    if let Some(sentence) = others.sentence() {
+        note(format_args!("{sentence}"));
+    }
     failure.map_or(Ok(()), Err)
 }
 

@@ -95,7 +95,7 @@ impl fmt::Display for DaemonAddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DaemonAddressError::Taken(place) => {
-                write!(f, "a daemon already listens at {place}; `swiftwater run` uses it")
+                write!(f, "a daemon already listens at {place}")
             }
             DaemonAddressError::System(place, error) => write!(f, "cannot listen at {place}: {error}"),
         }

@@ -23,9 +23,9 @@ use netns::{HostError, NotAllowed};
 use thiserror::Error;
 
 use crate::bench::Conditions;
-use crate::interrupt;
 use crate::output::{OutputError, note};
 use crate::peer::{PeerError, print_line as say};
+use crate::{host, interrupt};
 use arena::Arena;
 use args::AttackArgs;
 use flood::Flood;
@@ -74,11 +74,15 @@ pub(crate) fn run(args: &AttackArgs) -> Result<(), AttackError> {
     let processors = Processors::here(args.flood_beside);
     let conditions = Conditions::here(plan.seconds);
     note(format_args!("swiftwater bench attack: {}; Ctrl-C prints what there is so far", plan.summary()));
+    let others = host::OthersBusy::begin();
     let mut measured: Vec<Measured> =
         plan.cases.iter().map(|&case| Measured { case, rounds: Vec::new() }).collect();
     let outcome = measure(&plan, &arena, &processors, &mut measured);
     let rows: Vec<Row> = measured.iter().filter_map(|m| m.row(&processors, &conditions)).collect();
     json.write_beside(&table::render(&rows), &rows)?;
+    if let Some(sentence) = others.sentence() {
+        note(format_args!("{sentence}"));
+    }
     outcome
 }
 

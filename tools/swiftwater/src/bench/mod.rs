@@ -33,6 +33,9 @@ const HTML_FILE: &str = "bench-out/bench.html";
 /// Error of the experiment.
 #[derive(Debug, Error)]
 pub(crate) enum BenchError {
+    /// Loopback is down.
+    #[error(transparent)]
+    Loopback(#[from] host::LoopbackDown),
     /// The plan is invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -69,6 +72,7 @@ pub(crate) enum BenchError {
 
 /// Runs the command.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
+    host::check_loopback()?;
     let shim = find_shim_for_itself();
     let plan = Plan::new(args, host::allowed_processors().len(), shim.is_ok())?;
     let json = match args.json.to {

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -126,15 +126,15 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
     if let Some(file) = &args.autopush {
         options.rules.check(daemon.stack()).map_err(|error| format!("{}: {error}", file.display()))?;
     }
-    let is_interrupted =
+    let second_signal =
         listen(daemon.ending()).map_err(|error| format!("cannot listen for signals: {error}"))?;
     note(format_args!("swiftwater daemon: at {}: {}", options.address, daemon.description()));
     daemon.run().map_err(|error| error.to_string())?;
     // The daemon ends with its last association, maybe before the thread of the second signal ends the process.
-    if is_interrupted.load(Ordering::SeqCst) {
-        process::exit(interrupt::EXIT_INTERRUPTED.into());
+    match second_signal.load(Ordering::SeqCst) {
+        0 => Ok(()),
+        signal => process::exit(interrupt::exit_status_of(signal).into()),
     }
-    Ok(())
 }
 
 /// Starts this command again without the option for it; the new process outlives this one, and keeps nothing of its caller.
@@ -169,19 +169,19 @@ fn rules(path: &Path) -> Result<StreamRules, String> {
 }
 
 /// Ends the daemon in an orderly way at the first SIGTERM, SIGINT or SIGHUP, which is a success, and at once at the second.
-/// Returns the flag that the second sets.
-fn listen(ending: Ending) -> Result<Arc<AtomicBool>, interrupt::ListenError> {
-    let (is_ending, is_interrupted) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
-    let has_come_twice = Arc::clone(&is_interrupted);
-    interrupt::on_signals(move || match is_ending.swap(true, Ordering::Relaxed) {
+/// Returns the number of the second, 0 before it comes.
+fn listen(ending: Ending) -> Result<Arc<AtomicI32>, interrupt::ListenError> {
+    let (is_ending, second_signal) = (AtomicBool::new(false), Arc::new(AtomicI32::new(0)));
+    let second = Arc::clone(&second_signal);
+    interrupt::on_signals(move |signal| match is_ending.swap(true, Ordering::Relaxed) {
         false => ending.begin(),
         true => {
-            has_come_twice.store(true, Ordering::SeqCst);
+            second.store(signal, Ordering::SeqCst);
             ending.at_once();
-            process::exit(interrupt::EXIT_INTERRUPTED.into());
+            process::exit(interrupt::exit_status_of(signal).into());
         }
     })?;
-    Ok(is_interrupted)
+    Ok(second_signal)
 }
 
 /// Returns the reason for which a daemon cannot start, with the option that helps.
@@ -194,9 +194,9 @@ fn reason(args: &DaemonArgs, error: &DaemonError) -> String {
              or choose another port with --udp-port, here and at every peer",
             port = args.udp_port
         ),
-        DaemonError::Address(DaemonAddressError::Taken(_)) => {
-            format!("{error}: end it with `swiftwater daemon stop`, or choose another place with --place")
-        }
+        DaemonError::Address(DaemonAddressError::Taken(place)) => format!(
+            "{error}; end it with `swiftwater daemon stop --place {place}`, or choose another place with --place"
+        ),
         DaemonError::Address(_) => format!("{error}; choose another place with --place"),
         error => error.to_string(),
     }

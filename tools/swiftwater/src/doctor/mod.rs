@@ -16,7 +16,7 @@ use swiftwater_daemon::DaemonAddress;
 
 use crate::failure::Failure;
 use crate::output::JsonArgs;
-use crate::run;
+use crate::{host, run};
 use files::Files;
 use trial::Trial;
 
@@ -106,12 +106,15 @@ fn examine() -> Vec<Finding> {
         kernel::user_namespaces(&files, trial::in_namespaces()),
         network::raw_ip(network::open_raw_socket()),
         network::udp_port(daemon.as_ref().ok(), network::bind_udp_port()),
+        network::loopback(host::check_loopback()),
         network::offload(network::can_segment(), network::can_gather()),
         network::buffers(&files),
         process::descriptors(daemon.is_ok()),
         process::shim(&shim),
     ];
-    findings.extend(shim.ok().map(|shim| process::preload(trial::preloaded(&shim, running))));
+    // The trial needs loopback.
+    let shim = shim.ok().filter(|_| host::check_loopback().is_ok());
+    findings.extend(shim.map(|shim| process::preload(trial::preloaded(&shim, running))));
     findings.push(process::daemon(&place, daemon));
     findings
 }

@@ -9,6 +9,7 @@ use swiftwater_daemon::Description;
 
 use super::Finding;
 use super::files::Files;
+use crate::host::LoopbackDown;
 use crate::sockets::DEFAULT_PORT;
 
 /// Buffer that SCTP requests from the kernel for its UDP sockets, in each direction.
@@ -65,6 +66,17 @@ pub(super) fn udp_port(daemon: Option<&Description>, bound: io::Result<()>) -> F
             format!("{DEFAULT_PORT} cannot be bound: {error}"),
             "let this user bind UDP sockets: a policy of the system, or of the container, forbids it",
         ),
+    }
+}
+
+/// Checks the loopback interface.
+pub(super) fn loopback(checked: Result<(), LoopbackDown>) -> Finding {
+    const CHECK: &str = "loopback";
+    match checked {
+        Ok(()) => Finding::ok(CHECK, "programs of this host reach each other"),
+        Err(LoopbackDown) => {
+            Finding::fails(CHECK, "the interface lo is down", "run `ip link set lo up` as root")
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::lab::experiment::{self, Case, Experiment, Options, Outcome, Watch, table, table_with};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -239,9 +239,9 @@ fn run_live(
             String::new()
         };
         note(format_args!("{}{place}: {}", live::name(experiment), live::estimate(experiment, settings)));
-        let (began, busy) = (Instant::now(), host::others_busy_time());
+        let others = host::OthersBusy::begin();
         let mut results = live::run(experiment, settings, &conditions);
-        let busy = host::others_busy_time().saturating_sub(busy).div_duration_f64(began.elapsed());
+        let busy = others.sentence();
         let missing = results.failure.take().map(LabError::from);
         let name = live::name(experiment);
         if json.leaves_text() && !results.outcomes.is_empty() {
@@ -254,7 +254,7 @@ fn run_live(
             note(format_args!("{sentence}"));
         }
         // The lines may be on time while the ends have no processor.
-        if let Some(sentence) = host::busy_sentence(busy) {
+        if let Some(sentence) = busy {
             note(format_args!("{sentence}"));
         }
         let traces = std::mem::take(&mut results.traces);

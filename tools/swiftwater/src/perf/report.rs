@@ -26,9 +26,11 @@ pub(crate) struct Row {
     packet_bytes: Option<usize>,
     start_s: f64,
     end_s: f64,
-    messages: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<u64>,
     bytes: u64,
-    messages_per_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages_per_s: Option<f64>,
     bits_per_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     messages_sent: Option<u64>,
@@ -96,9 +98,9 @@ impl Row {
         let seconds = interval.end_s - interval.start_s;
         let row = Self::empty(spec, "interval", interval.start_s, interval.end_s);
         Self {
-            messages: interval.messages,
+            messages: Some(interval.messages),
             bytes: interval.bytes,
-            messages_per_s: per(interval.messages as f64, seconds),
+            messages_per_s: Some(per(interval.messages as f64, seconds)),
             bits_per_s: per(interval.bytes as f64 * 8.0, seconds),
             window: window.map(|window| WindowKeys {
                 cwnd_bytes: window.cwnd_bytes,
@@ -113,9 +115,9 @@ impl Row {
         let totals = &served.totals;
         let row = Self::empty(&served.spec, "total", 0.0, totals.seconds);
         Self {
-            messages: totals.messages,
+            messages: Some(totals.messages),
             bytes: totals.bytes,
-            messages_per_s: per(totals.messages as f64, totals.seconds),
+            messages_per_s: Some(per(totals.messages as f64, totals.seconds)),
             bits_per_s: per(totals.bytes as f64 * 8.0, totals.seconds),
             server_cpu: Some(ServerCpu::of(totals)),
             interrupted: Some(served.interrupted),
@@ -127,9 +129,9 @@ impl Row {
     pub(crate) fn of_outcome(spec: &Spec, outcome: &Outcome) -> Self {
         let row = Self::empty(spec, "total", 0.0, outcome.client.seconds);
         Self {
-            messages: outcome.server.messages,
+            messages: Some(outcome.server.messages),
             bytes: outcome.server.bytes,
-            messages_per_s: outcome.messages_per_s(),
+            messages_per_s: Some(outcome.messages_per_s()),
             bits_per_s: outcome.bits_per_s(),
             messages_sent: Some(outcome.client.messages),
             client_cpu: Some(ClientCpu::of(&outcome.client, &outcome.server)),
@@ -177,9 +179,9 @@ impl Row {
             packet_bytes: spec.packet_bytes,
             start_s,
             end_s,
-            messages: 0,
+            messages: None,
             bytes: 0,
-            messages_per_s: 0.0,
+            messages_per_s: None,
             bits_per_s: 0.0,
             messages_sent: None,
             client_cpu: None,

@@ -241,6 +241,7 @@ pub(in crate::lab) fn columns(figures: &[Option<&Figures>], with_counters: bool)
     };
     let mut columns = vec![
         column("95 % interval", &interval),
+        column("of fair share", &|figures| figures.share_of_fair.map(|share| format!("{share:.2}"))),
         column("host", &|figures| figures.disturbed.then(|| "disturbed".to_owned())),
     ];
     if with_counters {
@@ -339,8 +340,8 @@ mod tests {
             [None, Some("disturbed".to_owned()), None],
             [Some("0".to_owned()), Some("0".to_owned()), None],
         ];
-        assert_eq!(cells(false), [&nothing[..], &mark], "one run has no interval");
-        assert_eq!(cells(true), [&nothing[..], &mark, &zero, &zero]);
+        assert_eq!(cells(false), [&nothing[..], &nothing, &mark], "one run has no interval");
+        assert_eq!(cells(true), [&nothing[..], &nothing, &mark, &zero, &zero]);
         let rates = [50e6, 52e6, 54e6].map(|rate| run(rate, 0, 5.0));
         let three = Figures::new(&rates, None, None, None).expect("runs");
         assert_eq!(columns(&[Some(&three)], false)[0].cells, [Some("47.0 to 57.0".to_owned())]);

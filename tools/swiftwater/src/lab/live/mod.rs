@@ -29,12 +29,12 @@ use std::io;
 use ::lab::experiment::Outcome;
 use thiserror::Error;
 
-use crate::interrupt;
 use crate::lab::args::LiveName;
 use crate::lab::line::LineError;
 use crate::lab::line::hosts::{ENDS, End, Hosts, HostsError, address};
 use crate::output::note;
 use crate::units::grouped;
+use crate::{host, interrupt};
 pub(super) use conditions::Conditions;
 use figures::{Cell, Run, rates};
 pub(super) use figures::{Figures, columns, disturbance};
@@ -79,6 +79,9 @@ pub(crate) enum LiveError {
     /// This process cannot have namespaces of its own.
     #[error("{0}; or try --virtual or --live loopback")]
     Line(LineError),
+    /// The experiment needs loopback.
+    #[error(transparent)]
+    Loopback(#[from] host::LoopbackDown),
     /// No measurement has such a name.
     #[error(transparent)]
     NoCase(#[from] NoCase),
@@ -208,7 +211,7 @@ pub(super) fn cell_names(name: LiveName) -> Vec<String> {
 /// Moves this process to namespaces of its own, if an experiment needs them. Must be called before a thread is started.
 pub(super) fn enter(name: LiveName) -> Result<(), LiveError> {
     match name {
-        LiveName::Loopback | LiveName::Strsctp => Ok(()),
+        LiveName::Loopback | LiveName::Strsctp => Ok(host::check_loopback()?),
         _ => {
             let restrictions = super::line::enter().map_err(LiveError::Line)?;
             restrictions.0.iter().for_each(|restriction| note(format_args!("{restriction}")));

@@ -73,7 +73,11 @@ fn outcomes_of(
     };
     let rate = |of: &Cell| median(&rates(&of.runs, mark_s));
     let like = || cells.iter().filter(|other| other.is_like(cell));
-    let alone = like().find(|other| other.series.name == series.alone && other.series.paths == 1);
+    // Without a series on several paths there is no path that is used alone.
+    let has_several = like().any(|other| other.series.paths > 1);
+    let alone = like()
+        .filter(|_| has_several)
+        .find(|other| other.series.name == series.alone && other.series.paths == 1);
     let tcp = like().filter(|other| other.series.is_tcp()).filter_map(rate).reduce(f64::max);
     let lines = plan.lines_of(load, series);
     let of_file = load.messages().is_some() && mark_s.is_none();

@@ -114,7 +114,7 @@ fn of_manifest(manifest: &Manifest) -> String {
     let busy =
         manifest.others_busy_processors.map_or("unknown".to_owned(), |busy| format!("{busy:.2} processors"));
     let mut lines = vec![
-        ("command", format!("swiftwater {}", manifest.command.join(" "))),
+        ("command", format!("swiftwater {}", quoted(&manifest.command))),
         ("version", manifest.version.clone()),
         ("date", manifest.date.clone()),
         ("kernel", manifest.kernel.clone()),
@@ -128,8 +128,20 @@ fn of_manifest(manifest: &Manifest) -> String {
     lines.iter().map(|(name, text)| format!("<dt>{name}</dt><dd>{}</dd>", escape(text))).collect()
 }
 
+/// Returns arguments as a shell reads them.
+fn quoted(arguments: &[String]) -> String {
+    // Only a NUL cannot be quoted, and no argument has one.
+    shlex::try_join(arguments.iter().map(String::as_str)).unwrap_or_else(|_| arguments.join(" "))
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_command_can_be_pasted_into_a_shell() {
+        let arguments = ["--case", "cubic, 1 + 1", "it's"].map(str::to_owned);
+        assert_eq!(shlex::split(&quoted(&arguments)).expect("a line"), arguments);
+    }
+
     use super::*;
 
     #[test]

@@ -63,12 +63,12 @@ pub(super) fn render(rows: &[(usize, &Row)]) -> String {
         // Writing to a string cannot fail.
         let _ = write!(out, "<th class=\"text\">{key}</th>");
     }
-    for (head, _, _) in &columns {
-        let _ = write!(out, "<th>{head}</th>");
-    }
     let marks_disturbed = rows.iter().any(|(_, row)| is_disturbed(row));
     if marks_disturbed {
         out += "<th>host</th>";
+    }
+    for (head, _, _) in &columns {
+        let _ = write!(out, "<th>{head}</th>");
     }
     out += "</tr></thead><tbody>\n";
     let mut above = None;
@@ -88,13 +88,13 @@ pub(super) fn render(rows: &[(usize, &Row)]) -> String {
             let text = word(row, key).unwrap_or_default();
             let _ = write!(out, "<th class=\"text\" data-key=\"{key}\">{}</th>", escape(text));
         }
-        for (_, key, tell) in &columns {
-            let text = number(row, key).map(tell).unwrap_or_default();
-            let _ = write!(out, "<td data-key=\"{key}\">{text}</td>");
-        }
         if marks_disturbed {
             let mark = if is_disturbed(row) { "disturbed" } else { "" };
             let _ = write!(out, "<td data-key=\"disturbed\">{mark}</td>");
+        }
+        for (_, key, tell) in &columns {
+            let text = number(row, key).map(tell).unwrap_or_default();
+            let _ = write!(out, "<td data-key=\"{key}\">{text}</td>");
         }
         out += "</tr>\n";
     }
