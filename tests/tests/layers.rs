@@ -272,6 +272,28 @@ fn a_reader_of_counters_is_found() {
     );
 }
 
+/// The layers that write the pages of a socket: the owners of the state that the pages show.
+const WRITERS_OF_PAGES: [&str; 2] = ["state", "channel"];
+
+/// Returns the modules of other layers that reach the pages of a socket.
+fn strangers_to_pages(sources: &BTreeMap<String, String>) -> Vec<&str> {
+    let reaches = |text: &str| code(text).contains("shared_pages()");
+    let is_writer = |module: &str| WRITERS_OF_PAGES.contains(&module.split("::").next().unwrap_or_default());
+    let others = sources.iter().filter(|(module, _)| !is_writer(module) && *module != "testing");
+    others.filter(|(_, text)| reaches(text)).map(|(module, _)| &**module).collect()
+}
+
+#[test]
+fn only_owners_of_state_write_the_pages_of_a_socket() {
+    let all = sources_of("crates/daemon");
+    assert!(code(&all["state::socket"]).contains("shared_pages()"), "the socket writes its pages");
+    assert_eq!(strangers_to_pages(&all), Vec::<&str>::new());
+    let of = |module: &str, text: &str| BTreeMap::from([(module.to_owned(), text.to_owned())]);
+    let text = "fn f(socket: &Socket) { socket.channel().shared_pages().set_linger(1) }";
+    assert_eq!(strangers_to_pages(&of("relay::inbound", text)), ["relay::inbound"]);
+    assert!(strangers_to_pages(&of("state::socket", text)).is_empty());
+}
+
 /// Returns the names that a module imports from the crate, with their paths. Its children can use them as names of the module.
 fn imports(module: &str, all: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let text = code(&all[module]);

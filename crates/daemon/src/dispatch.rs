@@ -126,7 +126,7 @@ async fn call(
 ) -> Result<Reply, Errno> {
     match request {
         SocketRequest::Attach => {
-            return Ok(Reply::with(socket.channel().pages.descriptors()?.into()));
+            return Ok(Reply::with(socket.channel().page_descriptors()?.into()));
         }
         SocketRequest::Bind(address) => {
             bind::once_released(registry, address.port(), || {
@@ -304,7 +304,7 @@ fn open_for(registry: &Rc<Registry>, owner: Owner, v6: bool, kind: SocketKind) -
     let options = SocketOptions::new(registry.stack());
     let opened = registry.open(owner, v6, style, style.initial_state(), options)?;
     let (socket, program_end) = tasks::start(registry, opened);
-    let [status, sharers] = socket.channel().pages.descriptors()?;
+    let [status, sharers] = socket.channel().page_descriptors()?;
     Ok(Reply::with(vec![program_end, status, sharers]))
 }
 

@@ -81,7 +81,7 @@ thread_local! {
 
 /// Runs `f` with the ring of a socket's program. The first call makes it, and the daemon is awake for it.
 fn with_ring<R>(socket: &Socket, f: impl FnOnce(Writer<'_>, &mut Option<NonZeroU32>) -> R) -> R {
-    let memory = socket.channel().pages.memory();
+    let memory = socket.channel().shared_pages().memory();
     RINGS.with_borrow_mut(|rings| {
         if !rings.iter().any(|(of, _)| Arc::ptr_eq(of, &memory)) {
             let offered = Offered::new("ring", ring::WORDS).expect("memory");

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use carrier::record::Kind;
-use carrier::status_page::{PeerShut, State};
+use carrier::status_page::State;
 use rustix::io::Errno;
 
 use crate::channel::Channel;
@@ -54,7 +54,7 @@ pub(crate) async fn peel_off(
     let unsent = take_off(socket, &assoc).await;
     new.show_defaults(&assoc);
     if assoc.held().await.is_shut_down() {
-        new.channel().pages.set_peer_shut(PeerShut::Writing);
+        new.on_sending_shut(&assoc);
     }
     if let Err(error) = move_records(recalled, (socket.channel(), new.channel()), id, front).await {
         let cause = Cause::User(socket.owner().user);
@@ -75,7 +75,7 @@ fn prepare(
     let assoc = peelable(socket, id)?;
     let options = socket.options().clone();
     let opened = registry.open(socket.owner(), socket.v6(), Style::PeeledOff, State::Connected, options)?;
-    let Ok(pages) = opened.socket.channel().pages.descriptors() else {
+    let Ok(pages) = opened.socket.channel().page_descriptors() else {
         // The new socket has no task that would forget it.
         registry.forget(&opened.socket);
         return Err(Errno::MFILE);

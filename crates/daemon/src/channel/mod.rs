@@ -23,10 +23,12 @@ pub(crate) mod window_credit;
 
 use std::cell::{RefCell, RefMut};
 use std::io::IoSlice;
+use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use carrier::record::{Header, Kind};
+use rustix::io::Errno;
 
 use blocked::NotPut;
 use carrier_socket::CarrierSocket;
@@ -40,7 +42,7 @@ use window_credit::WindowCredit;
 /// The state that a socket shares with its program. The program has the other end of `endpoint`, and maps `pages`.
 pub(crate) struct Channel {
     pub(crate) endpoint: Endpoint,
-    pub(crate) pages: SharedPages,
+    pages: Rc<SharedPages>,
     pub(crate) credit: WindowCredit,
     /// Locked while the daemon puts a message, from its first part to its last.
     pub(crate) delivery: Arc<tokio::sync::Mutex<()>>,
@@ -71,12 +73,23 @@ const ALONE_MAX: u32 = 64;
 impl Channel {
     pub(crate) fn new(endpoint: Endpoint, pages: SharedPages) -> Channel {
         let credit = WindowCredit::new(endpoint.carrier().closer().worker().clone());
+        let pages = Rc::new(pages);
         Channel { endpoint, pages, credit, delivery: Arc::default(), announced: RefCell::default() }
     }
 
     /// Returns the daemon's end of the carrier.
     pub(crate) fn carrier(&self) -> &Arc<CarrierSocket> {
         self.endpoint.carrier()
+    }
+
+    /// Returns the pages, which only the owners of the state that they show write.
+    pub(crate) fn shared_pages(&self) -> &Rc<SharedPages> {
+        &self.pages
+    }
+
+    /// Returns descriptors of the pages for a program: of the status page for reading, and of the sharers' page.
+    pub(crate) fn page_descriptors(&self) -> Result<[OwnedFd; 2], Errno> {
+        self.pages.descriptors()
     }
 
     /// Announces a message of this length that is put alone, if the reader must know before it comes. `counted` is 1 for a

@@ -29,6 +29,7 @@ use crate::system::lock::lock;
 use crate::users::budget::{Account, Charge};
 use crate::users::worker::{Job, Worker};
 
+/// The two pages of a socket, as the daemon's thread uses them.
 pub(crate) struct SharedPages {
     memory: Arc<Memory>,
     /// Whether each entry is in use.
@@ -303,13 +304,6 @@ impl SharedPages {
     /// Sets the time that the last close waits.
     pub(crate) fn set_linger(&self, seconds: u32) {
         self.write(Layout::LINGER_AT, &seconds.to_ne_bytes());
-    }
-
-    /// Shows that the peer has shut the association down, unless the page shows that, or more.
-    pub(crate) fn refuse_messages(&self) {
-        if self.memory.status.load(Layout::PEER_SHUT_AT as usize) == PeerShut::No as u32 {
-            self.set_peer_shut(PeerShut::Writing);
-        }
     }
 
     pub(crate) fn set_longest(&self, bytes: u32) {

@@ -129,7 +129,7 @@ fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: 
     let header = completed(assoc, header);
     let has_room = send_queue.push(header, content);
     if header.flags.contains(Flags::SHUTDOWN) {
-        send_queue.refuse(&socket.channel().pages);
+        socket.on_sending_shut(assoc);
     }
     if !has_room && let Some(association) = assoc.association() {
         log(
@@ -256,7 +256,7 @@ mod tests {
         rustix::net::send(&program_end, &record, SendFlags::DONTWAIT).expect("room in the carrier");
         take_batch(&socket);
         assert!(send_queue.is_shut());
-        let streams_out = socket.channel().pages.field(StatusPage::entry_streams_out_at(0));
+        let streams_out = socket.channel().shared_pages().field(StatusPage::entry_streams_out_at(0));
         assert_eq!(streams_out, Entry::PEER_SHUT);
         assert_eq!(send_queue.take().len(), 2, "both go to the association");
     }

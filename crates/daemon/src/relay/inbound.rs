@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use carrier::record::Flags;
-use carrier::status_page::PeerShut;
 use swiftwater::internals::{self, Taken};
 use swiftwater::tokio::Association;
 use swiftwater::{Event, Message, Received, RecvError};
@@ -153,7 +152,7 @@ impl<'a> Inbound<'a> {
         }
         match event {
             Event::PeerShutdown => {
-                refuse_messages(self.socket, self.assoc);
+                self.socket.on_sending_shut(self.assoc);
                 held.on_peer_shutdown(self.socket.style().is_one_to_one());
             }
             Event::Down(loss) => {
@@ -251,27 +250,15 @@ impl<'a> Inbound<'a> {
     }
 }
 
-/// Refuses messages that programs send to an association whose peer has shut it down (RFC 9260 §9.2).
-fn refuse_messages(socket: &Socket, assoc: &SocketAssociation) {
-    match assoc.send_queue() {
-        Some(send_queue) => send_queue.refuse(&socket.channel().pages),
-        None => socket.channel().pages.set_peer_shut(PeerShut::Writing),
-    }
-}
-
 /// Shows the program the end of the data, because all messages of a peer that has shut down are in the carrier. The association
 /// may last until the peer has received everything. A program that has subscribed to later notifications finds the end when it
 /// reads, but its descriptor does not poll readable for it, because nothing can follow a polled end.
 fn end_early(socket: &Socket, assoc: &SocketAssociation) {
-    socket.channel().pages.set_peer_shut(PeerShut::Both);
     let later_notifications = [
         NotificationType::AssociationChange,
         NotificationType::SendFailed,
         NotificationType::SendFailedEvent,
         NotificationType::SenderDry,
     ];
-    match later_notifications.into_iter().any(|kind| assoc.wants(kind)) {
-        true => socket.channel().endpoint.end_silently(),
-        false => socket.channel().endpoint.end(),
-    }
+    socket.on_data_ended(later_notifications.into_iter().any(|kind| assoc.wants(kind)));
 }

@@ -59,7 +59,7 @@ impl<'a> Outbound<'a> {
         // A step that moves nothing counts, too, because the event that it waits for may have occurred already, again and again.
         let mut weight = 1;
         if self.rest.is_last() {
-            self.socket.channel().pages.refuse_messages();
+            self.socket.on_sending_shut(self.assoc);
         }
         loop {
             if let Err(blocked) = self.reports.put() {
@@ -212,17 +212,16 @@ impl<'a> QueueOutbound<'a> {
     }
 
     fn advance(&mut self) -> Option<Wait> {
-        let page = &self.socket.channel().pages;
         let mut weight = 1;
         if self.rest.is_last() {
-            self.queue.refuse(page);
+            self.queue.refuse();
         }
         loop {
             if let Err(blocked) = self.reports.put() {
                 return Some(Wait::Channel(blocked));
             }
             if std::mem::take(&mut self.is_refused) {
-                self.queue.pop(page);
+                self.queue.pop();
             }
             if self.turn.is_spent_by(weight) {
                 return Some(Wait::Turn);
@@ -241,7 +240,7 @@ impl<'a> QueueOutbound<'a> {
             }
             weight = quantum::weight(content.len());
             match pass_on(self.association, &header, &mut content) {
-                Ok(()) => self.queue.pop(page),
+                Ok(()) => self.queue.pop(),
                 Err(SendError::WouldBlock) => {
                     self.is_sent = content.is_empty();
                     self.rest.set(true);
@@ -252,7 +251,7 @@ impl<'a> QueueOutbound<'a> {
                 // never waits for room.
                 Err(refused) => {
                     if refused == SendError::PeerShutdown {
-                        self.queue.refuse(page);
+                        self.queue.refuse();
                     }
                     let cause = if refused == SendError::Closed { self.assoc.end_cause() } else { 0 };
                     let reports = unsent(self.socket, self.assoc, header, content.clone(), cause);

@@ -368,7 +368,7 @@ async fn one_reading_of_the_page_waits_however_many_ask_for_it() {
     let endpoint = &socket.channel().endpoint;
     let (_end_it, ends) = mpsc::channel::<()>();
     endpoint.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
-    let memory = socket.channel().pages.memory();
+    let memory = socket.channel().shared_pages().memory();
     let before = Arc::strong_count(&memory);
     for _ in 0..100 {
         let reading = tokio::time::timeout(Duration::from_micros(1), endpoint.read_page());
@@ -595,7 +595,7 @@ fn take_all(socket: &Socket) -> Vec<Bytes> {
 
 /// Puts a message into a ring that was announced.
 fn put_into(ring: &Offered, socket: &Socket, content: &[u8]) -> Put {
-    let memory = socket.channel().pages.memory();
+    let memory = socket.channel().shared_pages().memory();
     let words = ring.long_words().try_into().expect("as many as a ring has");
     Writer::new(Ring::new(words, memory.reader_words())).put(HEADER_BYTES + content.len(), |record| {
         record.push(&testing::header(ID, content.len()).encode());
@@ -607,7 +607,7 @@ fn put_into(ring: &Offered, socket: &Socket, content: &[u8]) -> Put {
 async fn a_ring_is_used_once_it_was_checked_and_behind_what_was_sent_before() {
     let registry = registry();
     let (socket, program_end) = opened(&registry, Style::OneToOne);
-    let number = || socket.channel().pages.field(StatusPage::RING_NUMBER_AT);
+    let number = || socket.channel().shared_pages().field(StatusPage::RING_NUMBER_AT);
     let offered = || Offered::new("ring", ring::WORDS).expect("memory");
     let (one, other) = (offered(), offered());
     send(&program_end, ID, b"1");
@@ -657,7 +657,7 @@ async fn a_ring_that_its_program_could_take_away_is_not_used() {
         assert_eq!(take_all(&socket), Vec::<Bytes>::new());
         soon(socket.channel().endpoint.readable()).await;
         assert_eq!(take_all(&socket), ["a record"], "the socket goes on");
-        assert_eq!(socket.channel().pages.field(StatusPage::RING_NUMBER_AT), 0);
+        assert_eq!(socket.channel().shared_pages().field(StatusPage::RING_NUMBER_AT), 0);
     }
     // A record without memory is none of the shim's.
     send_only(&program_end, Kind::Ring);

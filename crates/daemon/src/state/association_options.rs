@@ -151,10 +151,7 @@ impl AssocOptions {
 
     /// Sets `SCTP_DELAYED_SACK`. Zero leaves a value unchanged; a frequency of 1 disables the delay.
     pub(crate) fn merge_sack(&mut self, delay_ms: u32, frequency: u32) {
-        if delay_ms > 0 {
-            self.path.sack_delay_ms = delay_ms;
-            self.path.set_flags(flags::SACKDELAY, flags::SACKDELAY_ENABLE);
-        }
+        self.path.merge_sack_delay(delay_ms);
         match frequency {
             0 => {}
             1 => self.path.set_flags(flags::SACKDELAY, flags::SACKDELAY_DISABLE),
@@ -194,7 +191,7 @@ impl AssocOptions {
         potentially_failed_after: u16,
         primary_left_after: Option<u16>,
     ) {
-        self.path.retries_max = if path_retries_max == 0 { self.path.retries_max } else { path_retries_max };
+        self.path.merge_retries_max(path_retries_max);
         self.potentially_failed_after = potentially_failed_after;
         self.primary_left_after = primary_left_after.unwrap_or(self.primary_left_after);
     }

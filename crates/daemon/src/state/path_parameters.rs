@@ -48,6 +48,19 @@ impl PathParameters {
         }
     }
 
+    /// Sets the delay of SACKs, and switches it on; 0 leaves both unchanged.
+    pub(super) fn merge_sack_delay(&mut self, delay_ms: u32) {
+        if delay_ms > 0 {
+            self.sack_delay_ms = delay_ms;
+            self.set_flags(flags::SACKDELAY, flags::SACKDELAY_ENABLE);
+        }
+    }
+
+    /// Sets the limit of retransmissions; 0 leaves it unchanged.
+    pub(super) fn merge_retries_max(&mut self, retries_max: u16) {
+        self.retries_max = if retries_max == 0 { self.retries_max } else { retries_max };
+    }
+
     /// Returns whether one of the pairs of flags has both.
     pub(crate) fn contradicts(&self) -> bool {
         [flags::HB, flags::PMTUD, flags::SACKDELAY].iter().any(|pair| self.flags & pair == *pair)
@@ -75,7 +88,7 @@ impl PathParameters {
         self.heartbeat_interval_ms = asked.new_interval_ms().unwrap_or(self.heartbeat_interval_ms);
         self.mtu_bytes = asked.new_mtu_bytes().unwrap_or(self.mtu_bytes);
         self.sack_delay_ms = asked.new_sack_delay_ms().unwrap_or(self.sack_delay_ms);
-        self.retries_max = if asked.retries_max == 0 { self.retries_max } else { asked.retries_max };
+        self.merge_retries_max(asked.retries_max);
         for pair in [flags::HB, flags::PMTUD, flags::SACKDELAY] {
             self.set_flags(pair, asked.flags);
         }

@@ -350,7 +350,7 @@ impl Registry {
         if !self.ends.get() {
             // The share is released only after the page is emptied: a program that delays this cannot open more
             // sockets.
-            let (pages, share) = (channel.pages.left(), Arc::clone(socket.share()));
+            let (pages, share) = (channel.shared_pages().left(), Arc::clone(socket.share()));
             channel.carrier().closer().worker().run(move || {
                 pages.empty();
                 drop(share);

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use carrier::record::{Header, MESSAGE_BYTES_MAX};
@@ -39,7 +40,8 @@ struct Tasks {
 
 /// The messages that one association of a one-to-many socket has not accepted yet.
 pub(crate) struct SendQueue {
-    /// The association's entry in the page.
+    pages: Rc<SharedPages>,
+    /// The association's entry in the pages.
     entry: Option<EntryIndex>,
     queued: RefCell<Queued>,
     /// Notified when a message was queued, or the queue was closed.
@@ -64,8 +66,9 @@ struct Queued {
 }
 
 impl SendQueue {
-    pub(crate) fn new(entry: Option<EntryIndex>) -> Self {
+    pub(crate) fn new(pages: &Rc<SharedPages>, entry: Option<EntryIndex>) -> Self {
         SendQueue {
+            pages: Rc::clone(pages),
             entry,
             queued: RefCell::default(),
             filled: Notify::new(),
@@ -106,23 +109,23 @@ impl SendQueue {
     }
 
     /// Shows the program the number of outbound streams, unless the association is shut down.
-    pub(crate) fn show_streams_out(&self, pages: &SharedPages, streams_out: u16) {
+    pub(crate) fn show_streams_out(&self, streams_out: u16) {
         if let Some(entry) = self.entry.filter(|_| !self.is_shut()) {
-            pages.set_entry_streams_out(entry, streams_out);
+            self.pages.set_entry_streams_out(entry, streams_out);
         }
     }
 
     /// Shows the program the default stream of messages. Without an entry in the page, the shim checks nothing.
-    pub(super) fn show_default_stream(&self, pages: &SharedPages, stream: u16) {
+    pub(super) fn show_default_stream(&self, stream: u16) {
         if let Some(entry) = self.entry {
-            pages.set_entry_default_stream(entry, stream);
+            self.pages.set_entry_default_stream(entry, stream);
         }
     }
 
     /// Releases the entry in the page.
-    pub(super) fn leave(&self, pages: &SharedPages) {
+    pub(super) fn leave(&self) {
         if let Some(entry) = self.entry {
-            pages.leave(entry);
+            self.pages.leave(entry);
         }
     }
 
@@ -151,7 +154,7 @@ impl SendQueue {
     }
 
     /// Removes the first message, which was passed on.
-    pub(crate) fn pop(&self, pages: &SharedPages) {
+    pub(crate) fn pop(&self) {
         let mut queued = self.queued();
         let Some((_, content)) = queued.waiting.pop_front() else { return };
         queued.bytes -= content.len();
@@ -161,7 +164,7 @@ impl SendQueue {
         if queued.waiting.is_empty() || untold >= STEP_BYTES {
             self.told.set(passed_on);
             if let Some(entry) = self.entry {
-                pages.set_passed_on(entry, passed_on);
+                self.pages.set_passed_on(entry, passed_on);
             }
         }
         if queued.bytes < ROOM_BYTES as usize {
@@ -191,14 +194,14 @@ impl SendQueue {
 
     /// Refuses messages from now on, because the peer or the program has shut the association down. Wakes the tasks that wait
     /// for room.
-    pub(crate) fn refuse(&self, pages: &SharedPages) {
+    pub(crate) fn refuse(&self) {
         let mut queued = self.queued();
         // The entry of a closed queue may belong to another association.
         if queued.closed || std::mem::replace(&mut queued.is_shut, true) {
             return;
         }
         if let Some(entry) = self.entry {
-            pages.set_entry_peer_shut(entry);
+            self.pages.set_entry_peer_shut(entry);
         }
         self.emptied.notify_waiters();
     }
@@ -250,7 +253,7 @@ mod tests {
     use super::*;
     use carrier::record::Kind;
 
-    fn pages() -> SharedPages {
+    fn pages() -> Rc<SharedPages> {
         use crate::channel::style::Style;
         use crate::users::budget::{Budget, Limits};
         use carrier::status_page::State;
@@ -258,13 +261,14 @@ mod tests {
         use std::sync::Arc;
         let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
         let (style, state) = (Style::OneToMany, State::OneToMany);
-        SharedPages::new(false, style, state, MESSAGE_BYTES_MAX, &account, &Arc::new(Pins::new(1)))
-            .expect("a memfd")
+        let pins = Arc::new(Pins::new(1));
+        let pages = SharedPages::new(false, style, state, MESSAGE_BYTES_MAX, &account, &pins);
+        Rc::new(pages.expect("a memfd"))
     }
 
     #[test]
     fn a_program_that_does_not_keep_to_the_page_is_found_out() {
-        let send_queue = SendQueue::new(None);
+        let send_queue = SendQueue::new(&pages(), None);
         let push = |content: &Bytes| send_queue.push(Header::new(Kind::Data), content.clone());
         // A program that obeys the page sends while less than the room is in use, and may then send a message of
         // maximum size.
@@ -287,28 +291,27 @@ mod tests {
         let page = pages();
         let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
         let streams_out = |index| page.field(StatusPage::entry_streams_out_at(index));
-        let first = SendQueue::new(page.enter(3, 10, &peer));
-        first.refuse(&page);
+        let first = SendQueue::new(&page, page.enter(3, 10, &peer));
+        first.refuse();
         assert!(first.is_shut() && streams_out(0) == Entry::PEER_SHUT);
-        let second = SendQueue::new(page.enter(4, 10, &peer));
-        second.leave(&page);
+        let second = SendQueue::new(&page, page.enter(4, 10, &peer));
+        second.leave();
         second.close();
         page.enter(5, 10, &peer).expect("room in the page");
-        second.refuse(&page);
+        second.refuse();
         assert_eq!(streams_out(1), 10, "the entry is another association's");
     }
 
     #[test]
     fn a_program_waits_until_what_is_passed_on_leaves_room() {
-        let page = pages();
-        let send_queue = SendQueue::new(None);
+        let send_queue = SendQueue::new(&pages(), None);
         let half = Bytes::from(vec![0; ROOM_BYTES as usize / 2]);
         let push = || assert!(send_queue.push(Header::new(Kind::Data), half.clone()));
         push();
         assert!(goes_on(&send_queue), "there is room");
         push();
         assert!(!goes_on(&send_queue), "it is full");
-        send_queue.pop(&page);
+        send_queue.pop();
         assert!(goes_on(&send_queue));
         push();
         assert!(!goes_on(&send_queue) && !send_queue.is_closed());

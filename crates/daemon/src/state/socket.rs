@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use carrier::record::{Header, Kind};
-use carrier::status_page::State;
+use carrier::status_page::{PeerShut, State, Subscriptions};
 use links::interface_addresses;
 use rustix::io::Errno;
 use rustix::net::UCred;
@@ -25,6 +25,7 @@ use super::socket_addresses::{Addresses, Bound};
 use super::socket_options::SocketOptions;
 use super::stream_rules::StreamRules;
 use crate::channel::Channel;
+use crate::channel::shared_pages::SharedPages;
 use crate::channel::style::Style;
 use crate::system::addresses::{View, as_seen, unspecified};
 use crate::system::errno;
@@ -60,6 +61,8 @@ pub(crate) struct Socket {
     share: Arc<Share>,
     channel: Rc<Channel>,
     state: Cell<State>,
+    /// How far the peer of the only association has shut it down. Send queues of one-to-many sockets have this of theirs.
+    peer_shut: Cell<PeerShut>,
     addresses: Addresses,
     options: RefCell<SocketOptions>,
     associations: Associations,
@@ -93,6 +96,7 @@ impl Socket {
             share,
             channel: Rc::new(channel),
             state: Cell::new(state),
+            peer_shut: Cell::new(PeerShut::No),
             addresses: Addresses::default(),
             options: RefCell::new(options),
             associations: Associations::default(),
@@ -138,6 +142,10 @@ impl Socket {
     /// Returns the channel that the socket shares with its program.
     pub(crate) fn channel(&self) -> &Rc<Channel> {
         &self.channel
+    }
+
+    fn pages(&self) -> &Rc<SharedPages> {
+        self.channel.shared_pages()
     }
 
     pub(crate) fn addresses(&self) -> &Addresses {
@@ -278,7 +286,7 @@ impl Socket {
     /// Changes the state, for requests and for the sharers.
     fn set_state(&self, state: State) {
         self.state.set(state);
-        self.channel.pages.set_state(state);
+        self.pages().set_state(state);
         if state.is_end() {
             self.ended.notify_waiters();
         }
@@ -311,7 +319,7 @@ impl Socket {
 
     /// Records that the association of a one-to-one socket is being set up.
     pub(crate) fn on_connecting(&self, association: &Rc<SocketAssociation>, local: Option<SocketAddr>) {
-        self.channel.pages.clear_error();
+        self.pages().clear_error();
         self.addresses.on_connecting(local, association.peer());
         self.set_state(State::Connecting);
         self.associations.insert(association);
@@ -321,7 +329,7 @@ impl Socket {
     /// Records that the association of a one-to-one socket is up.
     pub(crate) fn on_connected(&self, streams_out: u16) {
         if let Some(peer) = self.addresses.peer() {
-            self.channel.pages.set_peer(&peer, streams_out);
+            self.pages().set_peer(&peer, streams_out);
         }
         self.set_state(State::Connected);
     }
@@ -330,7 +338,7 @@ impl Socket {
     /// descriptor shows the failure, too.
     pub(crate) fn on_connect_failed(&self, error: Errno, ends_content: bool) {
         // The error is in the page before the channel becomes writable.
-        self.channel.pages.set_error(error);
+        self.pages().set_error(error);
         self.addresses.on_connect_failed();
         drop(self.associations.take_all());
         self.set_state(State::Idle);
@@ -350,8 +358,35 @@ impl Socket {
     ) {
         self.associations.insert(association);
         self.addresses.on_adopted(inherited, local, association.peer());
-        self.channel.pages.set_peer(&association.peer(), association.streams_out());
-        self.channel.pages.set_subscriptions(self.options().subscriptions());
+        self.pages().set_peer(&association.peer(), association.streams_out());
+        self.pages().set_subscriptions(self.options().subscriptions());
+    }
+
+    /// Records that an association takes no more messages of the program: the peer has shut it down (RFC 9260 §9.2), or the
+    /// program, by `SCTP_EOF`.
+    pub(crate) fn on_sending_shut(&self, assoc: &SocketAssociation) {
+        match assoc.send_queue() {
+            Some(send_queue) => send_queue.refuse(),
+            // The page shows this already, or more; or a one-to-many socket has removed the association.
+            None if self.style == Style::OneToMany || self.peer_shut.get() != PeerShut::No => {}
+            None => self.set_peer_shut(PeerShut::Writing),
+        }
+    }
+
+    /// Records that the peer has shut the only association down, and that all of its data is in the channel. Ends the content:
+    /// the association may last until the peer has received everything. `silently`: the descriptor does not poll readable for the
+    /// end, because more may follow.
+    pub(crate) fn on_data_ended(&self, silently: bool) {
+        self.set_peer_shut(PeerShut::Both);
+        match silently {
+            true => self.channel.endpoint.end_silently(),
+            false => self.channel.endpoint.end(),
+        }
+    }
+
+    fn set_peer_shut(&self, peer_shut: PeerShut) {
+        self.peer_shut.set(peer_shut);
+        self.pages().set_peer_shut(peer_shut);
     }
 
     /// Records how the association of the socket has ended. The program reads the data that has arrived, then the end.
@@ -362,11 +397,11 @@ impl Socket {
             // Sockets of other styles do not read an end.
             Ended::ByPeer | Ended::ByUs => State::Lost,
             Ended::Lost(loss) => {
-                self.channel.pages.set_error(errno::of_loss(loss));
+                self.pages().set_error(errno::of_loss(loss));
                 State::Lost
             }
         };
-        self.channel.pages.set_local(&self.local_address());
+        self.pages().set_local(&self.local_address());
         self.set_state(state);
     }
 
@@ -391,11 +426,11 @@ impl Socket {
         seat: AssociationSeat,
     ) -> Rc<SocketAssociation> {
         association.take_seat(seat);
-        let entry = self.channel.pages.enter(association.id(), streams_out, &association.peer());
-        association.set_send_queue(SendQueue::new(entry));
+        let entry = self.pages().enter(association.id(), streams_out, &association.peer());
+        association.set_send_queue(SendQueue::new(self.pages(), entry));
         let association = Rc::new(association);
         self.associations.insert(&association);
-        self.channel.pages.set_associations(self.associations.on_heard());
+        self.pages().set_associations(self.associations.on_heard());
         self.show_defaults(&association);
         association
     }
@@ -404,14 +439,14 @@ impl Socket {
     pub(crate) fn remove(&self, association: &SocketAssociation) -> Option<Rc<SendQueue>> {
         self.associations.remove(association);
         let queue = association.take_send_queue()?;
-        queue.leave(&self.channel.pages);
+        queue.leave();
         queue.close();
         Some(queue)
     }
 
     /// Records that nothing more will be received from one of the associations.
     pub(crate) fn on_silent(&self) {
-        self.channel.pages.set_associations(self.associations.on_silent());
+        self.pages().set_associations(self.associations.on_silent());
     }
 }
 
@@ -420,10 +455,10 @@ impl Socket {
     /// Shows the default attributes of messages in the page: the shim completes a message when it is sent, so that later
     /// changes do not concern it. Where a socket has many associations, only the stream is shown, which the shim checks.
     pub(crate) fn show_defaults(&self, assoc: &SocketAssociation) {
-        let (pages, sending) = (&self.channel.pages, assoc.options().sending());
+        let sending = assoc.options().sending();
         match assoc.send_queue() {
-            Some(send_queue) => send_queue.show_default_stream(pages, sending.stream),
-            None => pages.set_defaults(&sending.complete(Header::new(Kind::Data))),
+            Some(send_queue) => send_queue.show_default_stream(sending.stream),
+            None => self.pages().set_defaults(&sending.complete(Header::new(Kind::Data))),
         }
     }
 
@@ -451,13 +486,20 @@ impl Socket {
         self.message_limit.set(least);
         let limit = least.or_else(|| self.options().future_message_limit());
         let limit = limit.and_then(|bytes| u32::try_from(bytes).ok());
-        self.channel.pages.set_fragmentation_limit(limit.unwrap_or(0));
+        self.pages().set_fragmentation_limit(limit.unwrap_or(0));
+    }
+
+    /// Sets what programs receive with each message, and shows the sharers all of that.
+    pub(crate) fn subscribe(&self, what: Subscriptions, on: bool) {
+        let mut options = self.options.borrow_mut();
+        options.subscribe(what, on);
+        self.pages().set_subscriptions(options.subscriptions());
     }
 
     /// Shows the sharers how long the last close waits. In the kernel only sockets of type `SOCK_STREAM` do.
     pub(crate) fn show_linger(&self) {
         if self.style.is_one_to_one() {
-            self.channel.pages.set_linger(self.options().linger().close_waits_s());
+            self.pages().set_linger(self.options().linger().close_waits_s());
         }
     }
 }
@@ -476,7 +518,7 @@ mod tests {
     const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 7);
 
     fn field(socket: &Socket, at: u64) -> u32 {
-        socket.channel().pages.field(at)
+        socket.pages().field(at)
     }
 
     /// Returns the state of the socket, which is the one that the program sees.

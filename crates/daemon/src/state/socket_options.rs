@@ -253,7 +253,7 @@ impl SocketOptions {
         self.subscriptions
     }
 
-    pub(crate) fn subscribe(&mut self, what: Subscriptions, on: bool) {
+    pub(super) fn subscribe(&mut self, what: Subscriptions, on: bool) {
         self.subscriptions = self.subscriptions.set(what, on);
     }
 

@@ -174,7 +174,7 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
         Ok(association) => association,
         Err((error, cause)) => return cannot_start(&socket, &assoc, &queue, error, cause).await,
     };
-    queue.show_streams_out(&socket.channel().pages, association.streams_out());
+    queue.show_streams_out(association.streams_out());
     assoc.set_up(association.clone());
     options::apply_when_up(&socket, &assoc);
     let guard = InboundGuard(Rc::clone(&assoc));

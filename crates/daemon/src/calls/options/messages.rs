@@ -64,14 +64,16 @@ pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Re
             access.keep(name, on.into());
             access.limit_messages();
         }),
-        SCTP_I_WANT_MAPPED_V4_ADDR => switch(value).map(|on| access.want(Subscriptions::OWN_V4, !on)),
+        SCTP_I_WANT_MAPPED_V4_ADDR => {
+            switch(value).map(|on| access.socket.subscribe(Subscriptions::OWN_V4, !on))
+        }
         SCTP_FRAGMENT_INTERLEAVE => {
             Value::exactly(value, 4).map(|value| access.options_mut().set_interleaves(value.i32(0) != 0))
         }
         SCTP_REUSE_PORT => set_reuse_port(access, value),
         SCTP_PARTIAL_DELIVERY_POINT => set_partial_delivery_point(access, value),
-        SCTP_RECVRCVINFO => switch(value).map(|on| access.want(Subscriptions::RCVINFO, on)),
-        SCTP_RECVNXTINFO => switch(value).map(|on| access.want(Subscriptions::NXTINFO, on)),
+        SCTP_RECVRCVINFO => switch(value).map(|on| access.socket.subscribe(Subscriptions::RCVINFO, on)),
+        SCTP_RECVNXTINFO => switch(value).map(|on| access.socket.subscribe(Subscriptions::NXTINFO, on)),
         SCTP_EVENTS => subscribe_to_all(access, value),
         SCTP_EVENT => subscribe(access, value),
         SCTP_DEFAULT_SEND_PARAM => set_sndrcvinfo(access, value),
@@ -137,13 +139,7 @@ impl Access<'_> {
     /// about received messages.
     pub(super) fn show_subscribers(&mut self, is_one_subscribed: bool) {
         let sndrcv = is_one_subscribed || self.options().future().subscribes(0);
-        self.want(Subscriptions::SNDRCV, sndrcv);
-    }
-
-    fn want(&mut self, what: Subscriptions, on: bool) {
-        let mut options = self.options_mut();
-        options.subscribe(what, on);
-        self.socket.channel().pages.set_subscriptions(options.subscriptions());
+        self.socket.subscribe(Subscriptions::SNDRCV, sndrcv);
     }
 }
 
@@ -191,7 +187,7 @@ fn subscribe_to_all(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> 
         access.options_mut().future_mut().subscribe(kind, *on != 0);
     }
     let future = access.socket.future_options();
-    access.want(Subscriptions::SNDRCV, future.subscribes(0));
+    access.socket.subscribe(Subscriptions::SNDRCV, future.subscribes(0));
     let wants_dry = future.subscribes(NotificationType::SenderDry.subscription());
     access.for_all().change(move |assoc_options| assoc_options.subscribe_as(&future));
     if wants_dry && access.association(FUTURE).is_some() {

@@ -19,7 +19,7 @@ async fn messages_behind_those_that_a_program_has_left_unread_are_not_taken() {
         peer.send(b"a word").await.expect("it is open");
         soon(association.readable()).await.expect("it is open");
         assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(Wait::Message));
-        channel.pages.write_as_sharer(SharersPage::DATA_TAKEN_AT, &[u32::from(is_read)]);
+        channel.shared_pages().write_as_sharer(SharersPage::DATA_TAKEN_AT, &[u32::from(is_read)]);
         drop(program_end);
         soon(channel.carrier().hung_up()).await;
         peer.send(b"another").await.expect("it is open");
@@ -48,7 +48,7 @@ async fn messages_for_an_association_that_has_ended_return_behind_its_end_and_wi
     let joined = Joined::new().await;
     joined.assoc.options().subscribe(NotificationType::AssociationChange.subscription(), true);
     joined.assoc.options().subscribe(NotificationType::SendFailedEvent.subscription(), true);
-    let queue = SendQueue::new(None);
+    let queue = SendQueue::new(joined.socket.channel().shared_pages(), None);
     let mut outbound = QueueOutbound::new(&joined.socket, &joined.assoc, joined.association(), &queue);
     joined.peer.abort("enough");
     soon(joined.association().closed()).await;
