@@ -315,6 +315,74 @@ pub enum SocketRequest<'a> {
     },
 }
 
+/// How a request is answered, if it does not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerKind {
+    /// By a frame alone, as soon as the daemon has carried the request out.
+    Frame,
+    /// As `Frame`, but descriptors come with the frame. Until the caller has received them, they count as in flight for the
+    /// user of the daemon.
+    Descriptors,
+    /// By a frame alone, once an event has happened that may take any time. Signals and `SO_SNDTIMEO` end the wait for it as they
+    /// end a wait in the kernel.
+    LateFrame,
+}
+
+impl Request<'_> {
+    /// Returns how the request is answered.
+    pub fn answer_kind(&self) -> AnswerKind {
+        match self {
+            Request::Daemon(request) => request.answer_kind(),
+            Request::Socket(request) => request.answer_kind(),
+        }
+    }
+}
+
+impl DaemonRequest<'_> {
+    /// Returns how the request is answered.
+    pub fn answer_kind(&self) -> AnswerKind {
+        match self {
+            DaemonRequest::Open { .. }
+            | DaemonRequest::Memfd
+            | DaemonRequest::Status
+            | DaemonRequest::Streams => AnswerKind::Descriptors,
+            DaemonRequest::Linger { .. } => AnswerKind::LateFrame,
+            DaemonRequest::Describe
+            | DaemonRequest::Push { .. }
+            | DaemonRequest::Pop { .. }
+            | DaemonRequest::Record { .. }
+            | DaemonRequest::Link { .. }
+            | DaemonRequest::Unlink { .. }
+            | DaemonRequest::Barrier => AnswerKind::Frame,
+        }
+    }
+}
+
+impl SocketRequest<'_> {
+    /// Returns how the request is answered.
+    pub fn answer_kind(&self) -> AnswerKind {
+        match self {
+            SocketRequest::Attach | SocketRequest::PeelOff { .. } => AnswerKind::Descriptors,
+            SocketRequest::AwaitRoom { .. }
+            | SocketRequest::AwaitEnd
+            | SocketRequest::Connect { start: Start::AnswerLate, .. } => AnswerKind::LateFrame,
+            SocketRequest::Bind(_)
+            | SocketRequest::Listen { .. }
+            | SocketRequest::Connect { start: Start::Now | Start::WithMessage, .. }
+            | SocketRequest::Find(_)
+            | SocketRequest::Associations { .. }
+            | SocketRequest::Shutdown
+            | SocketRequest::Hold
+            | SocketRequest::PutBack(_)
+            | SocketRequest::SetForm { .. }
+            | SocketRequest::LocalAddress
+            | SocketRequest::PeerAddress
+            | SocketRequest::SetOption { .. }
+            | SocketRequest::GetOption { .. } => AnswerKind::Frame,
+        }
+    }
+}
+
 impl<'a> From<DaemonRequest<'a>> for Request<'a> {
     fn from(request: DaemonRequest<'a>) -> Self {
         Request::Daemon(request)

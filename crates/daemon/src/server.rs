@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carrier::request::{DaemonRequest, FRAME_BYTES_MAX, Request, RequestError, SocketRequest};
+use carrier::request::{AnswerKind, FRAME_BYTES_MAX, Request, RequestError};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, UCred,
@@ -177,12 +177,15 @@ async fn attend(
         Asked::Stuck => Errno::BUSY.into(),
         Asked::Request(frame, mut descriptors) => {
             let request = Request::parse(&frame);
-            if request.is_ok_and(|request| brings_descriptors(&request)) {
+            // Until the caller has received them, they count as in flight for the user of the daemon.
+            if request.is_ok_and(|request| request.answer_kind() == AnswerKind::Descriptors) {
                 place = registry.resources().take_unreceived(credentials.uid.as_raw());
             }
             let reply = match request {
                 Ok(_) if descriptors.len() > 1 => Errno::INVAL.into(),
-                Ok(request) if brings_descriptors(&request) && place.is_none() => ask_again(),
+                Ok(request) if request.answer_kind() == AnswerKind::Descriptors && place.is_none() => {
+                    ask_again()
+                }
                 Ok(request) => tokio::select! {
                     performed = perform(registry, request, descriptors.first(), credentials) => {
                         performed.unwrap_or_else(Reply::from)
@@ -202,21 +205,6 @@ async fn attend(
     answer(&connection, reply, place.as_ref(), closer).await
 }
 
-/// Returns whether the answer to a request comes with descriptors. Until the caller has received it, they count as in
-/// flight for the user of the daemon, so each such answer takes a place.
-fn brings_descriptors(request: &Request<'_>) -> bool {
-    match request {
-        Request::Daemon(request) => matches!(
-            request,
-            DaemonRequest::Open { .. }
-                | DaemonRequest::Memfd
-                | DaemonRequest::Status
-                | DaemonRequest::Streams
-        ),
-        Request::Socket(request) => matches!(request, SocketRequest::Attach | SocketRequest::PeelOff { .. }),
-    }
-}
-
 /// Carries out a request. One about a socket must have come with its carrier.
 async fn perform(
     registry: &Rc<Registry>,
@@ -233,7 +221,7 @@ async fn perform(
     }
 }
 
-/// Answers. Descriptors come only with an answer that has a `place`, which the caller gives up when this returns.
+/// Answers. An answer with descriptors has a `place`, which the caller gives up when this returns.
 async fn answer(
     connection: &AsyncFd<End>,
     reply: Reply,
@@ -244,7 +232,8 @@ async fn answer(
     let bytes = reply.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
     let own = reply.descriptors.iter().map(OwnedFd::as_fd);
     let own_and_lent = own.chain(reply.lent.iter().map(LentMemfd::as_fd));
-    let descriptors: Vec<BorrowedFd<'_>> = own_and_lent.filter(|_| place.is_some()).collect();
+    let descriptors: Vec<BorrowedFd<'_>> = own_and_lent.collect();
+    assert!(descriptors.is_empty() || place.is_some(), "the kind of the answer says that descriptors come");
     // Many answers may be due at once.
     closer.time().rested().await;
     let sent = send(connection, &frame[..bytes], &descriptors, closer);
@@ -407,6 +396,7 @@ mod tests {
     use std::task::{Context, Waker};
     use std::time::Instant;
 
+    use carrier::request::{DaemonRequest, SocketRequest};
     use rustix::event::PollFlags;
     use swiftwater::{Stack, StackOptions};
     use tokio::runtime::LocalOptions;

@@ -7,7 +7,7 @@ use std::{ptr, slice};
 
 use carrier::name::DAEMON;
 use carrier::request::{
-    ASK_AGAIN, Answer, DaemonRequest, HEAD_BYTES_MAX, OPTION_BYTES_MAX, Request, SocketRequest, Start,
+    ASK_AGAIN, Answer, AnswerKind, DaemonRequest, HEAD_BYTES_MAX, OPTION_BYTES_MAX, Request, SocketRequest,
 };
 use carrier::trust;
 use libc::{iovec, socklen_t};
@@ -63,7 +63,7 @@ impl Reply {
 pub(crate) fn ask(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
     match repeated(|| ask_here(request, fd)) {
         // The process may have no free descriptor for the connection.
-        Err(Errno(libc::EMFILE)) if is_answered_without_descriptor(request) => ask_in_child(request, fd),
+        Err(Errno(libc::EMFILE)) if request.answer_kind() == AnswerKind::Frame => ask_in_child(request, fd),
         asked => asked,
     }
 }
@@ -72,11 +72,6 @@ pub(crate) fn ask(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
 #[inline(never)]
 fn ask_in_child(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
     child::with_room(fd, || repeated(|| ask_here(request, fd)))
-}
-
-/// Returns whether the answer comes at once and brings no descriptor.
-fn is_answered_without_descriptor(request: &SocketRequest<'_>) -> bool {
-    !answered_late(request) && !matches!(request, SocketRequest::Attach | SocketRequest::PeelOff { .. })
 }
 
 /// Sends a request that concerns no socket on a connection of its own, and returns the answer.
@@ -141,7 +136,7 @@ fn repeated<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
 
 fn ask_here(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
     let connection = asked_once(&Request::Socket(*request), Some(fd))?;
-    let late = answered_late(request);
+    let late = request.answer_kind() == AnswerKind::LateFrame;
     if late {
         system::wait_no_longer_than_to_send(connection, fd);
     }
@@ -237,17 +232,6 @@ fn send(connection: RawFd, frame: &[iovec], about: Option<RawFd>) -> Result<usiz
 /// peer, whether the daemon has ended it or has ended itself: the next try finds out.
 fn as_told(error: Errno) -> Errno {
     if error == Errno(libc::EPIPE) { UNREAD } else { error }
-}
-
-/// Returns whether the daemon answers only once an event has happened: signals and `SO_SNDTIMEO` end this wait as they end a wait
-/// in the kernel.
-fn answered_late(request: &SocketRequest<'_>) -> bool {
-    matches!(
-        request,
-        SocketRequest::AwaitRoom { .. }
-            | SocketRequest::AwaitEnd
-            | SocketRequest::Connect { start: Start::AnswerLate, .. }
-    )
 }
 
 /// No buffer for a part of an answer.
