@@ -1,7 +1,6 @@
 //! Accepts requests of programs. Each request has a connection of its own, which ends with the answer.
 
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -11,18 +10,17 @@ use std::time::Duration;
 
 use carrier::request::{AnswerKind, FRAME_BYTES_MAX, Request, RequestError};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, UCred,
-};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, UCred};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
 
 use crate::calls::reply::Reply;
 use crate::channel::long_messages::{self, LentMemfd};
 use crate::client::address::{DaemonAddress, DaemonAddressError};
 use crate::dispatch;
 use crate::state::registry::Registry;
-use crate::system::descriptor_io::register;
+use crate::system::descriptor_io::{register, send_with_descriptors};
 use crate::system::journal::{Cause, log};
 use crate::system::listener::Listener;
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor, Source};
@@ -141,68 +139,93 @@ fn accept_some(
     Ok(())
 }
 
+/// The caller of a request.
+struct Caller {
+    registry: Rc<Registry>,
+    /// The closer of what the caller's user sends.
+    closer: Arc<Closer>,
+    credentials: UCred,
+}
+
 fn admit(registry: &Rc<Registry>, Arrival { connection, closer, credentials }: Arrival) {
     let Some(seat) = registry.resources().take_silent(credentials.uid.as_raw()) else {
         return put_off(&connection);
     };
-    let registry = Rc::clone(registry);
+    let caller = Caller { registry: Rc::clone(registry), closer, credentials };
     tokio::task::spawn_local(async move {
-        // If the caller has gone, nobody needs the answer.
-        let _ = attend(connection, seat, (&registry, &closer), credentials).await;
+        // An error means that the caller has gone, or does not receive the answer.
+        let _ = attend(connection, seat, &caller).await;
     });
 }
 
-/// Receives one request and answers it.
-async fn attend(
-    connection: End,
-    seat: Seat,
-    (registry, closer): (&Rc<Registry>, &Arc<Closer>),
-    credentials: UCred,
-) -> io::Result<()> {
+/// Receives one request and answers it. `seat` is the connection's until the request has come.
+async fn attend(connection: End, seat: Seat, caller: &Caller) -> io::Result<()> {
     let connection = register(connection, Interest::READABLE | Interest::WRITABLE)?;
+    let asked = receive_request(&connection, seat, &caller.closer).await;
+    let (frame, descriptors) = match asked.inspect_err(|_| put_off(connection.get_ref()))? {
+        Asked::Request(frame, descriptors) => (frame, descriptors),
+        Asked::NotYet => {
+            put_off(connection.get_ref());
+            return Ok(());
+        }
+        Asked::Nothing => return Ok(()),
+        Asked::Stuck => return answer(&connection, Errno::BUSY.into(), None, &caller.closer).await,
+    };
+    let carried_out = match Request::parse(&frame) {
+        Ok(request) => carry_out(&connection, request, &descriptors, caller).await,
+        Err(error) => Some((refuse(error, caller.credentials), None)),
+    };
+    // Otherwise the caller has gone.
+    let Some((reply, place)) = carried_out else { return Ok(()) };
+    close(descriptors).await;
+    answer(&connection, reply, place.as_ref(), &caller.closer).await
+}
+
+/// Waits for a request until the connection loses its seat, or its time is over.
+async fn receive_request(connection: &AsyncFd<End>, seat: Seat, closer: &Arc<Closer>) -> io::Result<Asked> {
     let asked = tokio::select! {
-        asked = asked_after_rest(&connection, closer) => Some(asked),
+        asked = asked_after_rest(connection, closer) => Some(asked),
         () = seat.lost() => None,
         () = tokio::time::sleep(REQUEST_WAIT) => None,
     };
-    // The request may be there although the time is over: the daemon may have been stopped meanwhile.
-    let Some(asked) = asked.or_else(|| there(&connection, closer)) else {
-        put_off(connection.get_ref());
-        return Ok(());
-    };
-    drop(seat);
+    // The request may have come although the time is over: the daemon may have been stopped meanwhile.
+    asked.or_else(|| there(connection, closer)).unwrap_or(Ok(Asked::NotYet))
+}
+
+/// Carries out a request that has come with these descriptors. Returns the reply, and its place if descriptors come with it; `None`
+/// if the caller has gone meanwhile.
+async fn carry_out(
+    connection: &AsyncFd<End>,
+    request: Request<'_>,
+    descriptors: &[ReceivedDescriptor],
+    caller: &Caller,
+) -> Option<(Reply, Option<Seat>)> {
+    if descriptors.len() > 1 {
+        return Some((Errno::INVAL.into(), None));
+    }
     let mut place = None;
-    let reply = match asked.inspect_err(|_| put_off(connection.get_ref()))? {
-        Asked::Nothing => return Ok(()),
-        Asked::Stuck => Errno::BUSY.into(),
-        Asked::Request(frame, mut descriptors) => {
-            let request = Request::parse(&frame);
-            // Until the caller has received them, they count as in flight for the user of the daemon.
-            if request.is_ok_and(|request| request.answer_kind() == AnswerKind::Descriptors) {
-                place = registry.resources().take_unreceived(credentials.uid.as_raw());
-            }
-            let reply = match request {
-                Ok(_) if descriptors.len() > 1 => Errno::INVAL.into(),
-                Ok(request) if request.answer_kind() == AnswerKind::Descriptors && place.is_none() => {
-                    ask_again()
-                }
-                Ok(request) => tokio::select! {
-                    performed = perform(registry, request, descriptors.first(), credentials) => {
-                        performed.unwrap_or_else(Reply::from)
-                    }
-                    () = closer::gone(&connection) => return Ok(()),
-                },
-                Err(error) => refuse(error, credentials),
-            };
-            // The closer closes in order, so the last descriptor is closed last.
-            if let Some(last) = descriptors.pop() {
-                drop(descriptors);
-                last.closed().await;
-            }
-            reply
+    if request.answer_kind() == AnswerKind::Descriptors {
+        // Until the caller has received them, they count as in flight for the user of the daemon.
+        place = caller.registry.resources().take_unreceived(caller.credentials.uid.as_raw());
+        if place.is_none() {
+            return Some((ask_again(), None));
         }
-    };
-    answer(&connection, reply, place.as_ref(), closer).await
+    }
+    tokio::select! {
+        performed = perform(&caller.registry, request, descriptors.first(), caller.credentials) => {
+            Some((performed.unwrap_or_else(Reply::from), place))
+        }
+        () = closer::gone(connection) => None,
+    }
+}
+
+/// Closes the descriptors that have come with a request, and waits for that.
+async fn close(mut descriptors: Vec<ReceivedDescriptor>) {
+    // The closer closes in order, so the last descriptor is closed last.
+    if let Some(last) = descriptors.pop() {
+        drop(descriptors);
+        last.closed().await;
+    }
 }
 
 /// Carries out a request. One about a socket must have come with its carrier.
@@ -236,14 +259,14 @@ async fn answer(
     assert!(descriptors.is_empty() || place.is_some(), "the kind of the answer says that descriptors come");
     // Many answers may be due at once.
     closer.time().rested().await;
-    let sent = send(connection, &frame[..bytes], &descriptors, closer);
-    let sent = tokio::time::timeout(REQUEST_WAIT, sent).await.unwrap_or(Ok(()));
+    let deadline = Instant::now() + REQUEST_WAIT;
+    let sent = send_by(deadline, connection, &frame[..bytes], &descriptors, closer).await;
     if let Err(error) = &sent
         && !descriptors.is_empty()
         && let Some(bytes) = failure(error).encode(&mut frame)
     {
-        // The kernel lets a user have only so many descriptors on their way.
-        drop(send(connection, &frame[..bytes], &[], closer).await);
+        // The kernel limits the number of descriptors that a user has in flight.
+        drop(send_by(deadline, connection, &frame[..bytes], &[], closer).await);
     }
     if let Some(feed) = reply.feed {
         sent?;
@@ -251,7 +274,8 @@ async fn answer(
     }
     if let Some(lent) = reply.lent {
         if sent.is_ok() {
-            let _ = tokio::time::timeout(REQUEST_WAIT, closer::gone(connection)).await;
+            // The memory returns to the daemon even if the caller does not read it.
+            let _ = tokio::time::timeout_at(deadline, closer::gone(connection)).await;
         }
         long_messages::empty_on(closer.worker(), [lent].into());
         sent?;
@@ -277,6 +301,8 @@ enum Asked {
     Request(Vec<u8>, Vec<ReceivedDescriptor>),
     /// The caller has closed the connection.
     Nothing,
+    /// The time is over, or another connection has taken the seat.
+    NotYet,
     /// Earlier descriptors of this user cannot be closed, so no further ones are received.
     Stuck,
 }
@@ -370,23 +396,21 @@ fn refuse(error: RequestError, credentials: UCred) -> Reply {
     Errno::PROTONOSUPPORT.into()
 }
 
-async fn send(
+/// Sends a frame with descriptors. Fails with `TimedOut` if the connection has no room until the deadline: the caller does not
+/// receive the answer.
+async fn send_by(
+    deadline: Instant,
     connection: &AsyncFd<End>,
     frame: &[u8],
     descriptors: &[BorrowedFd<'_>],
     closer: &Closer,
 ) -> io::Result<()> {
-    let send = |fd: &End| {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !descriptors.is_empty() {
-            control.push(SendAncillaryMessage::ScmRights(descriptors));
-        }
-        let frame = [IoSlice::new(frame)];
-        closer.time().measure(|| rustix::net::sendmsg(fd, &frame, &mut control, SendFlags::NOSIGNAL))?;
-        Ok(())
+    let send = |end: &End| {
+        let send = || send_with_descriptors(end, &[IoSlice::new(frame)], descriptors, SendFlags::NOSIGNAL);
+        Ok(closer.time().measure(send)?)
     };
-    connection.async_io(Interest::WRITABLE, send).await
+    let sent = connection.async_io(Interest::WRITABLE, send);
+    tokio::time::timeout_at(deadline, sent).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 #[cfg(test)]
@@ -394,7 +418,6 @@ mod tests {
     use std::fs;
     use std::pin::pin;
     use std::task::{Context, Waker};
-    use std::time::Instant;
 
     use carrier::request::{DaemonRequest, SocketRequest};
     use rustix::event::PollFlags;
@@ -402,6 +425,7 @@ mod tests {
     use tokio::runtime::LocalOptions;
 
     use super::*;
+    use crate::calls;
     use crate::system::descriptor_io::polls;
     use crate::testing::{WAIT_MAX, soon, until};
     use crate::users::closer::Closers;
@@ -458,9 +482,9 @@ mod tests {
             let registry = Registry::new(stack, false, &Limits::default(), Arc::clone(&numbers));
             let server =
                 tokio::task::spawn_local(serve(listener, Rc::new(registry.expect("random numbers"))));
-            let deadline = Instant::now() + WAIT_MAX;
+            let deadline = std::time::Instant::now() + WAIT_MAX;
             while !is_done(&numbers) {
-                assert!(Instant::now() < deadline, "waited in vain: {awaited}");
+                assert!(std::time::Instant::now() < deadline, "waited in vain: {awaited}");
                 tokio::task::yield_now().await;
             }
             server.abort();
@@ -619,6 +643,23 @@ mod tests {
         assert_eq!((later[0], later.contains(&0)), (put_off, true), "{later:?}");
     }
 
+    /// The clock advances at once to the deadline.
+    #[tokio::test(flavor = "local", start_paused = true)]
+    async fn an_answer_that_is_not_received_has_failed() {
+        let closers = Closers::new(Numbers::with_max(NUMBERS));
+        let closer = closers.of(1, Source::Requests);
+        let pair =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::NONBLOCK, None);
+        let (daemon_end, caller) = pair.expect("a pair");
+        while rustix::net::send(&daemon_end, &[0; 512], SendFlags::NOSIGNAL).is_ok() {}
+        let connection =
+            register(closer.guard_connection(daemon_end), Interest::READABLE | Interest::WRITABLE)
+                .expect("a descriptor");
+        let sent = answer(&connection, calls::reply::Answer::Done.into(), None, &closer).await;
+        assert_eq!(sent.expect_err("there is no room").kind(), io::ErrorKind::TimedOut);
+        drop(caller);
+    }
+
     #[test]
     fn requests_with_a_wrong_number_of_descriptors_are_refused() {
         let place = place("two");
@@ -627,13 +668,8 @@ mod tests {
             let caller = place.connect().expect("room");
             let mut frame = [0; FRAME_BYTES_MAX];
             let bytes = request.encode(&mut frame).expect("a short request");
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-            let mut control = SendAncillaryBuffer::new(&mut space);
-            if !descriptors.is_empty() {
-                control.push(SendAncillaryMessage::ScmRights(descriptors));
-            }
-            let parts = [IoSlice::new(&frame[..bytes])];
-            rustix::net::sendmsg(&caller, &parts, &mut control, SendFlags::NOSIGNAL).expect("room");
+            let frame = [IoSlice::new(&frame[..bytes])];
+            send_with_descriptors(&caller, &frame, descriptors, SendFlags::NOSIGNAL).expect("room");
             caller
         };
         let callers = [

@@ -4,7 +4,6 @@
 //! used by several threads.
 
 use std::io::IoSlice;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +14,8 @@ use carrier::record::{HEADER_BYTES, Header, Kind};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
-    SocketFlags, SocketType, sockopt,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
+    SocketType, sockopt,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -27,7 +26,7 @@ use crate::channel::incoming::FILLER_BYTES;
 use crate::channel::raw_record::RawRecord;
 use crate::channel::receive_ring::{BundleWriter, Place, ReceiveRing};
 use crate::channel::reset::Reset;
-use crate::system::descriptor_io::{errno_of, polls, register};
+use crate::system::descriptor_io::{errno_of, polls, register, send_with_descriptors};
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor};
 use crate::users::thread_time::ThreadTime;
 
@@ -406,14 +405,8 @@ impl CarrierSocket {
 
     /// Sends one record of these parts, with descriptors.
     fn send(&self, parts: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !descriptors.is_empty() {
-            control.push(SendAncillaryMessage::ScmRights(descriptors));
-        }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let send = || rustix::net::sendmsg(&self.descriptor, parts, &mut control, flags);
-        self.time().measure(send).map(drop)
+        self.time().measure(|| send_with_descriptors(&self.descriptor, parts, descriptors, flags))
     }
 
     /// Doubles the send buffer.
