@@ -132,7 +132,7 @@ async fn messages_of_a_peer_wait_for_room_in_the_channel_and_then_the_end_is_tol
     let joined = Joined::new().await;
     let association = joined.association();
     // With this subscription, a notification follows the end.
-    joined.assoc.options().subscribe(NotificationType::AssociationChange.subscription(), true);
+    joined.assoc.options_mut().subscribe(NotificationType::AssociationChange.subscription(), true);
     let (mut held, mut ends) = (Held::default(), Vec::new());
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
     assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(Wait::Message));
@@ -293,7 +293,7 @@ async fn a_request_waits_for_a_long_message_that_was_sent_before() {
 #[tokio::test(flavor = "local")]
 async fn a_refused_message_that_ends_the_association_is_reported_and_ends_it() {
     let joined = Joined::new().await;
-    joined.assoc.options().subscribe(NotificationType::SendFailedEvent.subscription(), true);
+    joined.assoc.options_mut().subscribe(NotificationType::SendFailedEvent.subscription(), true);
     let header = crate::testing::header(ID, 6);
     let flags = header.flags.with(Flags::SHUTDOWN);
     let refused = Header { stream: u16::MAX, flags, ..header };

@@ -1,6 +1,6 @@
 //! Associations of sockets.
 
-use std::cell::{Cell, OnceCell, RefCell, RefMut};
+use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
@@ -142,7 +142,11 @@ impl SocketAssociation {
         self.association.get()
     }
 
-    pub(crate) fn options(&self) -> RefMut<'_, AssocOptions> {
+    pub(crate) fn options(&self) -> Ref<'_, AssocOptions> {
+        self.assoc_options.borrow()
+    }
+
+    pub(crate) fn options_mut(&self) -> RefMut<'_, AssocOptions> {
         self.assoc_options.borrow_mut()
     }
 

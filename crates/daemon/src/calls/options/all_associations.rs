@@ -59,7 +59,7 @@ pub(crate) async fn change_all(socket: &Socket, for_all: ChangeForAll) -> Vec<Rc
         let Some(assoc) = socket.associations().next_from(next) else { break };
         next = assoc.id() + 1;
         if let Some(change) = &for_all.change {
-            change(&mut assoc.options());
+            change(&mut assoc.options_mut());
         }
         is_subscribed |= for_all.counts_subscribers && assoc.options().subscribes(0);
         let mut access = Access::new(socket);

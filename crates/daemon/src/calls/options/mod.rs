@@ -217,7 +217,7 @@ impl Access<'_> {
     }
 
     fn change(&self, assoc: &SocketAssociation, change: impl Fn(&mut AssocOptions)) {
-        change(&mut assoc.options());
+        change(&mut assoc.options_mut());
         self.apply(assoc);
     }
 

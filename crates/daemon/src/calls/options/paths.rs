@@ -158,7 +158,7 @@ fn set_parameters(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     match &subject {
         Subject::Future if asked.has(flags::HB_DEMAND) => return Err(Errno::INVAL),
         Subject::Future => access.options_mut().future_mut().merge_path(&asked, has_label),
-        Subject::Association(assoc) => assoc.options().merge_path(&asked, has_label),
+        Subject::Association(assoc) => assoc.options_mut().merge_path(&asked, has_label),
         Subject::Path(..) => {}
     }
     subject.change(&asked.changes());
@@ -201,7 +201,7 @@ fn set_thresholds(access: &mut Access<'_>, value: &[u8], second: bool) -> Result
     let change = |assoc_options: &mut AssocOptions| assoc_options.merge_thresholds(retries, failing, left);
     match &subject {
         Subject::Future => change(access.options_mut().future_mut()),
-        Subject::Association(assoc) => change(&mut assoc.options()),
+        Subject::Association(assoc) => change(&mut assoc.options_mut()),
         Subject::Path(..) => {}
     }
     subject.change(&PathOptions {
@@ -234,7 +234,9 @@ fn set_encapsulation_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), E
     let subject = access.subject(value.i32(0), value.address(8), Errno::INVAL)?;
     match &subject {
         Subject::Future => access.options_mut().future_mut().set_encapsulation_port(port),
-        Subject::Association(assoc) | Subject::Path(assoc, _) => assoc.options().set_encapsulation_port(port),
+        Subject::Association(assoc) | Subject::Path(assoc, _) => {
+            assoc.options_mut().set_encapsulation_port(port)
+        }
     }
     let udp_port = Some(port).filter(|port| *port != 0);
     subject.change(&PathOptions { udp_port, ..PathOptions::default() });
@@ -258,7 +260,7 @@ fn set_probe_interval(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno
     match access.subject(value.i32(0), value.address(8), Errno::INVAL)? {
         Subject::Future => access.options_mut().future_mut().set_probe_interval_ms(interval_ms),
         Subject::Association(assoc) | Subject::Path(assoc, _) => {
-            assoc.options().set_probe_interval_ms(interval_ms);
+            assoc.options_mut().set_probe_interval_ms(interval_ms);
         }
     }
     Ok(())

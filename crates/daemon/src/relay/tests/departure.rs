@@ -46,8 +46,8 @@ async fn messages_behind_those_that_a_program_has_left_unread_are_not_taken() {
 #[tokio::test(flavor = "local")]
 async fn messages_for_an_association_that_has_ended_return_behind_its_end_and_with_its_cause() {
     let joined = Joined::new().await;
-    joined.assoc.options().subscribe(NotificationType::AssociationChange.subscription(), true);
-    joined.assoc.options().subscribe(NotificationType::SendFailedEvent.subscription(), true);
+    joined.assoc.options_mut().subscribe(NotificationType::AssociationChange.subscription(), true);
+    joined.assoc.options_mut().subscribe(NotificationType::SendFailedEvent.subscription(), true);
     let queue = SendQueue::new(joined.socket.channel().shared_pages(), None);
     let mut outbound = QueueOutbound::new(&joined.socket, &joined.assoc, joined.association(), &queue);
     joined.peer.abort("enough");

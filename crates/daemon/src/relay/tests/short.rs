@@ -253,7 +253,7 @@ async fn a_default_that_ends_the_association_counts_for_short_messages() {
     let joined = Joined::new().await;
     let mut outbound = joined.outbound();
     let sending = Sending { flags: ABORT, ..Sending::default() };
-    joined.assoc.options().set_sending(sending);
+    joined.assoc.options_mut().set_sending(sending);
     put_record(
         &joined.socket,
         &Header { flags: Flags::END.with(Flags::BY_DEFAULT), ..header(ID, 5) },
