@@ -16,11 +16,14 @@
 //! The daemon's end of a carrier has a [name], by which a program recognises a possible carrier. The daemon itself identifies a
 //! carrier by the cookie that the kernel gives each socket (`SO_COOKIE`), which no program can choose.
 //!
+//! [`abi`] has the numbers of the sockets API that both sides read.
+//!
 //! [`trust`] decides which daemon a program communicates with.
 //!
 //! This crate makes no system calls. Parsing accepts any bytes, allocates nothing and never panics.
 #![forbid(unsafe_code)]
 
+pub mod abi;
 pub mod address;
 pub mod bundle;
 mod bytes;

@@ -12,7 +12,6 @@ use rustix::io::Errno;
 use rustix::net::UCred;
 use swiftwater::internals::batches_moved;
 
-use crate::calls::options::Rest;
 use crate::calls::peel_off::{Front, PeeledOff};
 use crate::calls::reply::{Answer, Reply};
 use crate::calls::{bind, connect, form, links, listen, options, peel_off, report, status, streams};
@@ -22,20 +21,14 @@ use crate::channel::style::Style;
 use crate::state::association::Outcome;
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
-use crate::state::socket_options::{IPPROTO_SCTP, SocketOptions};
-use crate::system::addresses::{check_peer, parse_list};
-use crate::system::quantum::RECORDS_PER_TURN;
+use crate::state::socket_options::SocketOptions;
+use crate::system::addresses::check_peer;
 use crate::system::socket_cookie::Cookie;
 use crate::tasks;
 use crate::tasks::relaying::{drain, notify_sender_dry};
 use crate::users::closer::{ReceivedDescriptor, Source};
 use crate::users::owner::Owner;
 use crate::users::seats::Seat;
-
-const SCTP_SOCKOPT_BINDX_ADD: i32 = 100;
-const SCTP_SOCKOPT_BINDX_REM: i32 = 101;
-const SCTP_GET_PEER_ADDRS: i32 = 108;
-const SCTP_GET_LOCAL_ADDRS: i32 = 109;
 
 /// Carries out a request that concerns no socket.
 pub(crate) async fn perform(
@@ -169,10 +162,13 @@ async fn call(
         SocketRequest::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
         SocketRequest::PeerAddress => return Ok(Answer::Address(peer_address(socket)?).into()),
         SocketRequest::SetOption { level, name, value } => {
-            set_option(registry, socket, (level, name), value, credentials).await?;
+            let dry = options::set(registry, socket, (level, name), value, credentials).await?;
+            if !dry.is_empty() {
+                notify_sender_dry(Rc::clone(socket), dry).await;
+            }
         }
         SocketRequest::GetOption { level, name, value } => {
-            return Ok(Answer::Value(get_option(socket, (level, name), value)?).into());
+            return Ok(Answer::Value(options::get(socket, (level, name), value)?).into());
         }
     }
     Ok(Answer::Done.into())
@@ -220,14 +216,6 @@ fn associations_after(socket: &Socket, after: u32) -> Vec<u8> {
     ids.into_iter().flat_map(u32::to_ne_bytes).collect()
 }
 
-fn get_option(socket: &Rc<Socket>, (level, name): (i32, i32), value: &[u8]) -> Result<Vec<u8>, Errno> {
-    match (level, name) {
-        (IPPROTO_SCTP, SCTP_GET_PEER_ADDRS) => bind::peer_addresses(socket, value),
-        (IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS) => bind::local_addresses(socket, value),
-        _ => options::get(socket, level, name, value),
-    }
-}
-
 /// Begins to set up an association, and waits for it if the caller wants a late answer.
 async fn connect_for(
     registry: &Rc<Registry>,
@@ -252,37 +240,6 @@ async fn connect_for(
         return Err(error);
     }
     Ok(Answer::Association(assoc.id()).into())
-}
-
-async fn set_option(
-    registry: &Rc<Registry>,
-    socket: &Rc<Socket>,
-    (level, name): (i32, i32),
-    value: &[u8],
-    credentials: UCred,
-) -> Result<(), Errno> {
-    match (level, name) {
-        (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD) => {
-            let list = parse_list(value)?;
-            let port = list.first().ok_or(Errno::INVAL)?.port();
-            bind::once_released(registry, port, || bind::bind_more(registry, socket, &list, credentials))
-                .await
-        }
-        (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => bind::bind_less(registry, socket, value),
-        _ => {
-            let Rest { mut dry, for_all } = options::set(socket, level, name, value)?;
-            if let Some(for_all) = for_all {
-                let many = socket.associations().count() > RECORDS_PER_TURN;
-                // It takes several turns, so it waits.
-                let _seat = many.then(|| take_waiting(registry, credentials)).transpose()?;
-                dry.extend(options::change_all(socket, for_all).await);
-            }
-            if !dry.is_empty() {
-                notify_sender_dry(Rc::clone(socket), dry).await;
-            }
-            Ok(())
-        }
-    }
 }
 
 /// Takes back records that the program has not read.

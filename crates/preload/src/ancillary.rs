@@ -4,6 +4,9 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::ptr;
 
+use carrier::abi::{
+    IPPROTO_SCTP, SCTP_ABORT, SCTP_ADDR_OVER, SCTP_EOF, SCTP_SACK_IMMEDIATELY, SCTP_SENDALL, SCTP_UNORDERED,
+};
 use carrier::record::{Flags, Header, Kind};
 use carrier::request::InitMessage;
 use carrier::status_page::Subscriptions;
@@ -15,14 +18,6 @@ use crate::structures::{
 };
 use crate::system::{Errno, Result, can_be_bytes};
 
-const IPPROTO_SCTP: c_int = 132;
-
-const SCTP_UNORDERED: u16 = 1;
-const SCTP_ADDR_OVER: u16 = 1 << 1;
-const SCTP_ABORT: u16 = 1 << 2;
-const SCTP_SACK_IMMEDIATELY: u16 = 1 << 3;
-const SCTP_SENDALL: u16 = 1 << 6;
-const SCTP_EOF: u16 = libc::MSG_FIN as u16;
 /// Bits of the flags that select the policy of partial reliability: `SCTP_PR_SCTP_NONE` is no bit, `SCTP_PR_SCTP_TTL` the first.
 const SCTP_PR_SCTP_MASK: u16 = 0x0030;
 const KNOWN_FLAGS: u16 = SCTP_UNORDERED

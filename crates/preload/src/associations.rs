@@ -3,18 +3,12 @@
 use std::os::fd::RawFd;
 use std::ptr;
 
+use carrier::abi::SCTP_SOCKOPT_PEELOFF;
 use libc::{c_int, sockaddr};
 
 use crate::descriptor::Descriptor;
 use crate::system::{Errno, Result};
 use crate::{address, cancel, setup};
-
-pub(crate) const SCTP_SOCKOPT_PEELOFF: c_int = 102;
-pub(crate) const SCTP_GET_LOCAL_ADDRS: c_int = 109;
-pub(crate) const SCTP_SOCKOPT_CONNECTX_OLD: c_int = 107;
-pub(crate) const SCTP_SOCKOPT_CONNECTX: c_int = 110;
-pub(crate) const SCTP_SOCKOPT_CONNECTX3: c_int = 111;
-pub(crate) const SCTP_SOCKOPT_PEELOFF_FLAGS: c_int = 122;
 
 /// Length of `sctp_peeloff_flags_arg_t`, which begins with `sctp_peeloff_arg_t`.
 const PEELOFF_BYTES: usize = 8;

@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
+use carrier::abi::SCTP_NODELAY;
 use carrier::record::{Flags, HEADER_BYTES, Kind};
 use carrier::status_page::RING_BYTES;
 use libc::{c_int, iovec};
@@ -14,8 +15,6 @@ use crate::message::{self, Message};
 use crate::pages::Pages;
 use crate::system::{self, Buffers, Errno, Result};
 use crate::{bundle, lock, receive, table};
-
-const SCTP_NODELAY: c_int = 3;
 
 /// Returns the SCTP option that is equivalent to a TCP option, if there is one; other options stay as they are.
 pub(crate) fn as_sctp(level: c_int, name: c_int) -> (c_int, c_int) {

@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
+use carrier::abi::{SCTP_ABORT, SCTP_EOF, SCTP_UNORDERED};
 use carrier::record::{Flags, Header};
 use swiftwater::AssociationOptions;
 
 use super::notification_type::NotificationType;
 use super::path_parameters::{PathParameters, flags};
-
-/// `sinfo_flags`.
-pub(crate) const UNORDERED: u16 = 1;
-pub(crate) const ADDR_OVER: u16 = 1 << 1;
-pub(crate) const ABORT: u16 = 1 << 2;
-pub(crate) const EOF: u16 = 1 << 9;
 
 /// The options of an association.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +62,8 @@ pub(crate) struct Sending {
 impl Sending {
     /// Returns the flags of a record that correspond to `flags`.
     fn flags(self) -> impl IntoIterator<Item = Flags> {
-        let all = [(UNORDERED, Flags::UNORDERED), (ABORT, Flags::ABORT), (EOF, Flags::SHUTDOWN)];
+        let all =
+            [(SCTP_UNORDERED, Flags::UNORDERED), (SCTP_ABORT, Flags::ABORT), (SCTP_EOF, Flags::SHUTDOWN)];
         all.into_iter().filter(move |(flag, _)| self.flags & flag != 0).map(|(_, flag)| flag)
     }
 

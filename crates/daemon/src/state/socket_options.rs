@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use carrier::abi::{IPPROTO_SCTP, SCTP_DISABLE_FRAGMENTS, SCTP_ECN_SUPPORTED};
 use carrier::status_page::Subscriptions;
 use swiftwater::internals::{self, ReceiveBudget, SendBudget};
 use swiftwater::{AssociationOptions, ReceivePool, SendPool, Stack};
@@ -16,12 +17,9 @@ use crate::users::budget::Account;
 pub(crate) const SOL_SOCKET: i32 = 1;
 pub(crate) const IPPROTO_IP: i32 = 0;
 pub(crate) const IPPROTO_IPV6: i32 = 41;
-pub(crate) const IPPROTO_SCTP: i32 = 132;
 pub(crate) const SO_REUSEPORT: i32 = 15;
 pub(crate) const IP_TOS: i32 = 1;
 pub(crate) const IPV6_TCLASS: i32 = 67;
-pub(crate) const SCTP_DISABLE_FRAGMENTS: i32 = 8;
-pub(crate) const SCTP_ECN_SUPPORTED: i32 = 130;
 
 /// A level and a name.
 pub(crate) type OptionName = (i32, i32);

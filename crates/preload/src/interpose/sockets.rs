@@ -3,18 +3,18 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::{ptr, slice};
 
+use carrier::abi::{
+    SCTP_GET_LOCAL_ADDRS, SCTP_HMAC_IDENT, SCTP_SOCKOPT_CONNECTX, SCTP_SOCKOPT_CONNECTX_OLD,
+    SCTP_SOCKOPT_CONNECTX3, SCTP_SOCKOPT_PEELOFF, SCTP_SOCKOPT_PEELOFF_FLAGS,
+};
 use carrier::request::{OPTION_BYTES_MAX, SocketKind, SocketRequest};
 use libc::{c_int, c_void, iovec, sockaddr, socklen_t};
 
 use super::{number, on};
-use crate::associations::{
-    self, SCTP_GET_LOCAL_ADDRS, SCTP_SOCKOPT_CONNECTX, SCTP_SOCKOPT_CONNECTX_OLD, SCTP_SOCKOPT_CONNECTX3,
-    SCTP_SOCKOPT_PEELOFF, SCTP_SOCKOPT_PEELOFF_FLAGS,
-};
 use crate::descriptor::Descriptor;
 use crate::next::c_library;
 use crate::system::{self, Buffers, Errno, Result, can_be_bytes};
-use crate::{address, ask, cancel, environment, next, self_connect, setup, table, tcp};
+use crate::{address, ask, associations, cancel, environment, next, self_connect, setup, table, tcp};
 
 /// # Safety
 ///
@@ -311,7 +311,6 @@ unsafe fn write_number(number: c_int, value: *mut c_void, bytes: *mut socklen_t)
 
 /// Returns whether the kernel would have failed for an invalid pointer before it found this error.
 fn looks_first(error: Errno, name: c_int, value: *const c_void) -> bool {
-    const SCTP_HMAC_IDENT: c_int = 22;
     let unread = matches!(error, Errno(libc::EOPNOTSUPP | libc::ENOPROTOOPT)) || name == SCTP_HMAC_IDENT;
     !can_be_bytes(value) && !unread
 }

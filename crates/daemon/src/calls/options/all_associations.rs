@@ -89,7 +89,9 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
-    use super::super::{IPPROTO_SCTP, messages, set};
+    use carrier::abi::{IPPROTO_SCTP, SCTP_MAX_BURST};
+
+    use super::super::set_now;
     use super::*;
     use crate::channel::style::Style;
     use crate::testing::{opened, registry, soon};
@@ -108,13 +110,13 @@ mod tests {
         }
         // SCTP_ALL_ASSOC, and 7 packets.
         let value = [2, 0, 0, 0, 7, 0, 0, 0];
-        let rest = set(&socket, IPPROTO_SCTP, messages::SCTP_MAX_BURST, &value).expect("it is valid");
+        let deferred = set_now(&socket, (IPPROTO_SCTP, SCTP_MAX_BURST), &value).expect("it is valid");
         let changed = || {
             let all = socket.associations().all();
             all.iter().filter(|assoc| assoc.options().burst_max() == Some(7)).count()
         };
         assert_eq!((changed(), socket.future_options().burst_max()), (0, Some(7)));
-        let mut changing = pin!(change_all(&socket, rest.for_all.expect("associations")));
+        let mut changing = pin!(change_all(&socket, deferred.for_all.expect("associations")));
         assert!(changing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert!((1..=RECORDS_PER_ROUND).contains(&changed()), "{} in a turn", changed());
         soon(changing).await;

@@ -2,34 +2,21 @@
 
 use std::rc::Rc;
 
+use carrier::abi::{
+    IPPROTO_SCTP, SCTP_ABORT, SCTP_ADAPTATION_LAYER, SCTP_ADDR_OVER, SCTP_CONTEXT, SCTP_DEFAULT_SEND_PARAM,
+    SCTP_DEFAULT_SNDINFO, SCTP_DISABLE_FRAGMENTS, SCTP_EOF, SCTP_EVENT, SCTP_EVENTS,
+    SCTP_EXPOSE_POTENTIALLY_FAILED_STATE, SCTP_FRAGMENT_INTERLEAVE, SCTP_I_WANT_MAPPED_V4_ADDR,
+    SCTP_MAX_BURST, SCTP_MAXSEG, SCTP_NODELAY, SCTP_PARTIAL_DELIVERY_POINT, SCTP_RECVNXTINFO,
+    SCTP_RECVRCVINFO, SCTP_REUSE_PORT, SCTP_STREAM_SCHEDULER, SCTP_STREAM_SCHEDULER_VALUE, SCTP_UNORDERED,
+};
 use carrier::status_page::Subscriptions;
 use rustix::io::Errno;
 
 use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
 use super::{Access, Current, FUTURE, room_for_number, switch};
 use crate::state::association::SocketAssociation;
-use crate::state::association_options::{ABORT, ADDR_OVER, AssocOptions, EOF, Sending, UNORDERED};
+use crate::state::association_options::{AssocOptions, Sending};
 use crate::state::notification_type::{FIRST_TYPE, NotificationType};
-use crate::state::socket_options::{IPPROTO_SCTP, SCTP_DISABLE_FRAGMENTS};
-
-const SCTP_NODELAY: i32 = 3;
-const SCTP_ADAPTATION_LAYER: i32 = 7;
-const SCTP_DEFAULT_SEND_PARAM: i32 = 10;
-const SCTP_EVENTS: i32 = 11;
-const SCTP_I_WANT_MAPPED_V4_ADDR: i32 = 12;
-const SCTP_MAXSEG: i32 = 13;
-const SCTP_CONTEXT: i32 = 17;
-const SCTP_FRAGMENT_INTERLEAVE: i32 = 18;
-const SCTP_PARTIAL_DELIVERY_POINT: i32 = 19;
-pub(super) const SCTP_MAX_BURST: i32 = 20;
-const SCTP_RECVRCVINFO: i32 = 32;
-const SCTP_RECVNXTINFO: i32 = 33;
-const SCTP_DEFAULT_SNDINFO: i32 = 34;
-const SCTP_REUSE_PORT: i32 = 36;
-const SCTP_STREAM_SCHEDULER: i32 = 123;
-const SCTP_STREAM_SCHEDULER_VALUE: i32 = 124;
-const SCTP_EVENT: i32 = 127;
-const SCTP_EXPOSE_POTENTIALLY_FAILED_STATE: i32 = 131;
 
 const SNDRCVINFO_BYTES: usize = 32;
 const SNDINFO_BYTES: usize = 16;
@@ -38,7 +25,7 @@ const EVENT_BYTES: usize = 8;
 const SUBSCRIPTIONS: usize = 14;
 
 /// Flags that may be defaults for all messages.
-const SEND_FLAGS: u16 = UNORDERED | ADDR_OVER | ABORT | EOF;
+const SEND_FLAGS: u16 = SCTP_UNORDERED | SCTP_ADDR_OVER | SCTP_ABORT | SCTP_EOF;
 /// Payload of one DATA chunk in a packet of the minimum MTU (512 bytes) with IPv4 headers.
 const SEGMENT_BYTES_MIN: u32 = 512 - 20 - 12 - 16;
 const IPV6_HEADER_MORE_BYTES: u32 = 20;

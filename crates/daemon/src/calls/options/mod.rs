@@ -30,15 +30,23 @@ use std::cell::{Ref, RefMut};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use carrier::abi::{
+    IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS, SCTP_GET_PEER_ADDRS, SCTP_SOCKOPT_BINDX_ADD, SCTP_SOCKOPT_BINDX_REM,
+};
 use rustix::io::Errno;
+use rustix::net::UCred;
 
 use crate::channel::style::Style;
 use crate::state::association::SocketAssociation;
 use crate::state::association_options::AssocOptions;
+use crate::state::registry::Registry;
 use crate::state::socket::Socket;
-use crate::state::socket_options::{IPPROTO_SCTP, SocketOptions};
+use crate::state::socket_options::{OptionName, SocketOptions};
+use crate::system::addresses::parse_list;
+use crate::system::quantum::RECORDS_PER_TURN;
 
-pub(crate) use all_associations::{ChangeForAll, change_all};
+use super::bind;
+use all_associations::{ChangeForAll, change_all};
 use value::{NamedAddress, Value};
 
 /// `SCTP_FUTURE_ASSOC`: future associations.
@@ -70,20 +78,54 @@ enum Current {
     All,
 }
 
-/// The work that remains after an option was set.
-pub(crate) struct Rest {
+/// The work that is left when an option was set.
+struct Deferred {
     /// The associations that need a notification at once because all their data is acknowledged.
-    pub(crate) dry: Vec<Rc<SocketAssociation>>,
-    pub(crate) for_all: Option<ChangeForAll>,
+    dry: Vec<Rc<SocketAssociation>>,
+    for_all: Option<ChangeForAll>,
 }
 
-/// Sets an option. Returns the remaining work.
-pub(crate) fn set(socket: &Socket, level: i32, name: i32, value: &[u8]) -> Result<Rest, Errno> {
+/// Sets an option. Returns the associations whose program must be notified at once that all their data is acknowledged
+/// (`SCTP_SENDER_DRY_EVENT`). Waits for turns of the user if the option concerns many associations.
+pub(crate) async fn set(
+    registry: &Registry,
+    socket: &Socket,
+    option: OptionName,
+    value: &[u8],
+    credentials: UCred,
+) -> Result<Vec<Rc<SocketAssociation>>, Errno> {
+    match option {
+        (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD) => {
+            let list = parse_list(value)?;
+            let port = list.first().ok_or(Errno::INVAL)?.port();
+            let bind_more = || bind::bind_more(registry, socket, &list, credentials);
+            bind::once_released(registry, port, bind_more).await?;
+            Ok(Vec::new())
+        }
+        (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => {
+            bind::bind_less(registry, socket, value)?;
+            Ok(Vec::new())
+        }
+        _ => {
+            let Deferred { mut dry, for_all } = set_now(socket, option, value)?;
+            if let Some(for_all) = for_all {
+                let waits = socket.associations().count() > RECORDS_PER_TURN;
+                let user = credentials.uid.as_raw();
+                let _seat = waits.then(|| registry.resources().take_waiting(user)).transpose()?;
+                dry.extend(change_all(socket, for_all).await);
+            }
+            Ok(dry)
+        }
+    }
+}
+
+/// Sets an option as far as one turn permits.
+fn set_now(socket: &Socket, (level, name): OptionName, value: &[u8]) -> Result<Deferred, Errno> {
     let mut access = Access::new(socket);
     if level != IPPROTO_SCTP {
         generic::set(&mut access, level, name, value)?;
         socket.update_listener();
-        return Ok(access.rest());
+        return Ok(access.deferred());
     }
     let done = timers::set(&mut access, name, value)
         .or_else(|| paths::set(&mut access, name, value))
@@ -91,7 +133,7 @@ pub(crate) fn set(socket: &Socket, level: i32, name: i32, value: &[u8]) -> Resul
         .or_else(|| extensions::set(&mut access, name, value));
     done.unwrap_or(Err(Errno::NOPROTOOPT))?;
     socket.update_listener();
-    Ok(access.rest())
+    Ok(access.deferred())
 }
 
 /// Applies the options to an association that has just come up, including those that were set meanwhile.
@@ -104,7 +146,12 @@ pub(crate) fn apply_when_up(socket: &Socket, assoc: &SocketAssociation) {
 }
 
 /// Returns the value of an option. `given` is the program's buffer, whose length is the room for the value.
-pub(crate) fn get(socket: &Socket, level: i32, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
+pub(crate) fn get(socket: &Socket, (level, name): OptionName, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    match (level, name) {
+        (IPPROTO_SCTP, SCTP_GET_PEER_ADDRS) => return bind::peer_addresses(socket, given),
+        (IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS) => return bind::local_addresses(socket, given),
+        _ => {}
+    }
     let access = Access::new(socket);
     if level != IPPROTO_SCTP {
         return generic::get(&access, level, name, given);
@@ -122,8 +169,8 @@ impl<'a> Access<'a> {
         Access { socket, dry: Vec::new(), for_all: None }
     }
 
-    fn rest(self) -> Rest {
-        Rest { dry: self.dry, for_all: self.for_all }
+    fn deferred(self) -> Deferred {
+        Deferred { dry: self.dry, for_all: self.for_all }
     }
 }
 

@@ -3,6 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
+use carrier::abi::{
+    SCTP_PEER_ADDR_PARAMS, SCTP_PEER_ADDR_THLDS, SCTP_PEER_ADDR_THLDS_V2, SCTP_PLPMTUD_PROBE_INTERVAL,
+    SCTP_PRIMARY_ADDR, SCTP_REMOTE_UDP_ENCAPS_PORT,
+};
 use rustix::io::Errno;
 use swiftwater::PathOptions;
 
@@ -12,13 +16,6 @@ use super::value::{Build, NamedAddress, STORAGE_BYTES, Value};
 use crate::state::association::SocketAssociation;
 use crate::state::association_options::AssocOptions;
 use crate::state::path_parameters::{PathParameters, flags};
-
-const SCTP_PRIMARY_ADDR: i32 = 6;
-const SCTP_PEER_ADDR_PARAMS: i32 = 9;
-const SCTP_PEER_ADDR_THLDS: i32 = 31;
-const SCTP_REMOTE_UDP_ENCAPS_PORT: i32 = 132;
-const SCTP_PEER_ADDR_THLDS_V2: i32 = 37;
-const SCTP_PLPMTUD_PROBE_INTERVAL: i32 = 133;
 
 const PRIM_BYTES: usize = 4 + STORAGE_BYTES;
 const PARAMS_BYTES: usize = 156;

@@ -2,18 +2,15 @@
 
 use std::net::SocketAddr;
 
+use carrier::abi::{
+    SCTP_GET_ASSOC_ID_LIST, SCTP_GET_ASSOC_NUMBER, SCTP_GET_ASSOC_STATS, SCTP_GET_PEER_ADDR_INFO, SCTP_STATUS,
+};
 use rustix::io::Errno;
 use swiftwater::{AssociationState, PathState, PathStatistics};
 
 use super::value::{Build, STORAGE_BYTES, Value, number};
 use super::{Access, paths, room_for_number};
 use crate::state::path_parameters::{millis, mtu_as_seen};
-
-const SCTP_STATUS: i32 = 14;
-const SCTP_GET_PEER_ADDR_INFO: i32 = 15;
-const SCTP_GET_ASSOC_NUMBER: i32 = 28;
-const SCTP_GET_ASSOC_ID_LIST: i32 = 29;
-const SCTP_GET_ASSOC_STATS: i32 = 112;
 
 const STATUS_BYTES: usize = 176;
 const STATS_BYTES: usize = 256;

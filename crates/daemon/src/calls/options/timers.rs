@@ -1,18 +1,13 @@
 //! Options for timeouts, retransmission limits, the handshake, SACKs and autoclose (RFC 6458 §8.1.1 to §8.1.3, §8.1.8,
 //! §8.1.19).
 
+use carrier::abi::{SCTP_ASSOCINFO, SCTP_AUTOCLOSE, SCTP_DELAYED_SACK, SCTP_INITMSG, SCTP_RTOINFO};
 use rustix::io::Errno;
 use swiftwater::internals::AssociationView;
 
 use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
 use super::{Access, room_for_number};
 use crate::state::association_options::RtoInfo;
-
-const SCTP_RTOINFO: i32 = 0;
-const SCTP_ASSOCINFO: i32 = 1;
-const SCTP_INITMSG: i32 = 2;
-const SCTP_AUTOCLOSE: i32 = 4;
-const SCTP_DELAYED_SACK: i32 = 16;
 
 const RTOINFO_BYTES: usize = 16;
 const ASSOCINFO_BYTES: usize = 20;

@@ -5,7 +5,7 @@ use carrier::record::BUNDLE_BYTES_MAX;
 
 use super::*;
 use crate::relay::outbound::pass_on;
-use crate::state::association_options::{ABORT, Sending};
+use crate::state::association_options::Sending;
 use crate::testing::{header, read_bundled};
 use swiftwater::internals::{self, SHORT_BYTES_MAX};
 
@@ -252,7 +252,7 @@ async fn messages_that_wait_for_another_sender_are_charged() {
 async fn a_default_that_ends_the_association_counts_for_short_messages() {
     let joined = Joined::new().await;
     let mut outbound = joined.outbound();
-    let sending = Sending { flags: ABORT, ..Sending::default() };
+    let sending = Sending { flags: carrier::abi::SCTP_ABORT, ..Sending::default() };
     joined.assoc.options_mut().set_sending(sending);
     put_record(
         &joined.socket,

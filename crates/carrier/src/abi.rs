@@ -1,0 +1,82 @@
+//! The numbers of `<linux/sctp.h>` that programs pass and that the shim or the daemon reads: levels, names of socket options, and
+//! flags of messages.
+#![allow(missing_docs, reason = "the names are those of RFC 6458 and of Linux")]
+
+/// The level of SCTP's socket options.
+pub const IPPROTO_SCTP: i32 = 132;
+
+pub const SCTP_RTOINFO: i32 = 0;
+pub const SCTP_ASSOCINFO: i32 = 1;
+pub const SCTP_INITMSG: i32 = 2;
+pub const SCTP_NODELAY: i32 = 3;
+pub const SCTP_AUTOCLOSE: i32 = 4;
+pub const SCTP_SET_PEER_PRIMARY_ADDR: i32 = 5;
+pub const SCTP_PRIMARY_ADDR: i32 = 6;
+pub const SCTP_ADAPTATION_LAYER: i32 = 7;
+pub const SCTP_DISABLE_FRAGMENTS: i32 = 8;
+pub const SCTP_PEER_ADDR_PARAMS: i32 = 9;
+pub const SCTP_DEFAULT_SEND_PARAM: i32 = 10;
+pub const SCTP_EVENTS: i32 = 11;
+pub const SCTP_I_WANT_MAPPED_V4_ADDR: i32 = 12;
+pub const SCTP_MAXSEG: i32 = 13;
+pub const SCTP_STATUS: i32 = 14;
+pub const SCTP_GET_PEER_ADDR_INFO: i32 = 15;
+pub const SCTP_DELAYED_SACK: i32 = 16;
+pub const SCTP_CONTEXT: i32 = 17;
+pub const SCTP_FRAGMENT_INTERLEAVE: i32 = 18;
+pub const SCTP_PARTIAL_DELIVERY_POINT: i32 = 19;
+pub const SCTP_MAX_BURST: i32 = 20;
+pub const SCTP_AUTH_CHUNK: i32 = 21;
+pub const SCTP_HMAC_IDENT: i32 = 22;
+pub const SCTP_AUTH_KEY: i32 = 23;
+pub const SCTP_AUTH_ACTIVE_KEY: i32 = 24;
+pub const SCTP_AUTH_DELETE_KEY: i32 = 25;
+pub const SCTP_PEER_AUTH_CHUNKS: i32 = 26;
+pub const SCTP_LOCAL_AUTH_CHUNKS: i32 = 27;
+pub const SCTP_GET_ASSOC_NUMBER: i32 = 28;
+pub const SCTP_GET_ASSOC_ID_LIST: i32 = 29;
+pub const SCTP_AUTO_ASCONF: i32 = 30;
+pub const SCTP_PEER_ADDR_THLDS: i32 = 31;
+pub const SCTP_RECVRCVINFO: i32 = 32;
+pub const SCTP_RECVNXTINFO: i32 = 33;
+pub const SCTP_DEFAULT_SNDINFO: i32 = 34;
+pub const SCTP_AUTH_DEACTIVATE_KEY: i32 = 35;
+pub const SCTP_REUSE_PORT: i32 = 36;
+pub const SCTP_PEER_ADDR_THLDS_V2: i32 = 37;
+pub const SCTP_SOCKOPT_BINDX_ADD: i32 = 100;
+pub const SCTP_SOCKOPT_BINDX_REM: i32 = 101;
+pub const SCTP_SOCKOPT_PEELOFF: i32 = 102;
+pub const SCTP_SOCKOPT_CONNECTX_OLD: i32 = 107;
+pub const SCTP_GET_PEER_ADDRS: i32 = 108;
+pub const SCTP_GET_LOCAL_ADDRS: i32 = 109;
+pub const SCTP_SOCKOPT_CONNECTX: i32 = 110;
+pub const SCTP_SOCKOPT_CONNECTX3: i32 = 111;
+pub const SCTP_GET_ASSOC_STATS: i32 = 112;
+pub const SCTP_PR_SUPPORTED: i32 = 113;
+pub const SCTP_DEFAULT_PRINFO: i32 = 114;
+pub const SCTP_PR_ASSOC_STATUS: i32 = 115;
+pub const SCTP_PR_STREAM_STATUS: i32 = 116;
+pub const SCTP_RECONFIG_SUPPORTED: i32 = 117;
+pub const SCTP_ENABLE_STREAM_RESET: i32 = 118;
+pub const SCTP_RESET_STREAMS: i32 = 119;
+pub const SCTP_RESET_ASSOC: i32 = 120;
+pub const SCTP_ADD_STREAMS: i32 = 121;
+pub const SCTP_SOCKOPT_PEELOFF_FLAGS: i32 = 122;
+pub const SCTP_STREAM_SCHEDULER: i32 = 123;
+pub const SCTP_STREAM_SCHEDULER_VALUE: i32 = 124;
+pub const SCTP_INTERLEAVING_SUPPORTED: i32 = 125;
+pub const SCTP_EVENT: i32 = 127;
+pub const SCTP_ASCONF_SUPPORTED: i32 = 128;
+pub const SCTP_AUTH_SUPPORTED: i32 = 129;
+pub const SCTP_ECN_SUPPORTED: i32 = 130;
+pub const SCTP_EXPOSE_POTENTIALLY_FAILED_STATE: i32 = 131;
+pub const SCTP_REMOTE_UDP_ENCAPS_PORT: i32 = 132;
+pub const SCTP_PLPMTUD_PROBE_INTERVAL: i32 = 133;
+
+// `sinfo_flags` and `snd_flags` (RFC 6458 §5.3.2, §5.3.4).
+pub const SCTP_UNORDERED: u16 = 1;
+pub const SCTP_ADDR_OVER: u16 = 1 << 1;
+pub const SCTP_ABORT: u16 = 1 << 2;
+pub const SCTP_SACK_IMMEDIATELY: u16 = 1 << 3;
+pub const SCTP_SENDALL: u16 = 1 << 6;
+pub const SCTP_EOF: u16 = 1 << 9;
