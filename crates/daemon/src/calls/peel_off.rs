@@ -97,7 +97,9 @@ async fn take_off(socket: &Socket, assoc: &SocketAssociation) -> Messages {
     match socket.remove(assoc) {
         Some(queue) => {
             socket.on_silent();
-            queue.stop().await
+            // A task may have been passing a message on, which is in the queue until then.
+            assoc.tasks().stop().await;
+            queue.take()
         }
         None => Messages::new(),
     }

@@ -121,7 +121,8 @@ fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: 
         let queue = socket.remove(assoc);
         match assoc.association() {
             Some(association) => abort(association, &String::from_utf8_lossy(&content)),
-            None => drop(queue.inspect(|queue| queue.abort_setup())),
+            None if queue.is_some() => assoc.tasks().on_setup_aborted(),
+            None => {}
         }
         return;
     }

@@ -12,6 +12,7 @@ use swiftwater::{Message, PathState};
 use tokio::sync::{MutexGuard, watch};
 
 use super::association_options::AssocOptions;
+use super::association_tasks::AssociationTasks;
 use super::held::Held;
 use super::notification_type::NotificationType;
 use super::path_parameters::mtu_as_seen;
@@ -44,6 +45,7 @@ pub(crate) struct SocketAssociation {
     held: tokio::sync::Mutex<Held>,
     /// The queue of outbound messages, if the socket is a one-to-many socket.
     send_queue: RefCell<Option<Rc<SendQueue>>>,
+    tasks: AssociationTasks,
     /// Whether the association was told of a rest, see [`SocketAssociation::set_has_rest`].
     has_rest: Cell<bool>,
     /// The association whose stream this one's was linked with last. The stack knows whether the link has ended.
@@ -73,6 +75,7 @@ impl SocketAssociation {
             is_inbound_done: watch::Sender::new(false),
             held: tokio::sync::Mutex::default(),
             send_queue: RefCell::default(),
+            tasks: AssociationTasks::default(),
             has_rest: Cell::new(false),
             linked_with: Cell::new(0),
             seat: OnceCell::new(),
@@ -232,6 +235,11 @@ impl SocketAssociation {
     /// Removes the queue of outbound messages, which closes for the program.
     pub(crate) fn take_send_queue(&self) -> Option<Rc<SendQueue>> {
         self.send_queue.borrow_mut().take()
+    }
+
+    /// Returns the tasks of the association, if the socket is a one-to-many socket.
+    pub(crate) fn tasks(&self) -> &AssociationTasks {
+        &self.tasks
     }
 
     /// Waits for the messages on their way to the program, for the task that hands them up.

@@ -2,6 +2,7 @@
 
 pub(crate) mod association;
 pub(crate) mod association_options;
+pub(crate) mod association_tasks;
 pub(crate) mod associations;
 pub(crate) mod commands;
 pub(crate) mod held;

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use carrier::record::{Header, MESSAGE_BYTES_MAX};
 use carrier::sharers_page::ROOM_BYTES;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 
 use crate::channel::shared_pages::{EntryIndex, SharedPages};
 
@@ -29,15 +28,6 @@ pub(crate) enum Front {
     Closed,
 }
 
-/// The tasks of one association of a one-to-many socket.
-#[derive(Default)]
-struct Tasks {
-    /// Sets the association up, and sends its queued messages.
-    outbound: Option<JoinHandle<()>>,
-    /// Hands received messages up.
-    inbound: Option<JoinHandle<()>>,
-}
-
 /// The messages that one association of a one-to-many socket has not accepted yet.
 pub(crate) struct SendQueue {
     pages: Rc<SharedPages>,
@@ -51,9 +41,6 @@ pub(crate) struct SendQueue {
     /// Number of bytes passed on, modulo 2^32, and the number that the page has.
     passed_on: Cell<u32>,
     told: Cell<u32>,
-    tasks: RefCell<Tasks>,
-    /// Notified when the program aborts the association.
-    aborted: Notify,
 }
 
 #[derive(Default)]
@@ -75,37 +62,11 @@ impl SendQueue {
             emptied: Notify::new(),
             passed_on: Cell::new(0),
             told: Cell::new(0),
-            tasks: RefCell::default(),
-            aborted: Notify::new(),
         }
     }
 
     fn queued(&self) -> RefMut<'_, Queued> {
         self.queued.borrow_mut()
-    }
-
-    fn tasks(&self) -> RefMut<'_, Tasks> {
-        self.tasks.borrow_mut()
-    }
-
-    /// Records the task that sets the association up and sends the queued messages.
-    pub(crate) fn on_outbound_started(&self, task: JoinHandle<()>) {
-        self.tasks().outbound = Some(task);
-    }
-
-    /// Records the task that hands received messages up.
-    pub(crate) fn on_inbound_started(&self, task: JoinHandle<()>) {
-        self.tasks().inbound = Some(task);
-    }
-
-    /// Cancels the task that sets the association up and sends the queued messages.
-    pub(crate) fn abort_outbound(&self) {
-        self.tasks().outbound.take().inspect(JoinHandle::abort);
-    }
-
-    /// Cancels the task that hands received messages up.
-    pub(crate) fn abort_inbound(&self) {
-        self.tasks().inbound.take().inspect(JoinHandle::abort);
     }
 
     /// Shows the program the number of outbound streams, unless the association is shut down.
@@ -221,30 +182,6 @@ impl SendQueue {
         self.queued().closed = true;
         self.filled.notify_one();
         self.emptied.notify_waiters();
-    }
-
-    /// Closes the queue of an association that the program aborts while it is being set up.
-    pub(crate) fn abort_setup(&self) {
-        self.close();
-        self.aborted.notify_one();
-    }
-
-    /// Waits until the program aborts the association while it is being set up.
-    pub(crate) async fn setup_aborted(&self) {
-        self.aborted.notified().await;
-    }
-
-    /// Cancels the tasks and returns the queued messages, including any that a task was passing on.
-    pub(crate) async fn stop(&self) -> Messages {
-        let Tasks { outbound, inbound } = self.tasks.take();
-        let tasks = [outbound, inbound];
-        tasks.iter().flatten().for_each(JoinHandle::abort);
-        for task in tasks.into_iter().flatten() {
-            // The task was cancelled, so the result is an error.
-            let _ = task.await;
-        }
-        self.close();
-        self.take()
     }
 }
 

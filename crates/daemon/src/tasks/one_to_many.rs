@@ -116,7 +116,8 @@ fn set_up_soon(socket: &Rc<Socket>, association: Rc<SocketAssociation>, queue: R
                 socket.remove(&association);
             }
             // The messages in its send queue are lost with it.
-            drop(queue.stop().await);
+            association.tasks().stop().await;
+            drop(queue.take());
         }
     });
 }
@@ -151,7 +152,7 @@ fn start_association(socket: &Rc<Socket>, association: Rc<SocketAssociation>, or
     // An association that the socket has removed needs no task.
     let Some(queue) = association.send_queue() else { return };
     let task = relay(Rc::clone(socket), Rc::clone(&association), Rc::clone(&queue), origin);
-    queue.on_outbound_started(tokio::task::spawn_local(task));
+    association.tasks().on_outbound_started(tokio::task::spawn_local(task));
 }
 
 /// Sets an association up and relays its send queue.
@@ -167,7 +168,7 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
     }
     let outcome = tokio::select! {
         biased;
-        () = queue.setup_aborted() => Err((Errno::CONNABORTED, USER_ABORT)),
+        () = assoc.tasks().setup_aborted() => Err((Errno::CONNABORTED, USER_ABORT)),
         association = set_up(origin) => association.map_err(|error| (error, 0)),
     };
     let association = match outcome {
@@ -182,7 +183,7 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
         drop(guard);
     } else {
         let upward = relay_inbound_to_end(Rc::clone(&socket), guard);
-        queue.on_inbound_started(tokio::task::spawn_local(upward));
+        assoc.tasks().on_inbound_started(tokio::task::spawn_local(upward));
     }
     relay_send_queue(&socket, &assoc, &association, &queue).await;
     assoc.inbound_done().await;
@@ -260,13 +261,13 @@ fn close_association(socket: &Rc<Socket>, assoc: Rc<SocketAssociation>, reason: 
     let Some(queue) = assoc.take_send_queue() else { return };
     queue.close();
     // No program is left to deliver messages to.
-    queue.abort_inbound();
+    assoc.tasks().abort_inbound();
     match (assoc.association(), reason) {
         (None, None) => set_up_soon(socket, assoc, queue),
         (Some(_), None) => {}
         (Some(association), Some(reason)) => abort(association, reason),
         // This cancels the setup.
-        (None, Some(_)) => queue.abort_outbound(),
+        (None, Some(_)) => assoc.tasks().abort_outbound(),
     }
 }
 
