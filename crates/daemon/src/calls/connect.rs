@@ -109,11 +109,11 @@ fn connect_one_to_many(
         server: address(registry, socket, hosts, seen.port()),
         ends_content: false,
     };
-    let seat = registry.seat(socket).ok_or(Errno::NOBUFS)?;
+    let permit = registry.admit_association(socket).ok_or(Errno::NOBUFS)?;
     // The peer may accept fewer streams.
     let streams_out = request.stack.options().association.streams_out;
     let association = SocketAssociation::new(registry.next_association(), seen, socket.future_options());
-    let association = socket.enter(association, streams_out, seat);
+    let association = socket.enter(association, streams_out, permit);
     let command = OneToManyCommand::Connect { request, start, association: Rc::clone(&association) };
     socket.commands().one_to_many(command)?;
     Ok(association)

@@ -195,7 +195,7 @@ mod tests {
         let peer = ([192, 0, 2, 1], 7).into();
         for id in 3..8 {
             let assoc = SocketAssociation::new(id, peer, AssocOptions::default());
-            socket.enter(assoc, 1, registry.seat(&socket).expect("room"));
+            socket.enter(assoc, 1, registry.admit_association(&socket).expect("room"));
         }
         let mut associations = Associations { left: 3, omitted: 0 };
         let numbers: Vec<u32> = associations.of(&socket).iter().map(|assoc| assoc.id()).collect();

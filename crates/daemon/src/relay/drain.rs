@@ -247,7 +247,7 @@ mod tests {
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         let options = socket.future_options();
         let assoc = SocketAssociation::new(3, ([127, 0, 0, 1], 7).into(), options);
-        let assoc = socket.enter(assoc, 10, registry.seat(&socket).expect("the first"));
+        let assoc = socket.enter(assoc, 10, registry.admit_association(&socket).expect("the first"));
         let send_queue = assoc.send_queue().expect("it was entered");
         send(&program_end, 3, b"a word");
         take_batch(&socket);

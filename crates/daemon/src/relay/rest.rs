@@ -73,7 +73,9 @@ mod tests {
             let peer = SocketAddr::new(HOST, association.peer_addr().port());
             let assoc = SocketAssociation::with(id, peer, association, options);
             let assoc = match style {
-                Style::OneToMany => socket.enter(assoc, 1, registry.seat(&socket).expect("room")),
+                Style::OneToMany => {
+                    socket.enter(assoc, 1, registry.admit_association(&socket).expect("room"))
+                }
                 _ => {
                     let assoc = Rc::new(assoc);
                     socket.on_adopted(&assoc, None, None);

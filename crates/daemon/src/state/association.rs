@@ -18,7 +18,7 @@ use super::notification_type::NotificationType;
 use super::path_parameters::mtu_as_seen;
 use super::send_queue::SendQueue;
 use crate::channel::window_credit::ReceiveWindow;
-use crate::users::budget::AssociationSeat;
+use crate::users::budget::AssociationPermit;
 
 /// The first number of an association. As in the kernel, lower numbers denote future associations, the current one, and
 /// all (`SCTP_FUTURE_ASSOC` and others).
@@ -50,8 +50,8 @@ pub(crate) struct SocketAssociation {
     has_rest: Cell<bool>,
     /// The association whose stream this one's was linked with last. The stack knows whether the link has ended.
     linked_with: Cell<u32>,
-    /// The seat of an association that a peer has set up with a one-to-many socket.
-    seat: OnceCell<AssociationSeat>,
+    /// The permit of an association of a one-to-many socket.
+    permit: OnceCell<AssociationPermit>,
 }
 
 /// The outcome of setting up an association.
@@ -78,7 +78,7 @@ impl SocketAssociation {
             tasks: AssociationTasks::default(),
             has_rest: Cell::new(false),
             linked_with: Cell::new(0),
-            seat: OnceCell::new(),
+            permit: OnceCell::new(),
         }
     }
 
@@ -92,9 +92,9 @@ impl SocketAssociation {
     }
 
     /// Counts the association for its user as long as it exists.
-    pub(crate) fn take_seat(&self, seat: AssociationSeat) {
-        // An association gets one seat, when it is created.
-        let _ = self.seat.set(seat);
+    pub(crate) fn hold_permit(&self, permit: AssociationPermit) {
+        // An association gets one permit, when it is created.
+        let _ = self.permit.set(permit);
     }
 
     /// Returns an association that is up.

@@ -32,7 +32,7 @@ use crate::channel::ring::OutboundRing;
 use crate::channel::shared_pages::SharedPages;
 use crate::channel::style::Style;
 use crate::system::socket_cookie::Cookie;
-use crate::users::budget::AssociationSeat;
+use crate::users::budget::AssociationPermit;
 use crate::users::closer::Source;
 use crate::users::descriptor_numbers::Numbers;
 use crate::users::limits::Limits;
@@ -219,8 +219,8 @@ impl Registry {
 
     /// Counts another association of a one-to-many socket, and charges its memory. Returns `None` if its user has as many
     /// as it may, or no memory left for one.
-    pub(crate) fn seat(&self, socket: &Socket) -> Option<AssociationSeat> {
-        self.resources.take_association(socket.channel().endpoint.accounts().sent())
+    pub(crate) fn admit_association(&self, socket: &Socket) -> Option<AssociationPermit> {
+        self.resources.admit_association(socket.channel().endpoint.accounts().sent())
     }
 
     /// Returns the socket whose carrier has this cookie at the program's end.

@@ -30,7 +30,7 @@ use crate::channel::style::Style;
 use crate::system::addresses::{View, as_seen, unspecified};
 use crate::system::errno;
 use crate::system::socket_cookie::Cookie;
-use crate::users::budget::AssociationSeat;
+use crate::users::budget::AssociationPermit;
 use crate::users::owner::{Owner, Share};
 use crate::users::round_share::Turn;
 
@@ -418,14 +418,14 @@ impl Socket {
 
 /// Associations of a one-to-many socket.
 impl Socket {
-    /// Adds an association, with its seat among those of its user, and creates its send queue.
+    /// Adds an association, which counts for its user by the permit, and creates its send queue.
     pub(crate) fn enter(
         &self,
         association: SocketAssociation,
         streams_out: u16,
-        seat: AssociationSeat,
+        permit: AssociationPermit,
     ) -> Rc<SocketAssociation> {
-        association.take_seat(seat);
+        association.hold_permit(permit);
         let entry = self.pages().enter(association.id(), streams_out, &association.peer());
         association.set_send_queue(SendQueue::new(self.pages(), entry));
         let association = Rc::new(association);
@@ -609,7 +609,7 @@ mod tests {
         let (socket, _program_end) = opened(&registry, Style::OneToMany);
         let enter = |id| {
             let assoc = SocketAssociation::new(id, PEER, socket.future_options());
-            socket.enter(assoc, 5, registry.seat(&socket).expect("room"))
+            socket.enter(assoc, 5, registry.admit_association(&socket).expect("room"))
         };
         let (first, _second) = (enter(3), enter(4));
         let heard = || field(&socket, StatusPage::ASSOCIATIONS_AT);

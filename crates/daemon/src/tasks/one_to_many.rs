@@ -138,12 +138,12 @@ async fn next(socket: &Socket, listener: &mut Option<Arc<Listener>>) -> Associat
 
 fn accept(registry: &Registry, socket: &Rc<Socket>, association: Association) {
     let peer = as_seen(socket.v6(), association.peer_addr());
-    let Some(seat) = registry.seat(socket) else {
+    let Some(permit) = registry.admit_association(socket) else {
         return abort(&association, "the server has as many associations as it may");
     };
     let options = socket.future_options();
     let entered = SocketAssociation::new(registry.next_association(), peer, options);
-    let entered = socket.enter(entered, association.streams_out(), seat);
+    let entered = socket.enter(entered, association.streams_out(), permit);
     start_association(socket, entered, Origin::Accepted(association));
 }
 
@@ -293,7 +293,7 @@ mod tests {
         for id in 0..4 * RECORDS_PER_TURN as u32 {
             let peer = SocketAddr::from(([127, 0, 0, 1], 1));
             let assoc = SocketAssociation::new(id, peer, socket.future_options());
-            socket.enter(assoc, 1, registry.seat(&socket).expect("room"));
+            socket.enter(assoc, 1, registry.admit_association(&socket).expect("room"));
         }
         let turns = Arc::new(AtomicUsize::new(0));
         let neighbour = tokio::task::spawn_local({
@@ -319,10 +319,10 @@ mod tests {
         let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
         let request =
             ConnectRequest { stack: registry.stack().clone(), port: 40_000, server, ends_content: false };
-        let seat = registry.seat(socket).expect("the first");
+        let permit = registry.admit_association(socket).expect("the first");
         let options = socket.future_options();
         let assoc = SocketAssociation::new(3, SocketAddr::new(host, 7), options);
-        let assoc = socket.enter(assoc, 1, seat);
+        let assoc = socket.enter(assoc, 1, permit);
         start_association(socket, Rc::clone(&assoc), Origin::Connecting { request, start: Start::Now });
         (listener, assoc)
     }

@@ -27,7 +27,7 @@ use swiftwater::internals::{
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-pub(crate) use self::associations::{ASSOCIATION_BYTES, AssociationSeat};
+pub(crate) use self::associations::{ASSOCIATION_BYTES, AssociationPermit};
 use self::wait_queue::Queue;
 use super::round_share::RoundShare;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use shared_memory::Pins;
 
-use super::budget::{ASSOCIATION_BYTES, Account, AssociationSeat, Budget};
+use super::budget::{ASSOCIATION_BYTES, Account, AssociationPermit, Budget};
 use super::close_watches::CloseWatches;
 use super::closer::{Closer, Closers, Source};
 use super::descriptor_numbers::Numbers;
@@ -94,13 +94,13 @@ impl Resources {
 
     /// Counts another association of a one-to-many socket, and charges its memory. Returns `None` if the user of `sent`, the
     /// account for its messages, has as many as it may, or no memory left for one.
-    pub(crate) fn take_association(&self, sent: &Arc<Account>) -> Option<AssociationSeat> {
+    pub(crate) fn admit_association(&self, sent: &Arc<Account>) -> Option<AssociationPermit> {
         let memory = self.pages.account(sent.user()).take(ASSOCIATION_BYTES);
-        let seat = memory.and_then(|memory| sent.seat(self.limits.user_associations, memory));
-        if seat.is_none() {
+        let permit = memory.and_then(|memory| sent.admit_association(self.limits.user_associations, memory));
+        if permit.is_none() {
             sent.refuse();
         }
-        seat
+        permit
     }
 
     /// Takes a place for one more request of this user that waits for its answer.

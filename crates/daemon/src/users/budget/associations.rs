@@ -10,12 +10,12 @@ pub(crate) const ASSOCIATION_BYTES: usize = 10 << 10;
 
 /// An association of a one-to-many socket; counts for its user until dropped.
 #[derive(Debug)]
-pub(crate) struct AssociationSeat {
+pub(crate) struct AssociationPermit {
     account: Arc<Account>,
     _memory: Charge,
 }
 
-impl Drop for AssociationSeat {
+impl Drop for AssociationPermit {
     fn drop(&mut self) {
         self.account.associations.fetch_sub(1, Relaxed);
     }
@@ -27,10 +27,14 @@ impl Account {
     }
 
     /// Counts an association, whose memory is charged already. Returns `None` if the user has the maximum already.
-    pub(crate) fn seat(self: &Arc<Self>, associations_max: usize, memory: Charge) -> Option<AssociationSeat> {
+    pub(crate) fn admit_association(
+        self: &Arc<Self>,
+        associations_max: usize,
+        memory: Charge,
+    ) -> Option<AssociationPermit> {
         let more = |count: usize| (count < associations_max).then_some(count + 1);
         self.associations.fetch_update(Relaxed, Relaxed, more).ok()?;
-        Some(AssociationSeat { account: Arc::clone(self), _memory: memory })
+        Some(AssociationPermit { account: Arc::clone(self), _memory: memory })
     }
 
     /// Returns the number of refused associations.

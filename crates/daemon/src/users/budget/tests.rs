@@ -265,12 +265,12 @@ fn the_receive_memory_of_all_users_bounds_that_of_each() {
 #[test]
 fn an_association_counts_until_it_is_gone() {
     let account = budget(100, 1000).account(1);
-    let seat = || account.seat(2, account.charge_anyway(10));
-    let (first, _second) = (seat().expect("a seat"), seat().expect("a seat"));
-    assert!(seat().is_none());
+    let permit = || account.admit_association(2, account.charge_anyway(10));
+    let (first, _second) = (permit().expect("room"), permit().expect("room"));
+    assert!(permit().is_none());
     assert_eq!(account.charged_bytes(), 20);
     drop(first);
-    assert!(seat().is_some());
+    assert!(permit().is_some());
     assert_eq!(account.charged_bytes(), 10);
 }
 
