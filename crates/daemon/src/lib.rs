@@ -233,7 +233,7 @@ impl Daemon {
             let busy_polling = Arc::clone(registry.busy_polling());
             tokio::task::spawn_local(async move { busy_polling.keep(moment).await });
         }
-        for budget in [registry.resources().sent(), registry.resources().received()] {
+        for budget in [registry.resources().users().sent(), registry.resources().users().received()] {
             tokio::task::spawn_local(memory_return::return_memory_of(Arc::clone(budget)));
         }
         let stack = registry.stack().clone();

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::UCred;
 use serde::Serialize;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::reply::{Answer, Reply};
 use super::status::{self, Part, Status, UserStatus};
@@ -19,7 +18,7 @@ use crate::channel::long_messages::LentMemfd;
 use crate::state::association::SocketAssociation;
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
-use crate::users::budget::Account;
+use crate::users::user::{ReportPermit, User};
 
 /// Maximum number of sockets in one answer.
 const SOCKETS_MAX: usize = 16_384;
@@ -59,29 +58,31 @@ pub(crate) async fn report(registry: &Registry, credentials: UCred) -> Result<Re
 
 /// Returns the users that the caller may see and that have sockets or charges.
 fn users(registry: &Registry, credentials: UCred) -> Vec<UserStatus> {
-    let (resources, limits) = (registry.resources(), registry.resources().limits());
-    let mut accounts = resources.sent().accounts();
-    accounts.retain(|account| credentials.uid.is_root() || account.user() == credentials.uid.as_raw());
-    let of_user = |account: &Arc<Account>| {
-        let unread = resources.unread().account(account.user());
-        UserStatus {
-            user: account.user(),
-            received_bytes: resources.received().account(account.user()).charged_bytes(),
-            received_limit_bytes: limits.user_receive_bytes,
-            page_bytes: resources.pages().account(account.user()).charged_bytes(),
-            page_limit_bytes: limits.user_page_bytes,
-            unread_bytes: unread.charged_bytes(),
-            unread_limit_bytes: limits.user_unread_bytes,
-            unread_waits: unread.waits(),
-            sent_bytes: account.charged_bytes(),
-            sent_limit_bytes: limits.user_memory_bytes,
-            sent_waits: account.waits(),
-            associations: account.associations(),
-            associations_limit: limits.user_associations,
-            associations_refused: account.refused(),
-        }
+    let limits = registry.resources().limits();
+    let mut users = registry.resources().users().all();
+    users.retain(|user| credentials.uid.is_root() || user.id() == credentials.uid.as_raw());
+    // The caller is a user, too, and may have nothing but this answer, which is unread.
+    let is_charged = |user: &Arc<User>| {
+        [user.pages(), user.sent(), user.received()].iter().any(|account| account.charged_bytes() > 0)
     };
-    accounts.iter().map(of_user).collect()
+    users.retain(is_charged);
+    let status = |user: &Arc<User>| UserStatus {
+        user: user.id(),
+        received_bytes: user.received().charged_bytes(),
+        received_limit_bytes: limits.user_receive_bytes,
+        page_bytes: user.pages().charged_bytes(),
+        page_limit_bytes: limits.user_page_bytes,
+        unread_bytes: user.unread().charged_bytes(),
+        unread_limit_bytes: limits.user_unread_bytes,
+        unread_waits: user.unread().waits(),
+        sent_bytes: user.sent().charged_bytes(),
+        sent_limit_bytes: limits.user_memory_bytes,
+        sent_waits: user.sent().waits(),
+        associations: user.associations(),
+        associations_limit: limits.user_associations,
+        associations_refused: user.associations_refused(),
+    };
+    users.iter().map(status).collect()
 }
 
 /// Counts the associations that still fit an answer, and those left out.
@@ -102,18 +103,18 @@ impl Associations {
 /// An answer under construction.
 pub(crate) struct Report {
     memory: LentMemfd,
-    _only_one: OwnedSemaphorePermit,
+    _only_one: ReportPermit,
 }
 
 impl Report {
     /// Begins an answer to this user, to whom its memory is charged, when those that this user has requested before are built.
     pub(crate) async fn begin(registry: &Registry, credentials: UCred) -> Result<Report, Errno> {
-        let (resources, user) = (registry.resources(), credentials.uid.as_raw());
-        let account = resources.unread().account(user);
-        let seat = resources.take_waiting(user)?;
-        let only_one = account.begin_report().await.ok_or(Errno::CANCELED)?;
+        let resources = registry.resources();
+        let user = resources.users().user(credentials.uid.as_raw());
+        let seat = resources.take_waiting(user.id())?;
+        let only_one = user.begin_report().await.ok_or(Errno::CANCELED)?;
         drop(seat);
-        let charge = account.take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
+        let charge = user.unread().take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
         let memory = LentMemfd::new(&[], resources.numbers().count(LentMemfd::DESCRIPTORS), charge)
             .map_err(|(error, _)| error)?;
         Ok(Report { memory, _only_one: only_one })
@@ -175,7 +176,7 @@ mod tests {
             (Box::pin(of_user(1)), pin!(of_user(1)), pin!(of_user(2)));
         let mut cx = Context::from_waker(Waker::noop());
         assert!(first.as_mut().poll(&mut cx).is_pending(), "more sockets than fit a turn");
-        let charged_bytes = || registry.resources().unread().account(1).charged_bytes();
+        let charged_bytes = || registry.resources().users().unread().account(1).charged_bytes();
         let of_one = charged_bytes();
         for _ in 0..100 {
             assert!(second.as_mut().poll(&mut cx).is_pending());

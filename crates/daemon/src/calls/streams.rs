@@ -84,7 +84,7 @@ pub(crate) async fn record(
 ) -> Result<Reply, Errno> {
     let (resources, user) = (registry.resources(), credentials.uid.as_raw());
     let seat = resources.take_waiting(user)?;
-    let account = resources.unread().account(user);
+    let account = resources.users().unread().account(user);
     let charge = account.take(feed::CHARGED_BYTES).ok_or(Errno::NOBUFS)?;
     let (sink, feed) = feed::pair(charge, seat);
     let mut sink = Some(sink);

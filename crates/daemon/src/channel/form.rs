@@ -330,7 +330,7 @@ mod tests {
         let registry = registry();
         let (socket, _program_end) = opened(&registry, Style::OneToOne);
         let channel = socket.channel();
-        let account = registry.resources().unread().account(1);
+        let account = registry.resources().users().unread().account(1);
         let _full = account.charge_anyway(Limits::default().user_unread_bytes);
         let record = [&header(3, 60_000).encode()[..], &[7; 60_000]].concat();
         channel.hold().expect("it is open");

@@ -383,7 +383,7 @@ mod tests {
         let (socket, program_end) = opened(&registry, Style::OneToOne);
         let (channel, mut putter) = (socket.channel(), Putter::new(socket.channel()));
         // Apart from the ring, which has whole steps.
-        let charged = || registry.resources().received().account(1).charged_bytes() % (64 * 1024);
+        let charged = || registry.resources().users().received().account(1).charged_bytes() % (64 * 1024);
         let two = [message(1, 10), message(2, 10)];
         let mut put = 0;
         channel.carrier().ring_has_memory(1).await;
@@ -403,7 +403,7 @@ mod tests {
         drop(putter);
         assert_eq!((charged(), channel.has_unread_data()), (0, false));
         // A long message that waits for memory is unread, too, and charged once.
-        let memory = registry.resources().unread().account(1).charge_anyway(1 << 30);
+        let memory = registry.resources().users().unread().account(1).charge_anyway(1 << 30);
         let mut putter = Putter::new(channel);
         let put = try_put(&mut putter, &message(3, 100_000));
         assert!(matches!(put, Err(NotPut::Blocked(Blocked::Memory(_)))), "{put:?}");
@@ -451,10 +451,10 @@ mod tests {
         let (socket, _program_end) = opened(&registry, Style::OneToOne);
         let mut putter = Putter::new(socket.channel());
         let half = Limits::default().user_receive_bytes / 2;
-        let others = registry.resources().received().account(1).charge_anyway(half - 64 * 1024 + 1);
+        let others = registry.resources().users().received().account(1).charge_anyway(half - 64 * 1024 + 1);
         assert_eq!(try_put_bundle(&mut putter, &[message(1, 10)]), Ok(false));
         assert_eq!(
-            registry.resources().received().account(1).charged_bytes(),
+            registry.resources().users().received().account(1).charged_bytes(),
             others.bytes(),
             "it asks for none"
         );

@@ -701,7 +701,8 @@ async fn a_program_that_fills_its_carrier_without_end_ends_a_turn() {
 async fn a_closed_socket_gives_its_share_back_beside_stuck_work() {
     let registry = registry();
     let (socket, program_end) = opened(&registry, Style::OneToMany);
-    let account = registry.resources().pages().account(socket.owner().user);
+    let user = registry.resources().users().user(socket.owner().user);
+    let account = user.pages();
     assert!(account.charged_bytes() > 0);
     let (_end_it, ends) = mpsc::channel::<()>();
     socket.channel().carrier().closer().worker().run(move || ends.recv().unwrap_or_default());

@@ -18,7 +18,7 @@ use super::notification_type::NotificationType;
 use super::path_parameters::mtu_as_seen;
 use super::send_queue::SendQueue;
 use crate::channel::window_credit::ReceiveWindow;
-use crate::users::budget::AssociationPermit;
+use crate::users::user::AssociationPermit;
 
 /// The first number of an association. As in the kernel, lower numbers denote future associations, the current one, and
 /// all (`SCTP_FUTURE_ASSOC` and others).

@@ -32,12 +32,12 @@ use crate::channel::ring::OutboundRing;
 use crate::channel::shared_pages::SharedPages;
 use crate::channel::style::Style;
 use crate::system::socket_cookie::Cookie;
-use crate::users::budget::AssociationPermit;
 use crate::users::closer::Source;
 use crate::users::descriptor_numbers::Numbers;
 use crate::users::limits::Limits;
 use crate::users::owner::Owner;
 use crate::users::resources::Resources;
+use crate::users::user::AssociationPermit;
 
 /// Only root may bind ports below this, unless the kernel says otherwise.
 const UNPRIVILEGED_FROM: u16 = 1024;
@@ -180,17 +180,14 @@ impl Registry {
     ) -> Result<Opened, Errno> {
         let resources = &self.resources;
         let share = Arc::new(resources.take_socket(owner)?);
-        let (sent, received) =
-            (resources.sent().account(owner.user), resources.received().account(owner.user));
-        options.share_receive_memory(&received);
-        options.share_send_memory(&sent);
-        options.share_timeouts(&sent);
-        let message_bytes_max = sent.message_bytes_max();
-        let accounts = Accounts::new(sent, resources.unread().account(owner.user), received);
+        let user = resources.users().user(owner.user);
+        options.share_with_user(&user);
+        let message_bytes_max = user.sent().message_bytes_max();
+        let [sent, unread, received] = [user.sent(), user.unread(), user.received()].map(Arc::clone);
+        let accounts = Accounts::new(sent, unread, received);
         let closer = resources.closer(owner.user, Source::Carriers);
-        let account = resources.pages().account(owner.user);
-        let pages =
-            SharedPages::new(v6, style, state, message_bytes_max, &account, resources.pins_of_pages())?;
+        let pins = resources.pins_of_pages();
+        let pages = SharedPages::new(v6, style, state, message_bytes_max, user.pages(), pins)?;
         let ring = OutboundRing::new(pages.memory(), Arc::clone(resources.rings()), owner.user);
         let (endpoint, program_end) = endpoint::pair(&self.busy_polling, closer, accounts, ring)?;
         let cookie = Cookie::of(&program_end)?;
@@ -204,6 +201,7 @@ impl Registry {
             v6,
             style,
             share,
+            user,
             channel: Channel::new(endpoint, pages),
             state,
             options,
@@ -220,7 +218,7 @@ impl Registry {
     /// Counts another association of a one-to-many socket, and charges its memory. Returns `None` if its user has as many
     /// as it may, or no memory left for one.
     pub(crate) fn admit_association(&self, socket: &Socket) -> Option<AssociationPermit> {
-        self.resources.admit_association(socket.channel().endpoint.accounts().sent())
+        self.resources.admit_association(socket.user())
     }
 
     /// Returns the socket whose carrier has this cookie at the program's end.

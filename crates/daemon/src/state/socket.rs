@@ -30,9 +30,9 @@ use crate::channel::style::Style;
 use crate::system::addresses::{View, as_seen, unspecified};
 use crate::system::errno;
 use crate::system::socket_cookie::Cookie;
-use crate::users::budget::AssociationPermit;
 use crate::users::owner::{Owner, Share};
 use crate::users::round_share::Turn;
+use crate::users::user::{AssociationPermit, User};
 
 /// The parts of a new socket.
 pub(super) struct NewSocket {
@@ -41,6 +41,7 @@ pub(super) struct NewSocket {
     pub(super) v6: bool,
     pub(super) style: Style,
     pub(super) share: Arc<Share>,
+    pub(super) user: Arc<User>,
     pub(super) channel: Channel,
     pub(super) state: State,
     pub(super) options: SocketOptions,
@@ -59,6 +60,7 @@ pub(crate) struct Socket {
     v6: bool,
     style: Style,
     share: Arc<Share>,
+    user: Arc<User>,
     channel: Rc<Channel>,
     state: Cell<State>,
     /// How far the peer of the only association has shut it down. Send queues of one-to-many sockets have this of theirs.
@@ -86,14 +88,27 @@ pub(crate) struct Socket {
 impl Socket {
     /// Returns a socket that is not registered yet.
     pub(super) fn new(new: NewSocket) -> Socket {
-        let NewSocket { number, cookie, v6, style, share, channel, state, options, commands, rules, relayed } =
-            new;
+        let NewSocket {
+            number,
+            cookie,
+            v6,
+            style,
+            share,
+            user,
+            channel,
+            state,
+            options,
+            commands,
+            rules,
+            relayed,
+        } = new;
         Socket {
             number,
             cookie,
             v6,
             style,
             share,
+            user,
             channel: Rc::new(channel),
             state: Cell::new(state),
             peer_shut: Cell::new(PeerShut::No),
@@ -137,6 +152,11 @@ impl Socket {
     /// Returns the count of the socket among those of its user.
     pub(super) fn share(&self) -> &Arc<Share> {
         &self.share
+    }
+
+    /// Returns the user whose program has opened the socket.
+    pub(super) fn user(&self) -> &Arc<User> {
+        &self.user
     }
 
     /// Returns the channel that the socket shares with its program.
@@ -191,7 +211,7 @@ impl Socket {
 
     /// Returns the turns of one task that moves records of this socket.
     pub(crate) fn turn(&self) -> Turn {
-        Turn::new(self.channel.endpoint.accounts().sent().round_share())
+        Turn::new(self.user.round_share())
     }
 }
 

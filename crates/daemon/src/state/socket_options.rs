@@ -11,7 +11,7 @@ use swiftwater::{AssociationOptions, ReceivePool, SendPool, Stack};
 
 use super::association_options::AssocOptions;
 use crate::system::addresses::View;
-use crate::users::budget::Account;
+use crate::users::user::User;
 
 // Levels and names as Linux numbers them.
 pub(crate) const SOL_SOCKET: i32 = 1;
@@ -119,21 +119,13 @@ impl SocketOptions {
         }
     }
 
-    /// Makes future associations share the memory of a user for received data.
-    pub(crate) fn share_receive_memory(&mut self, account: &Arc<Account>) {
-        let budget: Arc<dyn ReceiveBudget> = Arc::<Account>::clone(account);
-        self.defaults.receive_pool = Some(ReceivePool::new(budget));
-    }
-
-    /// Makes future associations share the memory of a user for messages to send.
-    pub(crate) fn share_send_memory(&mut self, account: &Arc<Account>) {
-        let budget: Arc<dyn SendBudget> = Arc::<Account>::clone(account);
-        self.defaults.send_pool = Some(SendPool::new(budget));
-    }
-
-    /// Makes the timers of future associations share the pacer of a user.
-    pub(crate) fn share_timeouts(&mut self, account: &Account) {
-        internals::set_timeout_pacer(&mut self.defaults, account.timeout_pacer().clone());
+    /// Makes future associations share the memory and the pacer of timers of a user.
+    pub(crate) fn share_with_user(&mut self, user: &Arc<User>) {
+        let (receives, sends): (Arc<dyn ReceiveBudget>, Arc<dyn SendBudget>) =
+            (Arc::<User>::clone(user), Arc::<User>::clone(user));
+        self.defaults.receive_pool = Some(ReceivePool::new(receives));
+        self.defaults.send_pool = Some(SendPool::new(sends));
+        internals::set_timeout_pacer(&mut self.defaults, user.timeout_pacer().clone());
     }
 }
 

@@ -9,7 +9,6 @@
 //! the daemon's limit. Because many users together could leave nothing, a part of the limit is reserved for users with
 //! small charges.
 
-mod associations;
 mod wait_queue;
 
 use std::collections::HashMap;
@@ -18,19 +17,13 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::Duration;
 
 use bytes::Bytes;
 use carrier::record::MESSAGE_BYTES_MAX;
-use swiftwater::internals::{
-    POOL_RESERVED_PART, ReceiveBudget, SEND_RESERVED_PART, SendBudget, TimeoutPacer,
-};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget, SEND_RESERVED_PART, SendBudget};
+use tokio::sync::Notify;
 
-pub(crate) use self::associations::{ASSOCIATION_BYTES, AssociationPermit};
 use self::wait_queue::Queue;
-use super::round_share::RoundShare;
-
 use crate::system::lock::lock;
 
 /// Freed memory is returned to the system only after the charges have reached this amount.
@@ -46,11 +39,6 @@ pub(crate) const MOVED_BYTES_MAX: usize = MESSAGE_BYTES_MAX + (4 << 20);
 const RESERVED_PART: usize = 4;
 /// A user has a small charge if it is at most the limit of all users divided by this number.
 const LITTLE_PART: usize = 256;
-
-/// Time in which the associations of one user have one retransmission timer, heartbeat or probe of a window.
-const TIMEOUT_INTERVAL: Duration = Duration::from_micros(125);
-/// And so many at once.
-const TIMEOUTS_AT_ONCE: u32 = 64;
 
 /// The limits of one user and of all users.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +77,7 @@ pub(crate) struct Budget {
     much_charged: Notify,
 }
 
-/// The charges of one user.
+/// The memory that is charged to one user.
 #[derive(Debug)]
 pub(crate) struct Account {
     budget: Arc<Budget>,
@@ -99,16 +87,6 @@ pub(crate) struct Account {
     waiting: AtomicUsize,
     /// Number of times that a message had to wait.
     waits: AtomicU64,
-    /// Number of associations of one-to-many sockets.
-    associations: AtomicUsize,
-    /// Number of such associations that were refused.
-    refused: AtomicU64,
-    /// The part of the user in each round of the daemon's thread.
-    round_share: Arc<RoundShare>,
-    /// Paces the timers of the user's associations.
-    timeout_pacer: TimeoutPacer,
-    /// Taken by the answer about all sockets of the user that is being built: further ones wait in line.
-    report: Arc<Semaphore>,
 }
 
 /// Memory that is charged to a user until this is dropped.
@@ -156,21 +134,9 @@ impl Budget {
             charged_bytes: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             waits: AtomicU64::new(0),
-            associations: AtomicUsize::new(0),
-            refused: AtomicU64::new(0),
-            round_share: RoundShare::new(),
-            timeout_pacer: TimeoutPacer::new(TIMEOUT_INTERVAL, TIMEOUTS_AT_ONCE),
-            report: Arc::new(Semaphore::new(1)),
         });
         accounts.insert(user, Arc::downgrade(&account));
         account
-    }
-
-    /// Returns the accounts in use, by user.
-    pub(crate) fn accounts(&self) -> Vec<Arc<Account>> {
-        let mut accounts: Vec<_> = lock(&self.accounts).values().filter_map(Weak::upgrade).collect();
-        accounts.sort_by_key(|account| account.user);
-        accounts
     }
 
     /// Returns the bytes that are charged to all users.
@@ -194,29 +160,9 @@ impl Account {
         self.charged_bytes.load(Relaxed)
     }
 
-    pub(crate) fn user(&self) -> u32 {
-        self.user
-    }
-
     /// Returns the number of times that a message had to wait for memory.
     pub(crate) fn waits(&self) -> u64 {
         self.waits.load(Relaxed)
-    }
-
-    /// Returns the part of the user in each round of the daemon's thread.
-    pub(crate) fn round_share(&self) -> &Arc<RoundShare> {
-        &self.round_share
-    }
-
-    /// Returns the pacer of the timers of the user's associations.
-    pub(crate) fn timeout_pacer(&self) -> &TimeoutPacer {
-        &self.timeout_pacer
-    }
-
-    /// Waits until no other answer about all sockets of the user is being built.
-    pub(crate) async fn begin_report(&self) -> Option<OwnedSemaphorePermit> {
-        // The semaphore is never closed.
-        Arc::clone(&self.report).acquire_owned().await.ok()
     }
 
     /// Returns the maximum size of a message, which must fit an empty budget.

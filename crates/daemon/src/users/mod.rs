@@ -13,4 +13,5 @@ pub(crate) mod seats;
 pub(crate) mod thread_time;
 mod threads;
 pub(crate) mod turns;
+pub(crate) mod user;
 pub(crate) mod worker;

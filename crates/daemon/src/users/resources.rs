@@ -5,13 +5,13 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use shared_memory::Pins;
 
-use super::budget::{ASSOCIATION_BYTES, Account, AssociationPermit, Budget};
 use super::close_watches::CloseWatches;
 use super::closer::{Closer, Closers, Source};
 use super::descriptor_numbers::Numbers;
 use super::limits::Limits;
 use super::owner::{Owner, Rings, Share, Shares};
 use super::seats::{Places, Seat};
+use super::user::{AssociationPermit, User, Users};
 
 /// Maximum number of requests that wait for a peer, in all and of one user.
 const WAITING_MAX: usize = 4096;
@@ -25,10 +25,7 @@ const PART_OF_CONNECTIONS: usize = 16;
 /// The resources of a daemon.
 pub(crate) struct Resources {
     limits: Limits,
-    sent: Arc<Budget>,
-    unread: Arc<Budget>,
-    received: Arc<Budget>,
-    pages: Arc<Budget>,
+    users: Users,
     /// Places of requests that wait for an answer.
     waiting: Arc<Places>,
     /// Places of connections that have not sent a request yet.
@@ -52,10 +49,7 @@ impl Resources {
         let (pins_of_pages, rings) = shares.pins();
         Resources {
             limits: *limits,
-            sent: Budget::new(limits.sent()),
-            unread: Budget::new(limits.unread()),
-            received: Budget::new(limits.received()),
-            pages: Budget::new(limits.pages()),
+            users: Users::new(limits),
             waiting: Places::new(waiting, WAITING_OF_USER_MAX.min(waiting)),
             silent: Places::new(SILENT_MAX.min(few), SILENT_MAX),
             unreceived: Places::new(few, few),
@@ -72,35 +66,14 @@ impl Resources {
         &self.limits
     }
 
-    /// Returns the budget for messages that programs have sent and no peer has acknowledged.
-    pub(crate) fn sent(&self) -> &Arc<Budget> {
-        &self.sent
+    /// Returns the users, and the budgets that they share.
+    pub(crate) fn users(&self) -> &Users {
+        &self.users
     }
 
-    /// Returns the budget for long messages that programs have not read.
-    pub(crate) fn unread(&self) -> &Arc<Budget> {
-        &self.unread
-    }
-
-    /// Returns the budget for received data that programs have not read.
-    pub(crate) fn received(&self) -> &Arc<Budget> {
-        &self.received
-    }
-
-    /// Returns the budget for the pages of sockets, and for their associations.
-    pub(crate) fn pages(&self) -> &Arc<Budget> {
-        &self.pages
-    }
-
-    /// Counts another association of a one-to-many socket, and charges its memory. Returns `None` if the user of `sent`, the
-    /// account for its messages, has as many as it may, or no memory left for one.
-    pub(crate) fn admit_association(&self, sent: &Arc<Account>) -> Option<AssociationPermit> {
-        let memory = self.pages.account(sent.user()).take(ASSOCIATION_BYTES);
-        let permit = memory.and_then(|memory| sent.admit_association(self.limits.user_associations, memory));
-        if permit.is_none() {
-            sent.refuse();
-        }
-        permit
+    /// Counts another association of a one-to-many socket for its user.
+    pub(crate) fn admit_association(&self, user: &Arc<User>) -> Option<AssociationPermit> {
+        user.admit_association(self.limits.user_associations)
     }
 
     /// Takes a place for one more request of this user that waits for its answer.

@@ -232,7 +232,7 @@ async fn messages_that_wait_for_another_sender_are_charged() {
     let joined = Joined::new().await;
     let association = joined.association();
     let _delivery = Arc::clone(&joined.socket.channel().delivery).try_lock_owned().expect("it is free");
-    let received = joined._registry.resources().received().account(1);
+    let received = joined._registry.resources().users().received().account(1);
     for _ in 0..100 {
         joined.peer.send(&[7; 1000]).await.expect("it is open");
     }

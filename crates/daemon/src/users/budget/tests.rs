@@ -263,18 +263,6 @@ fn the_receive_memory_of_all_users_bounds_that_of_each() {
 }
 
 #[test]
-fn an_association_counts_until_it_is_gone() {
-    let account = budget(100, 1000).account(1);
-    let permit = || account.admit_association(2, account.charge_anyway(10));
-    let (first, _second) = (permit().expect("room"), permit().expect("room"));
-    assert!(permit().is_none());
-    assert_eq!(account.charged_bytes(), 20);
-    drop(first);
-    assert!(permit().is_some());
-    assert_eq!(account.charged_bytes(), 10);
-}
-
-#[test]
 fn an_account_is_forgotten_with_the_last_that_is_charged_to_it() {
     let budget = budget(100, 1000);
     let charge = budget.account(1).take(10).expect("room");

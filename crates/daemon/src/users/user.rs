@@ -1,0 +1,263 @@
+//! Users: what all sockets of one user share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use swiftwater::internals::{ReceiveBudget, SendBudget, TimeoutPacer};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::budget::{Account, Budget, Charge};
+use super::limits::Limits;
+use super::round_share::RoundShare;
+use crate::system::lock::lock;
+
+/// Memory of an association that neither sends nor receives.
+pub(crate) const ASSOCIATION_BYTES: usize = 10 << 10;
+
+/// Time in which the associations of one user have one retransmission timer, heartbeat or probe of a window.
+const TIMEOUT_INTERVAL: Duration = Duration::from_micros(125);
+/// Maximum number of such timers at once.
+const TIMEOUTS_AT_ONCE: u32 = 64;
+
+/// A user of the daemon. Exists as long as a socket or an association of the user.
+#[derive(Debug)]
+pub(crate) struct User {
+    id: u32,
+    /// Accounts in separate budgets, so that data from peers does not keep a program from sending.
+    sent: Arc<Account>,
+    unread: Arc<Account>,
+    received: Arc<Account>,
+    pages: Arc<Account>,
+    /// The part of the user in each round of the daemon's thread.
+    round_share: Arc<RoundShare>,
+    /// Paces the timers of the user's associations.
+    timeout_pacer: TimeoutPacer,
+    /// Taken by the answer about all sockets of the user that is being built: further ones wait in line.
+    report: Arc<Semaphore>,
+    /// Number of associations of one-to-many sockets.
+    associations: AtomicUsize,
+    /// Number of such associations that were refused.
+    associations_refused: AtomicU64,
+}
+
+/// All users of a daemon, and the budgets that they share.
+pub(crate) struct Users {
+    sent: Arc<Budget>,
+    unread: Arc<Budget>,
+    received: Arc<Budget>,
+    pages: Arc<Budget>,
+    by_id: Mutex<HashMap<u32, Weak<User>>>,
+}
+
+/// An association of a one-to-many socket; counts for its user until dropped.
+#[derive(Debug)]
+pub(crate) struct AssociationPermit {
+    user: Arc<User>,
+    _memory: Charge,
+}
+
+/// Permission to build an answer about all sockets of a user.
+pub(crate) struct ReportPermit {
+    /// The next answer finds this user, and waits.
+    _user: Arc<User>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Users {
+    pub(crate) fn new(limits: &Limits) -> Users {
+        Users {
+            sent: Budget::new(limits.sent()),
+            unread: Budget::new(limits.unread()),
+            received: Budget::new(limits.received()),
+            pages: Budget::new(limits.pages()),
+            by_id: Mutex::default(),
+        }
+    }
+
+    /// Returns the user with this identifier.
+    pub(crate) fn user(&self, id: u32) -> Arc<User> {
+        let mut by_id = lock(&self.by_id);
+        if let Some(user) = by_id.get(&id).and_then(Weak::upgrade) {
+            return user;
+        }
+        by_id.retain(|_, user| user.strong_count() > 0);
+        let user = Arc::new(User {
+            id,
+            sent: self.sent.account(id),
+            unread: self.unread.account(id),
+            received: self.received.account(id),
+            pages: self.pages.account(id),
+            round_share: RoundShare::new(),
+            timeout_pacer: TimeoutPacer::new(TIMEOUT_INTERVAL, TIMEOUTS_AT_ONCE),
+            report: Arc::new(Semaphore::new(1)),
+            associations: AtomicUsize::new(0),
+            associations_refused: AtomicU64::new(0),
+        });
+        by_id.insert(id, Arc::downgrade(&user));
+        user
+    }
+
+    /// Returns the users that have sockets or associations, by identifier.
+    pub(crate) fn all(&self) -> Vec<Arc<User>> {
+        let mut all: Vec<_> = lock(&self.by_id).values().filter_map(Weak::upgrade).collect();
+        all.sort_by_key(|user| user.id);
+        all
+    }
+
+    /// Returns the budget for messages that programs have sent and no peer has acknowledged.
+    pub(crate) fn sent(&self) -> &Arc<Budget> {
+        &self.sent
+    }
+
+    /// Returns the budget for long messages that programs have not read.
+    pub(crate) fn unread(&self) -> &Arc<Budget> {
+        &self.unread
+    }
+
+    /// Returns the budget for received data that programs have not read.
+    pub(crate) fn received(&self) -> &Arc<Budget> {
+        &self.received
+    }
+}
+
+impl User {
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Returns the account for messages that the user's programs have sent and no peer has acknowledged.
+    pub(crate) fn sent(&self) -> &Arc<Account> {
+        &self.sent
+    }
+
+    /// Returns the account for long messages that the user's programs have not read.
+    pub(crate) fn unread(&self) -> &Arc<Account> {
+        &self.unread
+    }
+
+    /// Returns the account for data that the user's associations have received.
+    pub(crate) fn received(&self) -> &Arc<Account> {
+        &self.received
+    }
+
+    /// Returns the account for the pages of the user's sockets, and for their associations.
+    pub(crate) fn pages(&self) -> &Arc<Account> {
+        &self.pages
+    }
+
+    /// Returns the part of the user in each round of the daemon's thread.
+    pub(crate) fn round_share(&self) -> &Arc<RoundShare> {
+        &self.round_share
+    }
+
+    /// Returns the pacer of the timers of the user's associations.
+    pub(crate) fn timeout_pacer(&self) -> &TimeoutPacer {
+        &self.timeout_pacer
+    }
+
+    /// Waits until no other answer about all sockets of the user is being built.
+    pub(crate) async fn begin_report(self: &Arc<Self>) -> Option<ReportPermit> {
+        // The semaphore is never closed.
+        let permit = Arc::clone(&self.report).acquire_owned().await.ok()?;
+        Some(ReportPermit { _user: Arc::clone(self), _permit: permit })
+    }
+
+    /// Counts another association of a one-to-many socket, and charges its memory. Returns `None` if the user has as many as it
+    /// may, or no memory left for one.
+    pub(crate) fn admit_association(self: &Arc<Self>, associations_max: usize) -> Option<AssociationPermit> {
+        let more = |count: usize| (count < associations_max).then_some(count + 1);
+        let permit = self.pages.take(ASSOCIATION_BYTES).filter(|_| {
+            // The memory is released again if this fails.
+            self.associations.fetch_update(Relaxed, Relaxed, more).is_ok()
+        });
+        if permit.is_none() {
+            self.associations_refused.fetch_add(1, Relaxed);
+        }
+        permit.map(|memory| AssociationPermit { user: Arc::clone(self), _memory: memory })
+    }
+
+    /// Returns the number of associations of one-to-many sockets.
+    pub(crate) fn associations(&self) -> usize {
+        self.associations.load(Relaxed)
+    }
+
+    /// Returns the number of such associations that were refused.
+    pub(crate) fn associations_refused(&self) -> u64 {
+        self.associations_refused.load(Relaxed)
+    }
+}
+
+impl Drop for AssociationPermit {
+    fn drop(&mut self) {
+        self.user.associations.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Received data of the user's associations. The pool of each association keeps the user.
+impl ReceiveBudget for User {
+    fn take(&self, bytes: usize, is_reserve: bool) -> bool {
+        ReceiveBudget::take(&*self.received, bytes, is_reserve)
+    }
+
+    fn release(&self, bytes: usize) {
+        ReceiveBudget::release(&*self.received, bytes);
+    }
+
+    fn free_bytes(&self, is_reserve: bool) -> usize {
+        ReceiveBudget::free_bytes(&*self.received, is_reserve)
+    }
+}
+
+/// Blocks of short messages that the user's associations send. The pool of each association keeps the user.
+impl SendBudget for User {
+    fn charge(&self, bytes: usize) {
+        SendBudget::charge(&*self.sent, bytes);
+    }
+
+    fn release(&self, bytes: usize) {
+        SendBudget::release(&*self.sent, bytes);
+    }
+
+    fn free_bytes(&self) -> usize {
+        SendBudget::free_bytes(&*self.sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_association_counts_until_it_is_gone() {
+        let users = Users::new(&Limits::default());
+        let user = users.user(1);
+        let admit = || user.admit_association(2);
+        let (first, _second) = (admit().expect("room"), admit().expect("room"));
+        assert!(admit().is_none());
+        let counted = || (user.associations(), user.pages().charged_bytes(), user.associations_refused());
+        assert_eq!(counted(), (2, 2 * ASSOCIATION_BYTES, 1));
+        drop(first);
+        assert_eq!(counted(), (1, ASSOCIATION_BYTES, 1));
+        let _third = admit().expect("room again");
+        let memory = user.pages().charge_anyway(Limits::default().user_page_bytes);
+        assert!(user.admit_association(3).is_none(), "no memory is left");
+        assert_eq!((user.associations(), user.associations_refused()), (2, 2));
+        drop(memory);
+    }
+
+    #[test]
+    fn a_user_is_forgotten_with_the_last_socket_and_association() {
+        let users = Users::new(&Limits::default());
+        let first = users.user(1);
+        assert!(Arc::ptr_eq(&first, &users.user(1)), "all sockets of a user have one");
+        let of_association: Arc<dyn ReceiveBudget> = Arc::<User>::clone(&first);
+        drop(first);
+        assert_eq!(users.all().len(), 1, "its association keeps it");
+        drop(of_association);
+        assert!(users.all().is_empty());
+        let _other = users.user(2);
+        assert_eq!(lock(&users.by_id).len(), 1);
+    }
+}
