@@ -183,6 +183,7 @@ mod tests {
 
     use super::*;
     use crate::channel::style::Style;
+    use crate::state::association::SocketAssociation;
     use crate::testing::{self, registry};
 
     const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -228,6 +229,8 @@ mod tests {
         assert_eq!(bind(&registry, &socket, ANY, credentials()), Ok(()));
         assert_eq!(bind(&registry, &socket, ANY, credentials()), Err(Errno::INVAL));
         let (connected, _program_end) = opened(&registry);
+        let assoc = SocketAssociation::new(3, ([127, 0, 0, 1], 7).into(), connected.future_options());
+        connected.on_connecting(&Rc::new(assoc), None);
         connected.on_connected(1);
         assert_eq!(bind(&registry, &connected, ANY, credentials()), Err(Errno::INVAL));
     }

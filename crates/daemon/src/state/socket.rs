@@ -305,7 +305,8 @@ impl Socket {
 impl Socket {
     /// Changes the state, for requests and for the sharers.
     fn set_state(&self, state: State) {
-        self.state.set(state);
+        let before = self.state.replace(state);
+        debug_assert!(may_follow(before, state), "{state:?} does not follow {before:?}");
         self.pages().set_state(state);
         if state.is_end() {
             self.ended.notify_waiters();
@@ -524,6 +525,19 @@ impl Socket {
     }
 }
 
+/// Returns whether a socket in the state `before` may get the state `after`: the table in `docs/daemon.md`.
+fn may_follow(before: State, after: State) -> bool {
+    match after {
+        State::Listening | State::Connecting => before == State::Idle,
+        State::Idle => matches!(before, State::Listening | State::Connecting),
+        State::OneToManyListening => before == State::OneToMany,
+        State::OneToMany => before == State::OneToManyListening,
+        State::Connected => before == State::Connecting,
+        // An association that has ended before it was accepted is reported when it is handed over, and by its relay.
+        State::Ended | State::Lost => matches!(before, State::Connected | State::Ended),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
@@ -574,6 +588,14 @@ mod tests {
         assert_eq!(state(&socket), State::Ended);
         assert!(socket.named_association(4).is_none());
         soon(end).await;
+    }
+
+    #[tokio::test(flavor = "local")]
+    #[should_panic = "Connected does not follow Idle"]
+    async fn an_association_that_was_not_begun_cannot_come_up() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::OneToOne);
+        socket.on_connected(1);
     }
 
     #[tokio::test(flavor = "local")]
