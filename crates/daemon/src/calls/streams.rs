@@ -164,18 +164,21 @@ pub(super) async fn stream(
     id: u32,
     credentials: UCred,
 ) -> Result<(Rc<Socket>, Rc<SocketAssociation>), Errno> {
+    let (socket, assoc) = find(registry, id).await.ok_or(Errno::NOENT)?;
+    if socket.is_of(credentials) { Ok((socket, assoc)) } else { Err(Errno::PERM) }
+}
+
+/// Finds the association with this number, and its socket, in turns.
+pub(super) async fn find(registry: &Registry, id: u32) -> Option<(Rc<Socket>, Rc<SocketAssociation>)> {
     let mut walk = Walk::over(registry);
     while let Some(sockets) = walk.next().await {
         for socket in sockets {
-            let assoc = socket.associations().get(id);
-            match assoc {
-                Some(assoc) if socket.is_of(credentials) => return Ok((socket, assoc)),
-                Some(_) => return Err(Errno::PERM),
-                None => {}
+            if let Some(assoc) = socket.associations().get(id) {
+                return Some((socket, assoc));
             }
         }
     }
-    Err(Errno::NOENT)
+    None
 }
 
 /// Returns whether the user administers the daemon: root, or the daemon's own user.

@@ -7,7 +7,7 @@ use crate::state::socket::Socket;
 use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
 
 /// Number of sockets or associations that count as one record of a turn, because they are only looked at.
-pub(super) const PASSED_OVER_PER_RECORD: usize = 16;
+const PASSED_OVER_PER_RECORD: usize = 16;
 
 /// A walk over all sockets, in the order of their numbers.
 pub(super) struct Walk<'a> {
@@ -31,7 +31,7 @@ impl Walk<'_> {
     }
 
     /// Counts sockets or associations that are only looked at.
-    pub(super) async fn pass_over(&mut self, count: usize) {
+    async fn pass_over(&mut self, count: usize) {
         self.quantum.spend(count.div_ceil(PASSED_OVER_PER_RECORD)).await;
     }
 

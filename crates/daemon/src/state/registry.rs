@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::association::{FIRST_ID, SocketAssociation};
 use super::commands::{self, CommandReceiver};
 use super::ports::Ports;
-use super::relayed::{Ends, Relayed, ends};
+use super::relayed::{AssociationKey, Relayed, association_key};
 use super::socket::{NewSocket, Socket};
 use super::socket_addresses::Bound;
 use super::socket_options::SocketOptions;
@@ -68,7 +68,7 @@ struct Table {
     by_cookie: HashMap<Cookie, Rc<Socket>>,
     by_number: BTreeMap<u64, Rc<Socket>>,
     /// Number of sockets with a peeled-off association, by its ports and the peer's address.
-    peeled_off: HashMap<Ends, usize>,
+    peeled_off: HashMap<AssociationKey, usize>,
     next_number: u64,
 }
 
@@ -76,8 +76,8 @@ impl Table {
     fn remove(&mut self, socket: &Socket) {
         self.by_cookie.remove(&socket.cookie());
         self.by_number.remove(&socket.number());
-        for ends in socket.peeled_off().get().into_iter().flatten() {
-            if let Entry::Occupied(mut count) = self.peeled_off.entry(*ends) {
+        for key in socket.peeled_off().get().into_iter().flatten() {
+            if let Entry::Occupied(mut count) = self.peeled_off.entry(*key) {
                 *count.get_mut() -= 1;
                 if *count.get() == 0 {
                     count.remove();
@@ -230,23 +230,24 @@ impl Registry {
     pub(crate) fn note_peeled_off(&self, socket: &Socket, port: u16, assoc: &SocketAssociation) {
         let known = assoc.association().and_then(|association| association.peer());
         let others = known.into_iter().flat_map(|peer| peer.hosts);
-        let mut all: Vec<Ends> = vec![ends(port, assoc.peer().ip(), assoc.peer().port())];
+        let mut all: Vec<AssociationKey> =
+            vec![association_key(port, assoc.peer().ip(), assoc.peer().port())];
         for host in others {
-            let ends = ends(port, host, assoc.peer().port());
-            if !all.contains(&ends) {
-                all.push(ends);
+            let key = association_key(port, host, assoc.peer().port());
+            if !all.contains(&key) {
+                all.push(key);
             }
         }
         let mut table = self.table();
-        for ends in socket.peeled_off().get_or_init(|| all) {
-            *table.peeled_off.entry(*ends).or_default() += 1;
+        for key in socket.peeled_off().get_or_init(|| all) {
+            *table.peeled_off.entry(*key).or_default() += 1;
         }
     }
 
     /// Returns whether an association from this port with one of these hosts was peeled off.
     pub(crate) fn is_peeled_off(&self, port: u16, hosts: &[IpAddr], peer_port: u16) -> bool {
         let table = self.table();
-        hosts.iter().any(|host| table.peeled_off.contains_key(&ends(port, *host, peer_port)))
+        hosts.iter().any(|host| table.peeled_off.contains_key(&association_key(port, *host, peer_port)))
     }
 
     /// Keeps a socket until its last descriptor is closed, because the program shuts it down. `program_end` is one of them.

@@ -19,7 +19,7 @@ use super::associations::Associations;
 use super::commands::Commands;
 use super::held::Ended;
 use super::ports::{Scope, Sharing};
-use super::relayed::{Ends, Relayed};
+use super::relayed::{AssociationKey, Relayed};
 use super::send_queue::SendQueue;
 use super::socket_addresses::{Addresses, Bound};
 use super::socket_options::SocketOptions;
@@ -81,7 +81,7 @@ pub(crate) struct Socket {
     rules: Rc<StreamRules>,
     relayed: Rc<Relayed<Socket>>,
     /// The entries of a peeled-off association in the registry's table.
-    peeled_off: OnceCell<Vec<Ends>>,
+    peeled_off: OnceCell<Vec<AssociationKey>>,
 }
 
 /// The parts of a socket.
@@ -205,7 +205,7 @@ impl Socket {
     }
 
     /// Returns the entries of a peeled-off association in the registry's table.
-    pub(super) fn peeled_off(&self) -> &OnceCell<Vec<Ends>> {
+    pub(super) fn peeled_off(&self) -> &OnceCell<Vec<AssociationKey>> {
         &self.peeled_off
     }
 
