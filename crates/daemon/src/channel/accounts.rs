@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rustix::io::Errno;
 
-use crate::users::budget::{Account, Charge, RECORD_COST_BYTES};
+use crate::users::budget::{Account, Charge, cost_of};
 
 /// Accounts of a socket's user, each in a separate budget, so that data from peers does not keep a program from sending.
 pub(crate) struct Accounts {
@@ -56,7 +56,7 @@ impl Accounts {
     /// Copies bytes of an unread message, which a program has taken out of the carrier, into memory of the user. Waits for memory
     /// only if the messages on their way already exceed the limits: the reader that the memory waits for may be the caller.
     pub(super) async fn charge_and_copy(&self, content: &[u8]) -> Result<Bytes, Errno> {
-        let bytes = content.len() + RECORD_COST_BYTES;
+        let bytes = cost_of(content.len());
         let charge = match self.unread.take_moved(bytes) {
             Some(charge) => charge,
             None => self.unread.room(bytes).await.ok_or(Errno::NOMEM)?,
@@ -66,6 +66,6 @@ impl Accounts {
 
     /// Charges the user for a message that waits for room in the carrier.
     pub(super) fn charge_waiting(&self, bytes: usize) -> Charge {
-        self.received.charge_anyway(bytes + RECORD_COST_BYTES)
+        self.received.charge_anyway(cost_of(bytes))
     }
 }

@@ -17,11 +17,11 @@ use crate::channel::accounts::Accounts;
 use crate::channel::busy_poll::BusyPolling;
 use crate::channel::carrier_socket::{self, CarrierSocket};
 use crate::channel::form::Form;
-use crate::channel::inbound_long::{self, InboundLong};
+use crate::channel::inbound_long::InboundLong;
 use crate::channel::incoming::Incoming;
 use crate::channel::receive_ring::ReceiveRing;
 use crate::channel::ring::{Content, Front, OutboundRing};
-use crate::users::budget::{Charge, RECORD_COST_BYTES};
+use crate::users::budget::{Charge, cost_of};
 use crate::users::close_watches::CloseWatch;
 use crate::users::closer::{Closer, ReceivedDescriptor};
 use crate::users::worker::Worker;
@@ -32,7 +32,7 @@ const FILLERS_DISCARDED_MAX: usize = 8;
 /// The send buffer of the program's end bounds such writes, too.
 const RECEIVE_BUFFER_BYTES: usize = MESSAGE_BYTES_MAX + 1;
 /// Charge for a record whose length is not known yet.
-const RECORD_ROOM_BYTES: usize = PAYLOAD_BYTES_MAX + RECORD_COST_BYTES;
+const RECORD_ROOM_BYTES: usize = cost_of(PAYLOAD_BYTES_MAX);
 /// Maximum time to wait until the sharers' page is read: the time of a thread that is stuck, and of the one that relieves it.
 const PAGE_WAIT: Duration = Duration::from_secs(1);
 /// Time after which a long message is tried again if the host is short of memory or descriptors.
@@ -218,7 +218,7 @@ impl Endpoint {
         if front.header.flags.contains(Flags::IN_MEMFD) {
             return Some(self.take_in_turn(&front));
         }
-        let bytes = front.content_bytes() + RECORD_COST_BYTES;
+        let bytes = cost_of(front.content_bytes());
         let Some(mut charge) = self.accounts.take_for_record(bytes) else {
             return Some(Err(Errno::NOBUFS));
         };
@@ -386,7 +386,7 @@ impl Endpoint {
             return Ok(Incoming::Malformed);
         }
         if header.kind != Kind::Ring && !header.flags.contains(Flags::IN_MEMFD) {
-            charge.shrink_to(content.len() + RECORD_COST_BYTES);
+            charge.shrink_to(cost_of(content.len()));
             return Ok(Incoming::Message(header, charge.on(content.to_vec())));
         }
         drop(charge);
@@ -414,11 +414,11 @@ impl Endpoint {
         }
         if content.len() > PAYLOAD_BYTES_MAX {
             // The charge covers only the longest record of the shim. This one has been received already.
-            charge = self.accounts.sent().charge_anyway(inbound_long::charged_bytes(content.len()));
+            charge = self.accounts.sent().charge_anyway(cost_of(content.len()));
         }
         let flags = Flags::END.with(Flags::BY_DEFAULT);
         let header = Header { flags, bytes: content.len() as u32, ..Header::new(Kind::Data) };
-        charge.shrink_to(content.len() + RECORD_COST_BYTES);
+        charge.shrink_to(cost_of(content.len()));
         Incoming::Message(header, charge.on(content.to_vec()))
     }
 

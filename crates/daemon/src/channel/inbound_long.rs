@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::channel::accounts::Accounts;
 use crate::channel::incoming::Incoming;
 use crate::channel::received_memfd::{self, MemfdError};
-use crate::users::budget::RECORD_COST_BYTES;
+use crate::users::budget::cost_of;
 use crate::users::closer::ReceivedDescriptor;
 use crate::users::worker::{Job, Worker};
 
@@ -57,7 +57,7 @@ impl InboundLong {
         if !received_memfd::is_final(memfd.as_fd(), bytes) || bytes > accounts.sent().message_bytes_max() {
             return Ok(Incoming::Malformed);
         }
-        let Some(charge) = accounts.take_for_record(charged_bytes(bytes)) else {
+        let Some(charge) = accounts.take_for_record(cost_of(bytes)) else {
             return self.stall(header, memfd, false);
         };
         let Some(memory) = received_memfd::reserve(bytes) else { return self.stall(header, memfd, true) };
@@ -122,7 +122,7 @@ impl InboundLong {
 
     /// Returns the memory that the message that was begun needs; `None` if there is none.
     pub(super) fn needed_bytes(&self) -> Option<usize> {
-        self.first().as_ref().map(|message| charged_bytes(message.header.bytes as usize))
+        self.first().as_ref().map(|message| cost_of(message.header.bytes as usize))
     }
 
     /// Returns whether the host was short of memory at the last attempt; returns true once for each such attempt.
@@ -158,9 +158,4 @@ impl InboundLong {
     fn in_turn(&self) -> RefMut<'_, VecDeque<(Header, ReceivedDescriptor)>> {
         self.in_turn.borrow_mut()
     }
-}
-
-/// Returns the charge for a message of this length.
-pub(super) fn charged_bytes(bytes: usize) -> usize {
-    bytes + RECORD_COST_BYTES
 }

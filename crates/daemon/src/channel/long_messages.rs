@@ -17,15 +17,10 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, fchmod, ftruncate, memfd_create, open
 use rustix::io::{Errno, pwrite};
 
 use crate::channel::blocked::Blocked;
-use crate::users::budget::{Account, Charge, RECORD_COST_BYTES};
+use crate::users::budget::{Account, Charge, cost_of};
 use crate::users::closer::Closer;
 use crate::users::descriptor_numbers::Taken;
 use crate::users::worker::Worker;
-
-/// Returns the charge for a message of this length.
-fn charged_bytes(bytes: usize) -> usize {
-    bytes + RECORD_COST_BYTES
-}
 
 /// A memfd of the daemon whose descriptor programs get, such as a long message in a carrier.
 #[derive(Debug)]
@@ -61,7 +56,7 @@ impl LentMemfd {
     ) -> Result<LentMemfd, Blocked> {
         let length: usize = blocks.iter().map(Bytes::len).sum();
         // A message longer than the user's limit is charged the whole limit.
-        let bytes = charged_bytes(length.min(account.message_bytes_max()));
+        let bytes = cost_of(length.min(account.message_bytes_max()));
         let charge = memory.take().or_else(|| account.take(bytes)).ok_or(Blocked::Memory(bytes))?;
         if !closer.has_room() {
             *memory = Some(charge);
@@ -198,7 +193,7 @@ mod tests {
     }
 
     fn message(account: &Arc<Account>, text: &'static [u8]) -> LentMemfd {
-        let charge = account.take(charged_bytes(text.len())).expect("room");
+        let charge = account.take(cost_of(text.len())).expect("room");
         let number = Numbers::with_max(1 << 16).count(LentMemfd::DESCRIPTORS);
         LentMemfd::new(&[Bytes::from_static(text)], number, charge).expect("a memfd")
     }
@@ -207,7 +202,7 @@ mod tests {
     fn a_program_that_keeps_a_memfd_keeps_no_memory() {
         let account = account();
         let message = message(&account, b"content");
-        assert_eq!(account.charged_bytes(), charged_bytes(7));
+        assert_eq!(account.charged_bytes(), cost_of(7));
         let kept = message.as_fd().try_clone_to_owned().expect("a copy");
         assert_eq!(pwrite(&kept, b"more", 0), Err(Errno::BADF), "it is open for reading");
         assert_eq!(fstat(&kept).expect("it is open").st_mode & 0o222, 0, "nobody opens it for writing");

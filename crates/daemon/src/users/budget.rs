@@ -32,7 +32,12 @@ pub(crate) const MUCH_BYTES: usize = 2 * RETURNED_BYTES;
 pub(crate) const RETURNED_BYTES: usize = 16 << 20;
 
 /// Cost of a message in addition to its bytes, wherever it waits.
-pub(crate) const RECORD_COST_BYTES: usize = 512;
+const RECORD_COST_BYTES: usize = 512;
+/// Returns the charge for a message of this length.
+pub(crate) const fn cost_of(bytes: usize) -> usize {
+    bytes + RECORD_COST_BYTES
+}
+
 /// Maximum excess over a limit while messages are moved: the longest message, and what a carrier holds.
 pub(crate) const MOVED_BYTES_MAX: usize = MESSAGE_BYTES_MAX + (4 << 20);
 /// The reserved part is the limit of all users divided by this number.
