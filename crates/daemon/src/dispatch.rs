@@ -15,8 +15,8 @@ use swiftwater::internals::batches_moved;
 use crate::calls::peel_off::{Front, PeeledOff};
 use crate::calls::reply::{Answer, Reply};
 use crate::calls::{bind, connect, form, links, listen, options, peel_off, report, status, streams};
-use crate::channel::long_messages;
 use crate::channel::recall::Recalled;
+use crate::channel::received_memfd;
 use crate::channel::style::Style;
 use crate::state::association::Outcome;
 use crate::state::registry::Registry;
@@ -60,7 +60,7 @@ pub(crate) async fn perform(
             links::link(registry, [association, other], credentials).await
         }
         DaemonRequest::Unlink { association } => links::unlink(registry, association, credentials).await,
-        DaemonRequest::Memfd => Ok(Reply::with(vec![long_messages::memfd_to_fill()?])),
+        DaemonRequest::Memfd => Ok(Reply::with(vec![received_memfd::memfd_to_fill()?])),
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use crate::calls::reply::Reply;
-use crate::channel::long_messages::{self, LentMemfd};
+use crate::channel::lent_memfd::{self, LentMemfd};
 use crate::client::address::{DaemonAddress, DaemonAddressError};
 use crate::dispatch;
 use crate::state::registry::Registry;
@@ -277,7 +277,7 @@ async fn answer(
             // The memory returns to the daemon even if the caller does not read it.
             let _ = tokio::time::timeout_at(deadline, closer::gone(connection)).await;
         }
-        long_messages::empty_on(closer.worker(), [lent].into());
+        lent_memfd::empty_on(closer.worker(), [lent].into());
         sent?;
     } else {
         // The program may already have closed its copies, so the daemon's close may be the last.

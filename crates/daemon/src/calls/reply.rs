@@ -7,7 +7,7 @@ use carrier::request::{self, FRAME_BYTES_MAX};
 use rustix::io::Errno;
 
 use super::feed::Feed;
-use crate::channel::long_messages::LentMemfd;
+use crate::channel::lent_memfd::LentMemfd;
 
 /// The daemon's answer: [`carrier::request::Answer`] with owned values.
 pub(crate) enum Answer {

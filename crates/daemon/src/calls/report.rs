@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::reply::{Answer, Reply};
 use super::status::{self, Part, Status, UserStatus};
 use super::walk::Walk;
-use crate::channel::long_messages::LentMemfd;
+use crate::channel::lent_memfd::LentMemfd;
 use crate::state::association::SocketAssociation;
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;

@@ -14,7 +14,7 @@ use super::Channel;
 use super::blocked::{Blocked, NotPut};
 use super::endpoint::SHORTAGE_WAIT;
 use super::form::{Message, Put};
-use super::long_messages::LentMemfd;
+use super::lent_memfd::LentMemfd;
 use super::receive_ring::BundleWriter;
 use crate::users::budget::Charge;
 

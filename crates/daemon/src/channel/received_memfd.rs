@@ -1,9 +1,9 @@
 //! Memfds received from programs: long messages on their way to the daemon.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_get_seals, fstat, memfd_create};
 use rustix::io::{Errno, pread};
 
 /// Minimum size of messages in memory that returns to the system when they are released.
@@ -13,6 +13,11 @@ const LARGE_BYTES: usize = 1 << 20;
 const MAPPED_BYTES: usize = (32 << 20) + 1;
 /// Seals that keep a memfd from changing.
 const FINAL: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
+
+/// Creates a memfd for a program to fill and seal. Its memory belongs to the program.
+pub(crate) fn memfd_to_fill() -> Result<OwnedFd, Errno> {
+    memfd_create("swiftwater-message", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+}
 
 /// Returns whether a descriptor is a memfd of this length that cannot change any more. Other descriptors have no seals, and are
 /// not queried further, because a file system of a user may never answer.
@@ -63,7 +68,7 @@ pub(super) fn read(memfd: BorrowedFd<'_>, mut content: Vec<u8>, bytes: usize) ->
 mod tests {
     use std::os::fd::AsFd;
 
-    use rustix::fs::{MemfdFlags, fcntl_add_seals, memfd_create};
+    use rustix::fs::fcntl_add_seals;
     use rustix::io::pwrite;
 
     use super::*;

@@ -14,7 +14,8 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 
 use crate::channel::Channel;
-use crate::channel::long_messages::{self, LentMemfd, UnreadLongMessages};
+use crate::channel::lent_memfd::{self, LentMemfd};
+use crate::channel::unread_long_messages::UnreadLongMessages;
 use crate::users::worker::Worker;
 
 /// Interval for rechecking whether a reader has counted a message, and the number of checks. If the reader takes longer, the
@@ -136,7 +137,7 @@ impl WindowCredit {
         let read_long = from.long.move_to(&mut to.long, moved_long);
         drop((from, to));
         release(read);
-        long_messages::empty_on(&self.worker, read_long);
+        lent_memfd::empty_on(&self.worker, read_long);
     }
 
     /// Releases all credits and memory, because the program does not read any more.
@@ -146,7 +147,7 @@ impl WindowCredit {
             (unread.take_all_but(0), unread.long.take_all_but(0))
         };
         release(credits);
-        long_messages::empty_on(&self.worker, long);
+        lent_memfd::empty_on(&self.worker, long);
     }
 
     /// Releases everything and stops the watcher, because the socket is closed.
@@ -218,7 +219,7 @@ impl Channel {
             (unread.take_all_but(unread_count as usize), unread.long.take_read(read.long_taken))
         };
         release(credits);
-        long_messages::empty_on(&self.credit.worker, long);
+        lent_memfd::empty_on(&self.credit.worker, long);
         read.is_being_read
     }
 }

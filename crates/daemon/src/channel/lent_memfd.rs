@@ -1,9 +1,9 @@
-//! Memfds that programs read from: a long message to a program is in a memfd, whose descriptor accompanies a record in the
-//! carrier.
+//! Memfds of the daemon that programs read from: a long message to a program is in a memfd, whose descriptor accompanies a record
+//! in the carrier, and so is a long answer to a request.
 //!
 //! The kernel charges a memfd to the daemon for as long as any program has a descriptor of it, and a program may keep one. So the
-//! daemon charges the memfd to the user of the socket, keeps a descriptor of its own, and empties the memfd once the message was
-//! read or no program can read it any more. No program makes the daemon hold more memory than is charged.
+//! daemon charges the memfd to a user, keeps a descriptor of its own, and empties the memfd once its content was read or no
+//! program can read it any more. No program makes the daemon hold more memory than is charged.
 //!
 //! Programs get the memfd open for reading, and cannot open it otherwise: a writer of a file holds the lock of its inode, and
 //! emptying the file waits for this lock.
@@ -87,11 +87,11 @@ impl LentMemfd {
     }
 }
 
-/// Returns the memory of messages that are no longer in a channel to the system, on a thread of the user:
-/// releasing much memory takes long.
-pub(crate) fn empty_on(worker: &Worker, messages: VecDeque<LentMemfd>) {
-    if !messages.is_empty() {
-        worker.run(move || messages.into_iter().for_each(LentMemfd::empty));
+/// Returns the memory of memfds that no program reads any more to the system, on a thread of the user: releasing much memory
+/// takes long.
+pub(crate) fn empty_on(worker: &Worker, memfds: VecDeque<LentMemfd>) {
+    if !memfds.is_empty() {
+        worker.run(move || memfds.into_iter().for_each(LentMemfd::empty));
     }
 }
 
@@ -99,11 +99,6 @@ impl AsFd for LentMemfd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.lent.as_fd()
     }
-}
-
-/// Creates a memfd for a program to fill and seal. Its memory belongs to the program.
-pub(crate) fn memfd_to_fill() -> Result<OwnedFd, Errno> {
-    memfd_create("swiftwater-message", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
 }
 
 fn write_memfd(blocks: &[Bytes]) -> Result<(OwnedFd, usize), Errno> {
@@ -132,52 +127,6 @@ fn write_at(memfd: &OwnedFd, mut rest: &[u8], mut at: usize) -> Result<(), Errno
         at += count;
     }
     Ok(())
-}
-
-/// The unread long messages in a carrier, the oldest first.
-#[derive(Debug, Default)]
-pub(crate) struct UnreadLongMessages {
-    messages: VecDeque<LentMemfd>,
-    /// Number of messages put so far, modulo 2^32.
-    put: u32,
-}
-
-impl UnreadLongMessages {
-    pub(crate) fn push(&mut self, message: LentMemfd) {
-        self.messages.push_back(message);
-        self.put = self.put.wrapping_add(1);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-    }
-
-    /// Takes the messages that were read. `taken` is the total number read according to the sharers, modulo 2^32.
-    pub(crate) fn take_read(&mut self, taken: u32) -> VecDeque<LentMemfd> {
-        self.take_all_but(self.put.wrapping_sub(taken) as usize)
-    }
-
-    /// Takes all messages but the last `unread`.
-    pub(crate) fn take_all_but(&mut self, unread: usize) -> VecDeque<LentMemfd> {
-        let read = self.messages.len().saturating_sub(unread);
-        let kept = self.messages.split_off(read);
-        std::mem::replace(&mut self.messages, kept)
-    }
-
-    /// Moves the messages marked in `moved`, the oldest first, to the list of another carrier. Returns the messages that were
-    /// read before.
-    pub(crate) fn move_to(&mut self, other: &mut UnreadLongMessages, moved: &[bool]) -> VecDeque<LentMemfd> {
-        let read = self.take_all_but(moved.len());
-        let listed = &moved[moved.len() - self.messages.len()..];
-        let count = moved.iter().filter(|moved| **moved).count() as u32;
-        self.put = self.put.wrapping_sub(count);
-        other.put = other.put.wrapping_add(count);
-        for (message, moved) in std::mem::take(&mut self.messages).into_iter().zip(listed) {
-            let place = if *moved { &mut other.messages } else { &mut self.messages };
-            place.push_back(message);
-        }
-        read
-    }
 }
 
 #[cfg(test)]
@@ -228,27 +177,5 @@ mod tests {
         assert_eq!(charged.len(), 3);
         assert_eq!(memory.append(&[7; 5], 50), Err(Errno::NOBUFS));
         assert_eq!(fstat(&memory).expect("it is open").st_size, 56);
-    }
-
-    #[test]
-    fn messages_are_taken_as_they_are_read() {
-        let account = account();
-        let mut unread = UnreadLongMessages::default();
-        (0..3).for_each(|_| unread.push(message(&account, b"long")));
-        let mut taken = |count| unread.take_read(count).len();
-        assert_eq!([taken(0), taken(2), taken(2), taken(3)], [0, 2, 0, 1]);
-        // The sharers may write any number.
-        unread.push(message(&account, b"long"));
-        assert_eq!((unread.take_read(77).len(), unread.take_read(4).len()), (0, 1));
-    }
-
-    #[test]
-    fn messages_move_with_their_records() {
-        let account = account();
-        let (mut old, mut new) = (UnreadLongMessages::default(), UnreadLongMessages::default());
-        (0..4).for_each(|_| old.push(message(&account, b"long")));
-        let read = old.move_to(&mut new, &[true, false, true]);
-        assert_eq!((read.len(), old.messages.len(), new.messages.len()), (1, 1, 2));
-        assert_eq!((old.take_read(2).len(), new.take_read(1).len()), (1, 1));
     }
 }
