@@ -4,14 +4,13 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
-use carrier::request::{
-    Addresses, DaemonRequest, InitMessage, OPTION_BYTES_MAX, SocketKind, SocketRequest, Start,
-};
+use carrier::request::{DaemonRequest, OPTION_BYTES_MAX, SocketKind, SocketRequest, Start};
 use carrier::status_page::State;
 use rustix::io::Errno;
 use rustix::net::UCred;
 use swiftwater::internals::batches_moved;
 
+use crate::calls::connect::ConnectArgs;
 use crate::calls::peel_off::{Front, PeeledOff};
 use crate::calls::reply::{Answer, Reply};
 use crate::calls::{bind, connect, form, links, listen, options, peel_off, report, status, streams};
@@ -131,7 +130,8 @@ async fn call(
             listen_for(registry, socket, backlog, program_end, credentials).await?
         }
         SocketRequest::Connect { peer, start, init } => {
-            return connect_for(registry, socket, (peer, start, init), program_end, credentials).await;
+            let args = ConnectArgs { peer, start, init };
+            return connect_for(registry, socket, args, program_end, credentials).await;
         }
         SocketRequest::Find(address) => {
             check_peer(socket.v6(), address)?;
@@ -220,13 +220,13 @@ fn associations_after(socket: &Socket, after: u32) -> Vec<u8> {
 async fn connect_for(
     registry: &Rc<Registry>,
     socket: &Rc<Socket>,
-    (peer, start, init): (Addresses<'_>, Start, InitMessage),
+    args: ConnectArgs<'_>,
     program_end: BorrowedFd<'_>,
     credentials: UCred,
 ) -> Result<Reply, Errno> {
-    let seat = (start == Start::AnswerLate).then(|| take_waiting(registry, credentials)).transpose()?;
-    let assoc = connect::connect(registry, socket, peer, (start, init), program_end)?;
-    if start == Start::Now {
+    let seat = (args.start == Start::AnswerLate).then(|| take_waiting(registry, credentials)).transpose()?;
+    let assoc = connect::connect(registry, socket, args, program_end)?;
+    if args.start == Start::Now {
         tokio::select! {
             biased;
             // If the peer is a program of this daemon, its tasks run meanwhile, so that it knows of the association.
@@ -315,6 +315,7 @@ mod tests {
     use std::cell::Cell;
     use std::os::fd::OwnedFd;
 
+    use carrier::request::{Addresses, InitMessage};
     use tokio::task::{spawn_local, yield_now};
 
     use super::*;
@@ -351,7 +352,8 @@ mod tests {
         let opened = registry.open(owner, false, style, style.initial_state(), options).expect("a channel");
         let (socket, program_end) = tasks::start(registry, opened);
         let peer = [SocketAddr::from(([127, 0, 0, 1], 7))];
-        let to = (Addresses::new(&peer).expect("one"), Start::Now, InitMessage::default());
+        let peer = Addresses::new(&peer).expect("one");
+        let to = ConnectArgs { peer, start: Start::Now, init: InitMessage::default() };
         let connected =
             connect_for(registry, &socket, to, program_end.as_fd(), of(1)).await.expect("it begins");
         let Answer::Association(id) = connected.answer else { panic!("it has an association") };
@@ -453,7 +455,8 @@ mod tests {
         });
         let credentials = rustix::net::sockopt::socket_peercred(&program_end).expect("a pair");
         let peer = [SocketAddr::from(([127, 0, 0, 1], 7))];
-        let to = (Addresses::new(&peer).expect("one"), Start::Now, InitMessage::default());
+        let peer = Addresses::new(&peer).expect("one");
+        let to = ConnectArgs { peer, start: Start::Now, init: InitMessage::default() };
         connect_for(&registry, &socket, to, program_end.as_fd(), credentials).await.expect("it begins");
         others.abort();
         assert_eq!(socket.state(), State::Connected);

@@ -19,17 +19,32 @@ use crate::state::socket::Socket;
 use crate::system::addresses::{as_seen, check_peer, local_toward};
 use crate::system::visible_name;
 
+/// The arguments of [`SocketRequest::Connect`](carrier::request::SocketRequest::Connect).
+#[derive(Clone, Copy)]
+pub(crate) struct ConnectArgs<'a> {
+    pub(crate) peer: Addresses<'a>,
+    pub(crate) start: Start,
+    pub(crate) init: InitMessage,
+}
+
+/// A peer that was named validly.
+struct Peer {
+    /// Its first address, as the program sees it.
+    seen: SocketAddr,
+    /// The hosts of all its addresses.
+    hosts: Vec<IpAddr>,
+}
+
 /// Begins to set up an association.
 pub(crate) fn connect(
     registry: &Registry,
     socket: &Rc<Socket>,
-    peer: Addresses<'_>,
-    (start, init): (Start, InitMessage),
+    args: ConnectArgs<'_>,
     program_end: BorrowedFd<'_>,
 ) -> Result<Rc<SocketAssociation>, Errno> {
     let mut hosts = Vec::new();
     let mut seen = None;
-    for address in peer.iter() {
+    for address in args.peer.iter() {
         let first = *seen.get_or_insert(address);
         if address.port() != first.port() {
             return Err(Errno::INVAL);
@@ -40,11 +55,11 @@ pub(crate) fn connect(
         }
         hosts.push(host);
     }
-    let seen = as_seen(socket.v6(), seen.ok_or(Errno::INVAL)?);
+    let peer = Peer { seen: as_seen(socket.v6(), seen.ok_or(Errno::INVAL)?), hosts };
     match socket.style() {
-        Style::OneToMany => connect_one_to_many(registry, socket, seen, hosts, (start, init)),
+        Style::OneToMany => connect_one_to_many(registry, socket, peer, args),
         Style::OneToOne | Style::TcpStream | Style::PeeledOff => {
-            connect_one_to_one(registry, socket, seen, hosts, (start, init), program_end)
+            connect_one_to_one(registry, socket, peer, args, program_end)
         }
     }
 }
@@ -52,9 +67,8 @@ pub(crate) fn connect(
 fn connect_one_to_one(
     registry: &Registry,
     socket: &Socket,
-    seen: SocketAddr,
-    hosts: Vec<IpAddr>,
-    (start, init): (Start, InitMessage),
+    Peer { seen, hosts }: Peer,
+    ConnectArgs { start, init, .. }: ConnectArgs<'_>,
     program_end: BorrowedFd<'_>,
 ) -> Result<Rc<SocketAssociation>, Errno> {
     match socket.state() {
@@ -87,9 +101,8 @@ fn connect_one_to_one(
 fn connect_one_to_many(
     registry: &Registry,
     socket: &Rc<Socket>,
-    seen: SocketAddr,
-    hosts: Vec<IpAddr>,
-    (start, init): (Start, InitMessage),
+    Peer { seen, hosts }: Peer,
+    ConnectArgs { start, init, .. }: ConnectArgs<'_>,
 ) -> Result<Rc<SocketAssociation>, Errno> {
     let with_host = |host: &IpAddr| socket.associations().with_peer(SocketAddr::new(*host, seen.port()));
     let known = hosts.iter().find_map(with_host);

@@ -65,6 +65,13 @@ struct Port {
     holdings: Vec<Holding>,
 }
 
+/// A socket that binds a port, and its user.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holder {
+    pub(crate) socket: u64,
+    pub(crate) user: u32,
+}
+
 /// All bound ports.
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
@@ -94,7 +101,7 @@ impl Ports {
     /// Another socket has the port and does not share it, or listens on it; or the user has its share of the ephemeral ports.
     pub(crate) fn bind(
         &mut self,
-        (socket, user): (u64, u32),
+        Holder { socket, user }: Holder,
         scope: Scope,
         port: u16,
         sharing: Sharing,
@@ -222,25 +229,44 @@ mod tests {
     #[test]
     fn a_port_has_one_holder_unless_all_share_it() {
         let mut ports = Ports::new(0, 1024);
-        assert_eq!(ports.bind((1, 1), at("0.0.0.0"), 7, ALONE), Ok(7));
-        assert_eq!(ports.bind((2, 1), at("127.0.0.1"), 7, SHARED), Err(Errno::ADDRINUSE));
+        assert_eq!(ports.bind(Holder { socket: 1, user: 1 }, at("0.0.0.0"), 7, ALONE), Ok(7));
+        assert_eq!(
+            ports.bind(Holder { socket: 2, user: 1 }, at("127.0.0.1"), 7, SHARED),
+            Err(Errno::ADDRINUSE)
+        );
         ports.release(1, 7);
-        assert_eq!(ports.bind((2, 1), at("127.0.0.1"), 7, SHARED), Ok(7));
-        assert_eq!(ports.bind((3, 1), at("127.0.0.1"), 7, SHARED), Ok(7));
-        assert_eq!(ports.bind((4, 1), at("127.0.0.2"), 7, ALONE), Ok(7), "another address");
+        assert_eq!(ports.bind(Holder { socket: 2, user: 1 }, at("127.0.0.1"), 7, SHARED), Ok(7));
+        assert_eq!(ports.bind(Holder { socket: 3, user: 1 }, at("127.0.0.1"), 7, SHARED), Ok(7));
+        assert_eq!(
+            ports.bind(Holder { socket: 4, user: 1 }, at("127.0.0.2"), 7, ALONE),
+            Ok(7),
+            "another address"
+        );
         ports.set_listens(2, 7, true);
-        assert_eq!(ports.bind((5, 1), at("127.0.0.1"), 7, SHARED), Err(Errno::ADDRINUSE), "one listens");
+        assert_eq!(
+            ports.bind(Holder { socket: 5, user: 1 }, at("127.0.0.1"), 7, SHARED),
+            Err(Errno::ADDRINUSE),
+            "one listens"
+        );
     }
 
     #[test]
     fn listeners_of_one_user_share_a_port() {
         let mut ports = Ports::new(0, 1024);
         let of = |user| Sharing { address: true, port_of_user: Some(user) };
-        assert_eq!(ports.bind((1, 1), at("0.0.0.0"), 7, of(1)), Ok(7));
+        assert_eq!(ports.bind(Holder { socket: 1, user: 1 }, at("0.0.0.0"), 7, of(1)), Ok(7));
         ports.set_listens(1, 7, true);
-        assert_eq!(ports.bind((2, 1), at("127.0.0.1"), 7, of(1)), Ok(7));
-        assert_eq!(ports.bind((3, 1), at("127.0.0.1"), 7, of(2)), Err(Errno::ADDRINUSE), "another user");
-        assert_eq!(ports.bind((3, 1), at("127.0.0.1"), 7, SHARED), Err(Errno::ADDRINUSE), "one listens");
+        assert_eq!(ports.bind(Holder { socket: 2, user: 1 }, at("127.0.0.1"), 7, of(1)), Ok(7));
+        assert_eq!(
+            ports.bind(Holder { socket: 3, user: 1 }, at("127.0.0.1"), 7, of(2)),
+            Err(Errno::ADDRINUSE),
+            "another user"
+        );
+        assert_eq!(
+            ports.bind(Holder { socket: 3, user: 1 }, at("127.0.0.1"), 7, SHARED),
+            Err(Errno::ADDRINUSE),
+            "one listens"
+        );
         assert!(ports.is_shared(2, 7) && !ports.is_shared(3, 7));
     }
 
@@ -248,9 +274,9 @@ mod tests {
     fn both_families_are_one_unless_a_socket_wants_ipv6_alone() {
         let mut ports = Ports::new(0, 1024);
         let alone = Scope::new(vec!["::".parse().expect("an address")], true);
-        assert_eq!(ports.bind((1, 1), at("0.0.0.0"), 7, ALONE), Ok(7));
-        assert_eq!(ports.bind((2, 1), at("::"), 7, ALONE), Err(Errno::ADDRINUSE));
-        assert_eq!(ports.bind((3, 1), alone.clone(), 7, ALONE), Ok(7));
+        assert_eq!(ports.bind(Holder { socket: 1, user: 1 }, at("0.0.0.0"), 7, ALONE), Ok(7));
+        assert_eq!(ports.bind(Holder { socket: 2, user: 1 }, at("::"), 7, ALONE), Err(Errno::ADDRINUSE));
+        assert_eq!(ports.bind(Holder { socket: 3, user: 1 }, alone.clone(), 7, ALONE), Ok(7));
         let v4 = "192.0.2.1".parse().expect("an address");
         assert!(at("::").covers(v4) && at("0.0.0.0").covers(v4) && !alone.covers(v4));
     }
@@ -260,10 +286,13 @@ mod tests {
         let mut ports = Ports::new(0, 1024);
         let both =
             Scope::new(["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().expect("an address")).into(), false);
-        assert_eq!(ports.bind((1, 1), at("127.0.0.1"), 7, ALONE), Ok(7));
+        assert_eq!(ports.bind(Holder { socket: 1, user: 1 }, at("127.0.0.1"), 7, ALONE), Ok(7));
         assert_eq!(ports.rebind(1, &both, 7), Ok(()));
-        assert_eq!(ports.bind((2, 1), at("127.0.0.2"), 7, ALONE), Err(Errno::ADDRINUSE));
-        assert_eq!(ports.bind((2, 1), at("127.0.0.3"), 7, ALONE), Ok(7));
+        assert_eq!(
+            ports.bind(Holder { socket: 2, user: 1 }, at("127.0.0.2"), 7, ALONE),
+            Err(Errno::ADDRINUSE)
+        );
+        assert_eq!(ports.bind(Holder { socket: 2, user: 1 }, at("127.0.0.3"), 7, ALONE), Ok(7));
         assert_eq!(ports.rebind(2, &both, 7), Err(Errno::ADDRINUSE));
     }
 
@@ -271,7 +300,9 @@ mod tests {
     fn free_ports_differ_until_there_is_none() {
         let mut ports = Ports::new(65_000, 1024);
         // A user for each ten thousand.
-        let mut bind = |n: u16| ports.bind((n.into(), u32::from(n / 10_000)), at("0.0.0.0"), 0, ALONE);
+        let mut bind = |n: u16| {
+            ports.bind(Holder { socket: n.into(), user: u32::from(n / 10_000) }, at("0.0.0.0"), 0, ALONE)
+        };
         let all: std::collections::HashSet<u16> = EPHEMERAL.map(|n| bind(n).expect("one is free")).collect();
         assert_eq!(all.len(), EPHEMERAL.count());
         assert_eq!(bind(0), Err(Errno::ADDRINUSE));
@@ -283,7 +314,7 @@ mod tests {
         let mut sockets = 0..;
         let mut bind = |ports: &mut Ports, user: u32, port| {
             let socket = sockets.next().expect("numbers");
-            ports.bind((socket, user), at("0.0.0.0"), port, ALONE).map(|port| (socket, port))
+            ports.bind(Holder { socket, user }, at("0.0.0.0"), port, ALONE).map(|port| (socket, port))
         };
         let own: Vec<_> = (0..EPHEMERAL_OF_USER_MAX).map(|_| bind(&mut ports, 1, 0).expect("free")).collect();
         let free = EPHEMERAL.rev().find(|port| ports.holders(*port).count() == 0).expect("a quarter is");

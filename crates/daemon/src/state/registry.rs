@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::association::{FIRST_ID, SocketAssociation};
 use super::commands::{self, CommandReceiver};
-use super::ports::Ports;
+use super::ports::{Holder, Ports};
 use super::relayed::{AssociationKey, Relayed, association_key};
 use super::socket::{NewSocket, Socket};
 use super::socket_addresses::Bound;
@@ -274,7 +274,8 @@ impl Registry {
 
     /// Binds a socket to an address, or to a free port at it if its port is 0.
     pub(crate) fn bind(&self, socket: &Socket, address: SocketAddr) -> Result<(), Errno> {
-        let (holder, scope) = ((socket.number(), socket.owner().user), socket.scope(&[address.ip()]));
+        let holder = Holder { socket: socket.number(), user: socket.owner().user };
+        let scope = socket.scope(&[address.ip()]);
         let port = self.ports.borrow_mut().bind(holder, scope, address.port(), socket.sharing())?;
         socket.on_bound(Bound::new(address.ip(), port));
         Ok(())
