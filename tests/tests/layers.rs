@@ -41,6 +41,11 @@ const REPORTS: [&str; 2] = ["calls::status", "calls::options::status"];
 const CALLED_BY_ONE_FILE: [(&str, &str); 2] =
     [("enter_flight", "outbound::run::in_flight"), ("leave_flight", "outbound::run::in_flight")];
 
+/// Counters of what has moved, and the only module that they steer: it waits for work that no owner reports the end of
+/// (`docs/daemon.md`, "Within the call").
+const PROGRESS: [&str; 2] = ["batches_moved(", ".records()"];
+const STEERED_BY_PROGRESS: &str = "dispatch";
+
 /// Files of the daemon above all layers: its front, and the helpers of unit tests.
 const FRONT: [&str; 3] = ["lib", "shutdown", "testing"];
 
@@ -235,9 +240,12 @@ fn each_layer_of_the_daemon_uses_only_those_below_it() {
 
 /// Returns the modules that read counters and are not reports.
 fn steered_by_counters(sources: &BTreeMap<String, String>) -> Vec<&str> {
-    let reads = |text: &str| code(text).contains("statistics()");
-    let others = sources.iter().filter(|(module, _)| !REPORTS.contains(&&***module));
-    others.filter(|(_, text)| reads(text)).map(|(module, _)| &**module).collect()
+    let steers = |module: &str, text: &str| {
+        let code = code(text);
+        code.contains("statistics()") && !REPORTS.contains(&module)
+            || PROGRESS.iter().any(|counter| code.contains(counter)) && module != STEERED_BY_PROGRESS
+    };
+    sources.iter().filter(|(module, text)| steers(module, text)).map(|(module, _)| &**module).collect()
 }
 
 #[test]
@@ -245,6 +253,9 @@ fn only_reports_of_the_daemon_read_counters() {
     let all = sources_of("crates/daemon");
     for report in REPORTS {
         assert!(code(&all[report]).contains("statistics()"), "{report} is a report");
+    }
+    for counter in PROGRESS {
+        assert!(code(&all[STEERED_BY_PROGRESS]).contains(counter), "{counter} steers {STEERED_BY_PROGRESS}");
     }
     assert_eq!(steered_by_counters(&all), Vec::<&str>::new());
 }
@@ -265,6 +276,12 @@ fn a_reader_of_counters_is_found() {
     let of = |module: &str, text: &str| BTreeMap::from([(module.to_owned(), text.to_owned())]);
     assert_eq!(steered_by_counters(&of("calls::bind", text)), ["calls::bind"]);
     assert!(steered_by_counters(&of("calls::status", text)).is_empty());
+    for text in
+        ["fn f(s: &Stack) -> u64 { batches_moved(s) }", "fn f(b: &BusyPolling) -> u64 { b.records() }"]
+    {
+        assert_eq!(steered_by_counters(&of("calls::status", text)), ["calls::status"]);
+        assert!(steered_by_counters(&of("dispatch", text)).is_empty());
+    }
     assert!(steered_by_counters(&of("calls::bind", "// statistics()\n#[cfg(test)] statistics()")).is_empty());
     assert_eq!(
         steered_by_counters(&of("calls::bind", &format!("#[cfg(test)] use x::y;\n{text}"))),

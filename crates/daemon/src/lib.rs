@@ -3,20 +3,8 @@
 //! A program under `swiftwater run` has one end of a pair of AF_UNIX sockets, its *carrier* (see [`carrier`]), instead
 //! of an SCTP socket. The daemon has the other end and the association, and moves messages between the two.
 //!
-//! | layer | part |
-//! |---|---|
-//! | `server` | connections of programs, their credentials, frames |
-//! | `client` | requests of other processes to a daemon |
-//! | `dispatch` | maps each request to one call; starts the tasks of new sockets |
-//! | `tasks` | the life of each socket: one-to-one, listener, one-to-many |
-//! | `calls` | `bind`, `connect`, `listen`, `sctp_peeloff`, options, status, streams |
-//! | `relay` | messages between the channel of a socket and its associations, notifications |
-//! | `state` | the registry of sockets, their associations, queues, ports and options |
-//! | `channel` | the state that a socket shares with its program: records in and out, the page, credit for unread messages |
-//! | `users` | limits of each user, and the closing of its descriptors |
-//! | `system` | addresses, descriptors, errors, the log |
-//!
-//! Each layer uses only those below it; a test checks this in the sources. `docs/daemon.md` shows each call.
+//! Its layers, from the top: `server`, `client`, `dispatch`, `tasks`, `calls`, `relay`, `state`, `channel`, `users`, `system`. Each
+//! uses only those below it; a test checks this in the sources. `docs/daemon.md` says what each contains, and shows each call.
 //!
 //! Everything runs on one thread: the executive is one perimeter, and the code between two of its calls is short.
 #![forbid(unsafe_code)]

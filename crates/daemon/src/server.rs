@@ -24,8 +24,8 @@ use crate::system::descriptor_io::{register, send_with_descriptors};
 use crate::system::journal::{Cause, log};
 use crate::system::listener::Listener;
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor, Source};
+use crate::users::fair_queue::FairQueue;
 use crate::users::seats::Seat;
-use crate::users::turns::Turns;
 
 /// Clients must send their request within this time of being accepted.
 pub const REQUEST_WAIT: Duration = Duration::from_secs(5);
@@ -90,7 +90,8 @@ struct Arrival {
 /// connects without end would have connections accepted faster than earlier ones are answered and closed.
 pub(crate) async fn serve(listener: Listener, registry: Rc<Registry>) -> io::Result<()> {
     let listener = register(listener, Interest::READABLE)?;
-    let mut arrivals = Turns::new(ARRIVALS_MAX.min(registry.resources().numbers().max() / PART_OF_ARRIVALS));
+    let mut arrivals =
+        FairQueue::new(ARRIVALS_MAX.min(registry.resources().numbers().max() / PART_OF_ARRIVALS));
     loop {
         if arrivals.is_empty() {
             while !registry.resources().numbers().has(1) {
@@ -115,7 +116,7 @@ pub(crate) async fn serve(listener: Listener, registry: Rc<Registry>) -> io::Res
 fn accept_some(
     listener: &AsyncFd<Listener>,
     registry: &Registry,
-    arrivals: &mut Turns<Arrival>,
+    arrivals: &mut FairQueue<Arrival>,
 ) -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPTS_PER_TURN {

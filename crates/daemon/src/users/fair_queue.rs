@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// Queues of users, with a bounded number of items.
 #[derive(Debug)]
-pub(crate) struct Turns<T> {
+pub(crate) struct FairQueue<T> {
     max: usize,
     count: usize,
     /// No queue is empty.
@@ -13,10 +13,10 @@ pub(crate) struct Turns<T> {
     order: VecDeque<u32>,
 }
 
-impl<T> Turns<T> {
+impl<T> FairQueue<T> {
     /// Makes room for `max` items.
-    pub(crate) fn new(max: usize) -> Turns<T> {
-        Turns { max, count: 0, of_users: HashMap::new(), order: VecDeque::new() }
+    pub(crate) fn new(max: usize) -> FairQueue<T> {
+        FairQueue { max, count: 0, of_users: HashMap::new(), order: VecDeque::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn one_item_of_each_other_user_comes_first() {
-        let mut turns = Turns::new(2000);
+        let mut turns = FairQueue::new(2000);
         assert!((0..1000).all(|item| turns.push(1, (1, item)).is_none()));
         assert_eq!(turns.next(), Some((1, 0)));
         turns.push(2, (2, 0));
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_user_with_most_items_makes_room() {
-        let mut turns = Turns::new(3);
+        let mut turns = FairQueue::new(3);
         assert_eq!([10, 11].map(|item| turns.push(1, item)), [None, None]);
         assert_eq!(turns.push(2, 20), None);
         assert_eq!(turns.push(3, 30), Some(10), "the oldest of the user who has most");
@@ -91,12 +91,12 @@ mod tests {
         assert!(!turns.is_empty());
         assert_eq!([(); 4].map(|()| turns.next()), [Some(11), Some(20), Some(31), None]);
         assert!(turns.is_empty());
-        let mut equal = Turns::new(2);
+        let mut equal = FairQueue::new(2);
         let mut items: Vec<_> = (1..=3).filter_map(|user| equal.push(user, user)).collect();
         items.extend(std::iter::from_fn(|| equal.next()));
         items.sort_unstable();
         assert_eq!(items, [1, 2, 3], "one gives way, and the others keep their turns");
-        let mut none = Turns::new(0);
+        let mut none = FairQueue::new(0);
         assert_eq!((none.push(1, 1), none.next()), (Some(1), None));
         assert!(none.is_empty() && none.order.is_empty());
     }
