@@ -47,12 +47,12 @@ use users::memory_return;
 pub use calls::link_status::LinkStatus;
 pub use calls::status::{AssociationStatus, PathStatus, SocketStatus, Status, UserStatus};
 pub use calls::streams::{PartStatus, QueueStatus, StreamStatus};
-pub use client::address::{DaemonAddress, DaemonAddressError};
 pub use client::inquiry::{Description, NoDaemon, trusts_daemon_of};
 pub use client::streams::{Recording, StreamCommandError, Streams};
 pub use server::REQUEST_WAIT;
 pub use shutdown::Ending;
 pub use state::stream_rules::StreamRules;
+pub use system::daemon_address::{DaemonAddress, DaemonAddressError};
 pub use system::socket_cookie::OldKernel;
 pub use users::descriptor_numbers::FewDescriptors;
 pub use users::limits::Limits;
@@ -139,7 +139,7 @@ impl Daemon {
     /// Another daemon listens at the address, a port is in use, the process may have fewer than 512 descriptors, there is
     /// no `/proc`, or the kernel is older than Linux 5.4.
     pub fn bind(options: &DaemonOptions) -> Result<Daemon, DaemonError> {
-        let listener = server::listen(&options.address).map_err(DaemonError::Address)?;
+        let listener = options.address.listen().map_err(DaemonError::Address)?;
         Daemon::with_listener(listener, options)
     }
 

@@ -2,22 +2,19 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use carrier::request::{AnswerKind, FRAME_BYTES_MAX, Request, RequestError};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, UCred};
+use rustix::net::{SendFlags, SocketFlags, UCred};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use crate::calls::reply::Reply;
 use crate::channel::lent_memfd::{self, LentMemfd};
-use crate::client::address::{DaemonAddress, DaemonAddressError};
 use crate::dispatch;
 use crate::state::registry::Registry;
 use crate::system::descriptor_io::{register, send_with_descriptors};
@@ -31,9 +28,6 @@ use crate::users::seats::Seat;
 pub const REQUEST_WAIT: Duration = Duration::from_secs(5);
 /// Pause of accepting when no descriptor is left for a connection.
 const EXHAUSTED_WAIT: Duration = Duration::from_millis(50);
-/// Maximum number of connections that wait in the kernel, in one line for all users: a user that connects without pause delays
-/// another user's request by the time that the daemon takes to accept this number. The socket of a service manager has its own.
-const BACKLOG: i32 = 64;
 /// Maximum numbers of connections that are accepted, and of those that are attended to, before other tasks and the I/O
 /// driver run: an exchange of messages waits for some four such turns, and each takes up to 0.2 ms.
 const ACCEPTS_PER_TURN: usize = 16;
@@ -41,38 +35,6 @@ const STARTS_PER_TURN: usize = 4;
 /// Maximum number of accepted connections that wait to be attended to; if descriptors are scarce, a quarter of them.
 const ARRIVALS_MAX: usize = 1024;
 const PART_OF_ARRIVALS: usize = 4;
-
-fn is_socket(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
-}
-
-pub(crate) fn listen(place: &DaemonAddress) -> Result<Listener, DaemonAddressError> {
-    let failed = |error: Errno| match (error, place) {
-        (Errno::ADDRINUSE, DaemonAddress::Path(path)) if !is_socket(path) => {
-            DaemonAddressError::System(place.clone(), Errno::EXIST.into())
-        }
-        (Errno::ADDRINUSE, _) => DaemonAddressError::Taken(place.clone()),
-        _ => DaemonAddressError::System(place.clone(), error.into()),
-    };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(failed)?;
-    if let DaemonAddress::Path(path) = place
-        && is_socket(path)
-        && place.connect().is_err_and(|error| error == Errno::CONNREFUSED)
-    {
-        // Remove the socket of a crashed daemon, on which no process listens. If that fails, so does the bind.
-        let _ = std::fs::remove_file(path);
-    }
-    rustix::net::bind(&socket, &place.to_unix().map_err(failed)?).map_err(failed)?;
-    rustix::net::listen(&socket, BACKLOG).map_err(failed)?;
-    match place {
-        DaemonAddress::Path(path) => {
-            Listener::at(socket, path).map_err(|error| DaemonAddressError::System(place.clone(), error))
-        }
-        DaemonAddress::Abstract(_) => Ok(socket.into()),
-    }
-}
 
 /// An accepted connection that is not attended to yet.
 struct Arrival {
@@ -416,17 +378,18 @@ async fn send_by(
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::pin::pin;
     use std::task::{Context, Waker};
 
     use carrier::request::{DaemonRequest, SocketRequest};
     use rustix::event::PollFlags;
+    use rustix::net::{AddressFamily, SocketType};
     use swiftwater::{Stack, StackOptions};
     use tokio::runtime::LocalOptions;
 
     use super::*;
     use crate::calls;
+    use crate::system::daemon_address::DaemonAddress;
     use crate::system::descriptor_io::polls;
     use crate::testing::{WAIT_MAX, soon, until};
     use crate::users::closer::Closers;
@@ -438,27 +401,6 @@ mod tests {
     const SILENT: usize = NUMBERS / 16;
     /// More than the daemon attends to and keeps waiting.
     const CONNECTIONS: usize = 256;
-
-    #[test]
-    fn a_daemon_takes_the_place_of_a_dead_one_and_of_nothing_else() {
-        let path = std::env::temp_dir().join(format!("swiftwater-server-{}", std::process::id()));
-        let place = DaemonAddress::Path(path.clone());
-        fs::write(&path, "another program's file").expect("a file");
-        let refusal = listen(&place).expect_err("the file is not a socket");
-        assert!(matches!(refusal, DaemonAddressError::System(..)), "no daemon listens there: {refusal}");
-        assert_eq!(fs::read(&path).expect("the file remains"), b"another program's file");
-        fs::remove_file(&path).expect("the file exists");
-        let daemon = listen(&place).expect("the address is free");
-        assert!(matches!(listen(&place), Err(DaemonAddressError::Taken(_))), "a daemon listens there");
-        drop(daemon);
-        assert!(!path.exists(), "a daemon removes its file");
-        let killed = listen(&place).expect("the address is free");
-        let aside = path.with_extension("aside");
-        fs::rename(&path, &aside).expect("the file exists");
-        drop(killed);
-        fs::rename(&aside, &path).expect("the file exists");
-        drop(listen(&place).expect("the socket of a dead daemon is removed"));
-    }
 
     /// Serves a listener, and looks at the numbers each time that other tasks have had their turn.
     fn serve_and_look(listener: Listener, mut look: impl FnMut(&Numbers)) {
@@ -498,7 +440,7 @@ mod tests {
 
     /// Listens with room for all connections of a test.
     fn listen_to_many(place: &DaemonAddress) -> Listener {
-        let listener = listen(place).expect("a free name");
+        let listener = place.listen().expect("a free name");
         rustix::net::listen(&listener, CONNECTIONS as i32).expect("it listens");
         listener
     }
@@ -664,7 +606,7 @@ mod tests {
     #[test]
     fn requests_with_a_wrong_number_of_descriptors_are_refused() {
         let place = place("two");
-        let listener = listen(&place).expect("a free name");
+        let listener = place.listen().expect("a free name");
         let answer_to = |request: Request<'_>, descriptors: &[BorrowedFd<'_>]| {
             let caller = place.connect().expect("room");
             let mut frame = [0; FRAME_BYTES_MAX];

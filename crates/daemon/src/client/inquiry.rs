@@ -15,7 +15,7 @@ use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvFlags, SendFlags};
 use serde::Deserialize;
 
-use super::address::DaemonAddress;
+use crate::system::daemon_address::DaemonAddress;
 
 /// Time limit for the answer of a daemon that accepts requests.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);

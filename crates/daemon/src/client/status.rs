@@ -6,9 +6,9 @@ use carrier::request::{Answer, DaemonRequest, FRAME_BYTES_MAX};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 
-use super::address::DaemonAddress;
 use super::inquiry::{NoDaemon, parts, read_all};
 use crate::calls::status::{Part, Status};
+use crate::system::daemon_address::DaemonAddress;
 
 impl DaemonAddress {
     /// Asks the daemon at this address for its status, as far as this user may see it.

@@ -11,9 +11,9 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown};
 
-use super::address::DaemonAddress;
 use super::inquiry::{NoDaemon, parts, read_all};
 use crate::calls::streams::{Part, StreamStatus};
+use crate::system::daemon_address::DaemonAddress;
 
 /// Interval at which an idle recording returns an empty result.
 const LOOKS: Duration = Duration::from_millis(100);

@@ -1,6 +1,7 @@
 //! Interfaces to the operating system for the layers above.
 
 pub(crate) mod addresses;
+pub(crate) mod daemon_address;
 pub(crate) mod descriptor_io;
 pub(crate) mod errno;
 pub(crate) mod journal;

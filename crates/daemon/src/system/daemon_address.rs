@@ -1,9 +1,10 @@
-//! Addresses at which programs reach a daemon.
+//! Addresses at which a daemon listens and programs reach it.
 
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use carrier::name::{DAEMON, DAEMON_VARIABLE};
@@ -11,8 +12,14 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use super::listener::Listener;
+
 /// Time for a daemon to have room for a connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
+
+/// Maximum number of connections that wait in the kernel, in one line for all users: a user that connects without pause delays
+/// another user's request by the time that the daemon takes to accept this number. The socket of a service manager has its own.
+const BACKLOG: i32 = 64;
 
 /// The address at which programs reach the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +74,35 @@ impl DaemonAddress {
         }
     }
 
+    /// Listens at this address. Takes the place of a daemon that has crashed, and of nothing else.
+    pub(crate) fn listen(&self) -> Result<Listener, DaemonAddressError> {
+        let failed = |error: Errno| match (error, self) {
+            (Errno::ADDRINUSE, DaemonAddress::Path(path)) if !is_socket(path) => {
+                DaemonAddressError::System(self.clone(), Errno::EXIST.into())
+            }
+            (Errno::ADDRINUSE, _) => DaemonAddressError::Taken(self.clone()),
+            _ => DaemonAddressError::System(self.clone(), error.into()),
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .map_err(failed)?;
+        if let DaemonAddress::Path(path) = self
+            && is_socket(path)
+            && self.connect().is_err_and(|error| error == Errno::CONNREFUSED)
+        {
+            // Remove the socket of a crashed daemon, on which no process listens. If that fails, so does the bind.
+            let _ = std::fs::remove_file(path);
+        }
+        rustix::net::bind(&socket, &self.to_unix().map_err(failed)?).map_err(failed)?;
+        rustix::net::listen(&socket, BACKLOG).map_err(failed)?;
+        match self {
+            DaemonAddress::Path(path) => {
+                Listener::at(socket, path).map_err(|error| DaemonAddressError::System(self.clone(), error))
+            }
+            DaemonAddress::Abstract(_) => Ok(socket.into()),
+        }
+    }
+
     /// Connects to the process that listens at this address. Fails with `EAGAIN` if that accepts no connection for
     /// [`CONNECT_WAIT`]: any user can listen there first.
     pub(crate) fn connect(&self) -> Result<OwnedFd, Errno> {
@@ -80,6 +116,10 @@ impl DaemonAddress {
         rustix::net::connect(&socket, &self.to_unix()?)?;
         Ok(socket)
     }
+}
+
+fn is_socket(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
 /// Reason why a daemon cannot listen at an address.
@@ -106,7 +146,30 @@ impl std::error::Error for DaemonAddressError {}
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    #[test]
+    fn a_daemon_takes_the_place_of_a_dead_one_and_of_nothing_else() {
+        let path = std::env::temp_dir().join(format!("swiftwater-address-{}", std::process::id()));
+        let place = DaemonAddress::Path(path.clone());
+        fs::write(&path, "another program's file").expect("a file");
+        let refusal = place.listen().expect_err("the file is not a socket");
+        assert!(matches!(refusal, DaemonAddressError::System(..)), "no daemon listens there: {refusal}");
+        assert_eq!(fs::read(&path).expect("the file remains"), b"another program's file");
+        fs::remove_file(&path).expect("the file exists");
+        let daemon = place.listen().expect("the address is free");
+        assert!(matches!(place.listen(), Err(DaemonAddressError::Taken(_))), "a daemon listens there");
+        drop(daemon);
+        assert!(!path.exists(), "a daemon removes its file");
+        let killed = place.listen().expect("the address is free");
+        let aside = path.with_extension("aside");
+        fs::rename(&path, &aside).expect("the file exists");
+        drop(killed);
+        fs::rename(&aside, &path).expect("the file exists");
+        drop(place.listen().expect("the socket of a dead daemon is removed"));
+    }
 
     #[test]
     fn an_address_is_written_as_it_is_read() {
