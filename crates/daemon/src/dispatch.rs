@@ -145,7 +145,7 @@ async fn call(
             return Ok(Answer::Value(associations_after(socket, after)).into());
         }
         SocketRequest::AwaitEnd => {
-            take_waiting(registry, credentials)?.unless_lost(socket.end()).await?;
+            take_waiting(registry, credentials)?.unless_lost(socket.association_ended()).await?;
         }
         SocketRequest::Shutdown => registry.watch_close(socket, program_end)?,
         SocketRequest::PeelOff { association, front_begun, front_at } => {

@@ -56,7 +56,7 @@ pub(crate) async fn drain(registry: &Registry) {
             closed.gone().await;
         }
     };
-    // What is not taken by then is lost.
+    // Messages that were not taken by then are lost.
     let _ = tokio::time::timeout(END_WAIT, all_gone).await;
 }
 

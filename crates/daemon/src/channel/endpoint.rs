@@ -530,7 +530,7 @@ impl Endpoint {
     /// Watches the close of the program's end, which is shut down next: a hang-up does not tell the two apart.
     pub(crate) fn watch_close(&self, watch: impl FnOnce() -> Result<CloseWatch, Errno>) -> Result<(), Errno> {
         if self.close_watch.get().is_none() {
-            // Nobody else has set it meanwhile.
+            // No other task sets it.
             let _ = self.close_watch.set(watch()?);
         }
         Ok(())

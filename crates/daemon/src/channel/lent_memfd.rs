@@ -112,7 +112,7 @@ fn write_memfd(blocks: &[Bytes]) -> Result<(OwnedFd, usize), Errno> {
     Ok((memfd, bytes))
 }
 
-/// Returns a descriptor of a memfd that is open for reading, through which nobody gets one that is open for writing: only
+/// Returns a descriptor of a memfd that is open for reading, through which no process gets one that is open for writing: only
 /// the owner of the file changes its mode.
 fn for_reading(memfd: &OwnedFd) -> Result<OwnedFd, Errno> {
     fchmod(memfd, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;

@@ -81,7 +81,7 @@ impl Recalled {
             (put, Ok(()))
         });
         sorting.done().await;
-        // Nobody else takes the result.
+        // No other task takes the result.
         sorting.take().unwrap_or((Vec::new(), Err(Errno::CANCELED)))
     }
 

@@ -173,7 +173,7 @@ mod tests {
         let mut drain = Drain::new(&socket);
         for _ in 0..4 {
             assert_eq!(drain.step(&socket), None, "others have their turn");
-            // As many as were taken, so the carrier is never empty.
+            // The test sends as many as were taken, so the carrier is never empty.
             (0..RECORDS_PER_TURN).for_each(|_| send_one(&program_end));
         }
         assert_eq!(drain.step(&socket), Some(true));

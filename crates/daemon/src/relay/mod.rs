@@ -33,7 +33,7 @@ pub(crate) enum Wait {
     Association,
     /// The event that unblocks the channel.
     Channel(Blocked),
-    /// What the departure of the program means for messages of the peer.
+    /// The consequence for messages of the peer, because the program has left.
     Departure,
     /// The end of what the program gets from the association.
     End,

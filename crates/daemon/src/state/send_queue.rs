@@ -38,9 +38,9 @@ pub(crate) struct SendQueue {
     filled: Notify,
     /// Notified when there is room again, or the queue was closed.
     emptied: Notify,
-    /// Number of bytes passed on, modulo 2^32, and the number that the page has.
+    /// Number of bytes passed on, modulo 2^32, and the number that the page shows.
     passed_on: Cell<u32>,
-    told: Cell<u32>,
+    shown: Cell<u32>,
 }
 
 #[derive(Default)]
@@ -61,7 +61,7 @@ impl SendQueue {
             filled: Notify::new(),
             emptied: Notify::new(),
             passed_on: Cell::new(0),
-            told: Cell::new(0),
+            shown: Cell::new(0),
         }
     }
 
@@ -121,9 +121,9 @@ impl SendQueue {
         queued.bytes -= content.len();
         let passed_on = self.passed_on.get().wrapping_add(content.len() as u32);
         self.passed_on.set(passed_on);
-        let untold = passed_on.wrapping_sub(self.told.get());
-        if queued.waiting.is_empty() || untold >= STEP_BYTES {
-            self.told.set(passed_on);
+        let unshown = passed_on.wrapping_sub(self.shown.get());
+        if queued.waiting.is_empty() || unshown >= STEP_BYTES {
+            self.shown.set(passed_on);
             if let Some(entry) = self.entry {
                 self.pages.set_passed_on(entry, passed_on);
             }

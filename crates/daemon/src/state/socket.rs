@@ -287,7 +287,7 @@ impl Socket {
     }
 
     /// Waits until the socket's association has ended.
-    pub(crate) async fn end(&self) {
+    pub(crate) async fn association_ended(&self) {
         let ended = self.ended.notified();
         if !self.state().is_end() {
             ended.await;
@@ -582,7 +582,7 @@ mod tests {
         assert_eq!(field(&socket, StatusPage::ERROR_AT), 0, "the next attempt clears the error");
         socket.on_connected(10);
         assert_eq!((state(&socket), field(&socket, StatusPage::STREAMS_OUT_AT)), (State::Connected, 10));
-        let mut end = pin!(socket.end());
+        let mut end = pin!(socket.association_ended());
         assert!(end.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         socket.on_association_ended(Ended::ByPeer);
         assert_eq!(state(&socket), State::Ended);

@@ -142,7 +142,7 @@ fn write_files(work: &Receiver<Work>) {
     for work in work {
         match work {
             Work::Write(file) => file.write(&mut records),
-            // Nobody waits for the answer any more.
+            // No task waits for the answer any more.
             Work::Tell(done) => drop(done.send(())),
         }
     }

@@ -21,7 +21,7 @@ use crate::users::seats::{Places, Seat};
 
 /// Where the kernel says how many events it keeps for a reader.
 const EVENTS_MAX_FILE: &str = "/proc/sys/fs/inotify/max_queued_events";
-/// The number of events that the kernel keeps unless somebody has changed it.
+/// The number of events that the kernel keeps unless an administrator has changed it.
 const EVENTS_MAX: usize = 16384;
 /// Events of one watch: the close, and its removal.
 const EVENTS_OF_WATCH: usize = 2;

@@ -15,9 +15,9 @@ use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
 const DESCRIPTORS_PER_SOCKET: usize = 3;
 /// The end of the carrier is counted by its owner, until it is closed.
 const DESCRIPTORS_COUNTED_HERE: usize = 2;
-/// Sockets leave this part of all descriptors to requests: the number divided by this.
+/// Divisor for the part of all descriptors that sockets leave to requests.
 const PART_OF_REQUESTS: usize = 8;
-/// And this part to the pins of rings.
+/// Divisor for the part of all descriptors that pins of rings get.
 const PART_OF_RINGS: usize = 16;
 /// More rings than a pipe holds.
 const PIPE_RINGS_MAX: usize = 32;
@@ -51,7 +51,7 @@ struct Division {
 }
 
 impl Division {
-    /// Divides so many descriptors.
+    /// Divides this number of descriptors.
     fn new(descriptors: usize) -> Division {
         let pipes_of_rings = descriptors / PART_OF_RINGS / DESCRIPTORS_PER_PIPE;
         let left = descriptors / PART_OF_REQUESTS + pipes_of_rings * DESCRIPTORS_PER_PIPE;
@@ -64,7 +64,7 @@ impl Division {
     }
 }
 
-/// Returns how many sockets a daemon can have that may have so many descriptors.
+/// Returns how many sockets a daemon can have that may have this many descriptors.
 pub fn sockets_max(descriptors: usize) -> usize {
     Division::new(Numbers::left_to_programs(descriptors)).sockets
 }
@@ -149,7 +149,7 @@ pub(crate) struct RingMemory {
 }
 
 impl Rings {
-    /// Returns rings with so many pipes that pin them.
+    /// Returns rings with this many pipes that pin them.
     fn new(pipes: usize) -> Arc<Rings> {
         // The pages of as many rings find room, in whatever order earlier ones were released.
         let rings = most(pipes * PIPE_RINGS_MAX, |rings| Pins::pipes_for(rings) <= pipes);

@@ -60,7 +60,7 @@ impl Places {
     }
 
     /// Takes a free place for a user. Beyond half of all places only users without any get one, so no user has more than
-    /// half of them, and nobody loses one.
+    /// half of them, and no user loses one.
     pub(crate) fn take_free(self: &Arc<Self>, user: u32) -> Option<Seat> {
         let mut taken = self.taken();
         let limit = if taken.of_users.contains_key(&user) { self.max / 2 } else { self.max };

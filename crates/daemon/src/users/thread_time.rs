@@ -20,7 +20,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::system::lock::lock;
 
-/// Maximum time of a call after which nobody rests.
+/// Maximum time of a call after which no socket rests.
 const CALL_TIME_MAX: Duration = Duration::from_millis(1);
 /// The rest after a longer call is this many times as long, and as many times longer as sockets of the user rest: a user
 /// takes no more than a 32nd of the thread's time by such calls.

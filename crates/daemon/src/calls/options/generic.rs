@@ -143,7 +143,7 @@ fn of_socket(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
         SO_BINDTODEVICE => return Ok(Vec::new()),
         SO_MARK => 0,
         SO_PRIORITY | SO_BUSY_POLL => options.kept((SOL_SOCKET, name)).unwrap_or(0),
-        // Nobody: only AF_UNIX sockets know their peer's process.
+        // No process: only AF_UNIX sockets know their peer's.
         SO_PEERCRED => return Ok(Build::new().u32(0).u32(u32::MAX).u32(u32::MAX).finish()),
         SO_PEEK_OFF => return Err(Errno::OPNOTSUPP),
         name if is_switch(name) => options.kept((SOL_SOCKET, name)).unwrap_or(0),
