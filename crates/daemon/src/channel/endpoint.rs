@@ -554,14 +554,14 @@ impl Endpoint {
 impl Endpoint {
     /// Ends the content: the program reads the available messages, and then the end.
     pub(crate) fn end(&self) {
-        if self.form.end(true) {
+        if self.form.end() {
             self.carrier.end_output();
         }
     }
 
-    /// Ends the content silently: a program that reads records is not told, because its descriptor would poll readable.
+    /// Ends the content silently: a program that reads records is not shown that, because its descriptor would poll readable.
     pub(crate) fn end_silently(&self) {
-        if self.form.end(false) {
+        if self.form.end_silently() {
             self.carrier.end_output();
         }
     }

@@ -49,17 +49,17 @@ struct State {
     end: End,
 }
 
-/// Whether the program has been told that no more messages follow.
+/// Whether the program is shown that no more messages follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum End {
     /// More messages may follow.
     #[default]
     Open,
-    /// No more messages follow. Only a program that reads plain content is told.
-    Untold,
-    /// No more messages follow. The program is told once all returned messages are in the carrier.
+    /// No more messages follow. Only a program that reads plain content is shown that.
+    Silent,
+    /// No more messages follow. The program is shown that once all returned messages are in the carrier.
     Due,
-    Told,
+    Shown,
 }
 
 /// A message, or the rest of one.
@@ -113,23 +113,28 @@ impl Form {
         self.is_special.set(state.is_plain || state.is_held || !state.put_back.is_empty());
     }
 
-    /// Records that no more messages follow. A program that reads records is told only if `told`. Returns whether the program
-    /// must be told now.
-    pub(crate) fn end(&self, told: bool) -> bool {
+    /// Records that no more messages follow. Returns whether the program must be shown that now.
+    pub(crate) fn end(&self) -> bool {
         let mut state = self.state();
-        match state.end {
-            End::Told => return false,
-            End::Due => {}
-            End::Open | End::Untold => {
-                state.end = if told || state.is_plain { End::Due } else { End::Untold }
-            }
+        if state.end != End::Shown {
+            state.end = End::Due;
+        }
+        state.take_end()
+    }
+
+    /// Records that no more messages follow. A program that reads records is not shown that. Returns whether the program must be
+    /// shown it now.
+    pub(crate) fn end_silently(&self) -> bool {
+        let mut state = self.state();
+        if matches!(state.end, End::Open | End::Silent) {
+            state.end = if state.is_plain { End::Due } else { End::Silent };
         }
         state.take_end()
     }
 
     fn hold(&self) -> Result<(), Errno> {
         let mut state = self.state();
-        if state.end == End::Told {
+        if state.end == End::Shown {
             return Err(Errno::SHUTDOWN);
         }
         state.is_held = true;
@@ -155,7 +160,7 @@ impl Form {
             return Err(Errno::INVAL);
         }
         (state.is_held, state.is_plain, state.came) = (false, plain, 0);
-        if plain && state.end == End::Untold {
+        if plain && state.end == End::Silent {
             state.end = End::Due;
         }
         self.note(&state);
@@ -182,11 +187,11 @@ impl Form {
 }
 
 impl State {
-    /// Returns whether the program must be told the end now, and marks the end as told.
+    /// Returns whether the program must be shown the end now, and marks the end as shown.
     fn take_end(&mut self) -> bool {
         let is_now = self.end == End::Due && !self.is_held && self.put_back.is_empty();
         if is_now {
-            self.end = End::Told;
+            self.end = End::Shown;
         }
         is_now
     }

@@ -45,6 +45,13 @@ enum Stage {
     Read(Arc<Job<Result<Bytes, (MemfdError, ReceivedDescriptor)>>>),
 }
 
+/// The one that has no memory for a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shortage {
+    OfUser,
+    OfHost,
+}
+
 impl InboundLong {
     /// Begins with a message. Keeps it for later if there is no memory for its content (`NOBUFS`).
     pub(super) fn begin(
@@ -58,9 +65,11 @@ impl InboundLong {
             return Ok(Incoming::Malformed);
         }
         let Some(charge) = accounts.take_for_record(cost_of(bytes)) else {
-            return self.stall(header, memfd, false);
+            return self.stall(header, memfd, Shortage::OfUser);
         };
-        let Some(memory) = received_memfd::reserve(bytes) else { return self.stall(header, memfd, true) };
+        let Some(memory) = received_memfd::reserve(bytes) else {
+            return self.stall(header, memfd, Shortage::OfHost);
+        };
         let read = move || match received_memfd::read(memfd.as_fd(), memory, bytes) {
             Ok(content) => Ok(charge.on(content)),
             Err(error) => Err((error, memfd)),
@@ -74,9 +83,9 @@ impl InboundLong {
         &self,
         header: Header,
         memfd: ReceivedDescriptor,
-        is_host_short: bool,
+        shortage: Shortage,
     ) -> Result<Incoming, Errno> {
-        self.is_host_short.set(is_host_short);
+        self.is_host_short.set(shortage == Shortage::OfHost);
         *self.first() = Some(Message { header, stage: Stage::Stalled(memfd) });
         Err(Errno::NOBUFS)
     }
@@ -91,7 +100,7 @@ impl InboundLong {
         Some(match job.take() {
             Some(Ok(content)) => Ok(Incoming::Message(header, content)),
             Some(Err((MemfdError::Broken, _))) => Ok(Incoming::Malformed),
-            Some(Err((MemfdError::Short, memfd))) => self.stall(header, memfd, true),
+            Some(Err((MemfdError::Short, memfd))) => self.stall(header, memfd, Shortage::OfHost),
             None => {
                 *self.first() = Some(Message { header, stage: Stage::Read(job) });
                 Err(Errno::AGAIN)

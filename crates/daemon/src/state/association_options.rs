@@ -166,9 +166,9 @@ impl AssocOptions {
         self.path
     }
 
-    /// Sets `SCTP_PEER_ADDR_PARAMS`. Without `has_label` there is no flow label.
-    pub(crate) fn merge_path(&mut self, asked: &PathParameters, has_label: bool) {
-        self.path.merge(asked, has_label);
+    /// Sets `SCTP_PEER_ADDR_PARAMS`.
+    pub(crate) fn merge_path(&mut self, asked: &PathParameters) {
+        self.path.merge(asked);
     }
 
     pub(crate) fn potentially_failed_after(&self) -> u16 {

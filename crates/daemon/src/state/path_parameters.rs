@@ -83,8 +83,14 @@ impl PathParameters {
         Some(self.sack_delay_ms).filter(|ms| *ms > 0 && self.has(flags::SACKDELAY_ENABLE))
     }
 
-    /// Applies the values that a program sets. Without `has_label` there is no flow label.
-    pub(super) fn merge(&mut self, asked: &PathParameters, has_label: bool) {
+    /// Returns the values without a flow label: a path between IPv4 addresses has none.
+    #[must_use]
+    pub(crate) fn without_flow_label(self) -> PathParameters {
+        PathParameters { flags: self.flags & !flags::IPV6_FLOWLABEL, ..self }
+    }
+
+    /// Applies the values that a program sets.
+    pub(super) fn merge(&mut self, asked: &PathParameters) {
         self.heartbeat_interval_ms = asked.new_interval_ms().unwrap_or(self.heartbeat_interval_ms);
         self.mtu_bytes = asked.new_mtu_bytes().unwrap_or(self.mtu_bytes);
         self.sack_delay_ms = asked.new_sack_delay_ms().unwrap_or(self.sack_delay_ms);
@@ -92,7 +98,7 @@ impl PathParameters {
         for pair in [flags::HB, flags::PMTUD, flags::SACKDELAY] {
             self.set_flags(pair, asked.flags);
         }
-        if asked.has(flags::IPV6_FLOWLABEL) && has_label {
+        if asked.has(flags::IPV6_FLOWLABEL) {
             self.flow_label = asked.flow_label & 0xf_ffff;
             self.flags |= flags::IPV6_FLOWLABEL;
         }

@@ -1,6 +1,8 @@
-//! Options of unsupported extensions: authentication (RFC 4895), changes of addresses (RFC 5061), stream
-//! reconfiguration (RFC 6525), partial reliability (RFC 3758, RFC 7496), interleaving (RFC 8260). The options behave as
-//! on Linux with these extensions switched off.
+//! Options of extensions: ECN, which is supported, and others, which are not: authentication (RFC 4895), changes of addresses
+//! (RFC 5061), stream reconfiguration (RFC 6525), partial reliability (RFC 3758, RFC 7496), interleaving (RFC 8260). The options of
+//! the others behave as on Linux with these extensions switched off.
+
+use std::rc::Rc;
 
 use carrier::abi::{
     IPPROTO_SCTP, SCTP_ADD_STREAMS, SCTP_ASCONF_SUPPORTED, SCTP_AUTH_ACTIVE_KEY, SCTP_AUTH_CHUNK,
@@ -15,6 +17,7 @@ use rustix::io::Errno;
 use super::messages::option_of;
 use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
 use super::{Access, Current, room_for_number, switch};
+use crate::state::association::SocketAssociation;
 use crate::state::association_options::AssocOptions;
 
 const SETPEERPRIM_BYTES: usize = 132;
@@ -73,14 +76,15 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
                 .and(Err(Errno::ACCESS))
         }
         SCTP_AUTO_ASCONF => room_for_number(given).map(|_| number(access.is_kept(name).into())),
-        SCTP_PR_SUPPORTED | SCTP_RECONFIG_SUPPORTED | SCTP_ASCONF_SUPPORTED | SCTP_AUTH_SUPPORTED => {
-            offer(access, name, given, false)
-        }
-        SCTP_ECN_SUPPORTED => offer(access, name, given, true),
+        SCTP_PR_SUPPORTED
+        | SCTP_RECONFIG_SUPPORTED
+        | SCTP_ASCONF_SUPPORTED
+        | SCTP_AUTH_SUPPORTED
+        | SCTP_ECN_SUPPORTED => offer(access, name, given),
         SCTP_INTERLEAVING_SUPPORTED => option_of(access, given, |_| 0),
         SCTP_DEFAULT_PRINFO => policy(access, given),
-        SCTP_PR_ASSOC_STATUS => abandoned(access, given, false),
-        SCTP_PR_STREAM_STATUS => abandoned(access, given, true),
+        SCTP_PR_ASSOC_STATUS => abandoned(access, given).map(|(_, counts)| counts),
+        SCTP_PR_STREAM_STATUS => abandoned_of_stream(access, given),
         SCTP_ENABLE_STREAM_RESET => option_of(access, given, AssocOptions::stream_resets),
         _ => return None,
     })
@@ -132,8 +136,10 @@ fn set_offer(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Err
     Ok(())
 }
 
-fn offer(access: &Access<'_>, name: i32, given: &[u8], agreed: bool) -> Result<Vec<u8>, Errno> {
+/// Returns whether an association has an extension, or future ones offer it. ECN alone is supported.
+fn offer(access: &Access<'_>, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, ASSOC_VALUE_BYTES)?;
+    let agreed = name == SCTP_ECN_SUPPORTED;
     let offers = access.options().offer(name).unwrap_or(agreed);
     let on = if access.one(given.i32(0))?.is_some() { agreed } else { offers };
     Ok(Build::after(given, 4).u32(on.into()).finish())
@@ -157,18 +163,22 @@ fn policy(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
 }
 
 /// `struct sctp_prstatus`: all counts are zero, since no message is ever abandoned.
-fn abandoned(access: &Access<'_>, given: &[u8], of_stream: bool) -> Result<Vec<u8>, Errno> {
+/// Returns the association, too.
+fn abandoned(access: &Access<'_>, given: &[u8]) -> Result<(Rc<SocketAssociation>, Vec<u8>), Errno> {
     let given = Value::at_least(given, PRSTATUS_BYTES)?;
-    let (stream, policy) = (given.u16(4), given.u16(6));
+    let policy = given.u16(6);
     let assoc = access.association(given.i32(0));
     if policy == 0 || policy & !(POLICY | POLICIES_ALL) != 0 {
         return Err(Errno::INVAL);
     }
-    let assoc = assoc.ok_or(Errno::INVAL)?;
-    if of_stream && stream >= assoc.streams_out() {
-        return Err(Errno::INVAL);
-    }
-    Ok(Build::after(given, 8).pad(PRSTATUS_BYTES).finish())
+    Ok((assoc.ok_or(Errno::INVAL)?, Build::after(given, 8).pad(PRSTATUS_BYTES).finish()))
+}
+
+/// As [`abandoned`], for a stream that the association has.
+fn abandoned_of_stream(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let (assoc, counts) = abandoned(access, given)?;
+    let stream = Value::at_least(given, PRSTATUS_BYTES)?.u16(4);
+    if stream < assoc.streams_out() { Ok(counts) } else { Err(Errno::INVAL) }
 }
 
 fn set_stream_resets(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {

@@ -15,7 +15,7 @@
 //! | `paths` | one path or all paths, the primary path |
 //! | `messages` | fragmentation, sending, receiving, notifications |
 //! | `status` | the state of associations |
-//! | `extensions` | unsupported extensions |
+//! | `extensions` | ECN, and unsupported extensions |
 
 mod all_associations;
 mod extensions;

@@ -151,11 +151,11 @@ fn set_parameters(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     let subject = access.subject(value.i32(0), value.address(4), Errno::INVAL)?;
-    let has_label = access.socket.v6() || !matches!(subject, Subject::Future);
     match &subject {
         Subject::Future if asked.has(flags::HB_DEMAND) => return Err(Errno::INVAL),
-        Subject::Future => access.options_mut().future_mut().merge_path(&asked, has_label),
-        Subject::Association(assoc) => assoc.options_mut().merge_path(&asked, has_label),
+        Subject::Future if access.socket.v6() => access.options_mut().future_mut().merge_path(&asked),
+        Subject::Future => access.options_mut().future_mut().merge_path(&asked.without_flow_label()),
+        Subject::Association(assoc) => assoc.options_mut().merge_path(&asked),
         Subject::Path(..) => {}
     }
     subject.change(&asked.changes());
