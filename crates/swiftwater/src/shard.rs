@@ -10,9 +10,11 @@
 //! - When no thread waits, the **background** thread serves the sockets, 1 ms after the last activity; see
 //!   [`background`].
 
+mod arrivals;
 mod background;
 mod fault;
 mod perimeter;
+mod poller;
 mod waiting;
 
 use std::io;
@@ -24,9 +26,11 @@ use std::time::{Duration, Instant};
 use providers::SctpDriver;
 use streams::{DriverId, Executive, FlushScope, StreamId};
 
+use self::arrivals::Arrivals;
 use self::background::Background;
 pub(crate) use self::perimeter::Entered;
-use self::waiting::{Poller, Waiting};
+use self::poller::{Poller, PollerState};
+use self::waiting::Waiting;
 #[cfg(feature = "tokio")]
 pub(crate) use self::waiting::{Ticket, WakeTarget};
 use crate::busy_poll::BusyPoll;
@@ -35,36 +39,18 @@ use crate::options::StackOptions;
 use crate::timed::{Timed, Written};
 use crate::watch::{Sleeper, Watch};
 
-/// Maximum number of receives in one turn, and time of all turns at once, so that a flood does not block the perimeter:
-/// packets that cost little are answered together, and those that cost much leave time for other work.
-const RECEIVES_MAX: usize = 256;
-const ARRIVALS_TIME_MAX: Duration = Duration::from_micros(500);
-
-/// Maximum number of turns that answer packets looped back in memory, before other work is done.
-const TURNS_MAX: usize = 8;
-
 /// State that the lock guards.
 pub(crate) struct Inner {
     pub(crate) executive: Timed,
-    poller: Poller,
+    poller: PollerState,
+    arrivals: Arrivals,
     /// Incremented at each call of a thread of the program; the background thread compares it.
     activity: u64,
-    /// Whether a task of an async runtime polls the sockets while no thread does.
-    has_task: bool,
-    /// Whether such a task has failed because its runtime lacks a driver.
-    #[cfg(feature = "tokio")]
-    task_failed: bool,
     waiting: Waiting,
     /// Duplicates of the link's sockets, to poll while the perimeter is open.
     sockets: Arc<[OwnedFd]>,
     flush_delay: FlushDelay,
-    /// Whether the last receive left datagrams in the sockets: try them before sleeping.
-    arrivals_likely: bool,
-    /// Whether arrivals were taken since the last send that transmitted.
-    arrivals_taken: bool,
     busy_poll: BusyPoll,
-    /// The error of the last receive, if it failed.
-    receive_error: Option<String>,
     open_streams: usize,
 }
 
@@ -97,18 +83,13 @@ impl Shard {
         let shard = Arc::new(Shard {
             inner: Mutex::new(Inner {
                 executive: Timed::new(executive, driver),
-                poller: Poller::None,
+                poller: PollerState::new(),
+                arrivals: Arrivals::default(),
                 activity: 0,
-                has_task: false,
-                #[cfg(feature = "tokio")]
-                task_failed: false,
                 waiting: Waiting::new(Arc::clone(&watch)),
                 sockets,
                 flush_delay: FlushDelay::default(),
-                arrivals_likely: false,
-                arrivals_taken: false,
                 busy_poll: BusyPoll::default(),
-                receive_error: None,
                 open_streams: 0,
             }),
             watch,
@@ -130,18 +111,18 @@ impl Shard {
     #[inline]
     pub(crate) fn after_send(&self, inner: &mut Inner, written: Written) {
         inner.activity += 1;
-        if inner.poller == Poller::Background {
+        if inner.poller.current() == Poller::Background {
             inner.waiting.interrupt(Sleeper::Background);
         }
         if written == Written::Queued && inner.executive.flush_due() {
             inner.flush(false);
             // The sender reads SACKs before its next decision to send, unless a thread has just taken arrivals.
-            if !std::mem::take(&mut inner.arrivals_taken) {
+            if !inner.arrivals.take_were_taken() {
                 inner.take_arrivals();
             }
         } else if inner.flush_delay.on_send() {
             inner.flush(true);
-        } else if inner.poller != Poller::Background {
+        } else if inner.poller.current() != Poller::Background {
             // The thread that polls the sockets sleeps, and does not see the unsent message.
             self.background.arm();
         }
@@ -154,7 +135,7 @@ impl Shard {
         if inner.executive.flush_due() {
             inner.flush(false);
         }
-        if inner.poller == Poller::None {
+        if inner.poller.current() == Poller::None {
             self.background.arm();
         }
     }
@@ -206,73 +187,6 @@ impl Inner {
         }
     }
 
-    /// Handles arrivals and expired timers, transmits the answers, and wakes the affected waiters.
-    pub(crate) fn take_arrivals(&mut self) {
-        self.guarded(None, Inner::take_arrivals_now);
-    }
-
-    fn take_arrivals_now(&mut self) {
-        self.arrivals_taken = true;
-        let mut now = Instant::now();
-        let until = now + ARRIVALS_TIME_MAX;
-        for turn in 1..=TURNS_MAX {
-            self.take_turn(now, until);
-            // Packets to this stack itself are handled before timers. If this process had to wait for the processor, a
-            // timer that expired meanwhile would declare these packets lost.
-            if turn < TURNS_MAX
-                && let Some(next) = self.next_turn(until)
-            {
-                now = next;
-                continue;
-            }
-            self.handle_timers(now);
-            match self.next_turn(until) {
-                Some(next) => now = next,
-                None => break,
-            }
-        }
-        self.wake();
-        self.notify_observers();
-        self.shorten_sleep();
-    }
-
-    /// Returns the time of the next turn; `None` if nothing is left that no descriptor announces, or the time is up.
-    fn next_turn(&self, until: Instant) -> Option<Instant> {
-        self.executive.has_arrivals().then(Instant::now).filter(|now| *now < until)
-    }
-
-    /// Handles the datagrams that have arrived, as many as there is time for, and answers them.
-    fn take_turn(&mut self, now: Instant, until: Instant) {
-        let executive = self.executive.at(now);
-        for _ in 0..RECEIVES_MAX {
-            let received = executive.receive(now);
-            self.arrivals_likely = matches!(received, Ok(true));
-            self.receive_error = received.err().map(|error| error.to_string());
-            if !self.arrivals_likely || Instant::now() >= until {
-                break;
-            }
-        }
-        self.answer(now);
-    }
-
-    /// Handles expired timers.
-    fn handle_timers(&mut self, now: Instant) {
-        if self.executive.deadline().is_some_and(|at| at <= now) {
-            self.executive.at(now).timeout(now);
-            self.answer(now);
-        }
-    }
-
-    fn answer(&mut self, now: Instant) {
-        let executive = self.executive.at(now);
-        executive.run();
-        if executive.flush_due() {
-            executive.flush(now, FlushScope::Due);
-        }
-    }
-}
-
-impl Inner {
     /// Returns whether a message waits for others to share its packet.
     pub(crate) fn has_unsent(&self) -> bool {
         self.flush_delay.has_unsent()
@@ -288,10 +202,10 @@ impl Inner {
         self.open_streams > 0
     }
 
-    /// Returns why the sockets have failed, if the last receive did.
+    /// Returns why the link has failed, if the last receive did.
     pub(crate) fn take_failure(&mut self) -> Option<String> {
-        let error = self.receive_error.take()?;
-        Some(format!("the UDP socket has failed: {error}"))
+        let error = self.arrivals.take_error()?;
+        Some(format!("the link has failed: {error}"))
     }
 
     /// Opens a stream; `None` if the system lacks resources or a fault has closed the stack.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use std::{io, mem};
 
 use super::Shard;
-use super::waiting::Poller;
+use super::poller::Poller;
 use crate::watch::{Sleeper, Watch};
 
 /// Time without activity of other threads after which the background thread takes over.
@@ -112,9 +112,7 @@ fn serve(shard: &Arc<Shard>, woken: Woken) -> Next {
         Woken::ToRecheck(seen) => Some(seen),
         Woken::AfterPoll => {
             shard.resume(&mut inner, Sleeper::Background);
-            if inner.poller == Poller::Background {
-                inner.poller = inner.poller_without_threads();
-            }
+            inner.poller.on_background_ended();
             None
         }
     };
@@ -132,7 +130,7 @@ fn serve(shard: &Arc<Shard>, woken: Woken) -> Next {
         }
         return Next::Park;
     }
-    let others_poll = match inner.poller {
+    let others_poll = match inner.poller.current() {
         Poller::Leader => true,
         Poller::Task => inner.open_streams > 0,
         Poller::None | Poller::Background => false,
@@ -146,6 +144,6 @@ fn serve(shard: &Arc<Shard>, woken: Woken) -> Next {
         return Next::Recheck(inner.activity);
     }
     inner.flush(true);
-    inner.poller = Poller::Background;
+    inner.poller.on_background_began();
     Next::Poll(shard.prepare_poll(&mut inner, Sleeper::Background))
 }

@@ -21,17 +21,6 @@ use super::perimeter::DeferredWakers;
 use crate::ending::Observer;
 use crate::watch::{Sleeper, Watch};
 
-/// The current poller of the sockets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Poller {
-    None,
-    /// A thread of the program.
-    Leader,
-    Background,
-    /// A task of an async runtime. A sleeping thread cannot rely on it: the task may have to run on that very thread.
-    Task,
-}
-
 /// A sleep on the sockets.
 #[derive(Clone, Copy)]
 struct Sleep {
@@ -300,11 +289,6 @@ impl Inner {
         until
     }
 
-    /// Returns the poller of the sockets while no thread polls them.
-    pub(super) fn poller_without_threads(&self) -> Poller {
-        if self.has_task { Poller::Task } else { Poller::None }
-    }
-
     /// Returns whether the link has refused a batch and waits for room.
     pub(crate) fn is_refused(&self) -> bool {
         let mut refused = false;
@@ -326,7 +310,7 @@ impl Inner {
             self.guarded(None, |inner| inner.executive.at(Instant::now()).run());
         }
         self.flush(true);
-        if self.arrivals_likely {
+        if self.arrivals.are_likely() {
             self.take_arrivals();
             return true;
         }
@@ -346,30 +330,24 @@ impl Inner {
 #[cfg(feature = "tokio")]
 impl Inner {
     pub(crate) fn has_task(&self) -> bool {
-        self.has_task
+        self.poller.has_task()
     }
 
     /// Returns whether an earlier task has failed, as in a runtime without timers: the next would fail, too.
     pub(crate) fn has_task_failed(&self) -> bool {
-        self.task_failed
+        self.poller.has_task_failed()
     }
 
     /// Records that a task polls the sockets from now on while no thread does.
     pub(crate) fn on_task_started(&mut self) {
-        self.has_task = true;
-        if self.poller != Poller::Leader {
+        if self.poller.on_task_started() {
             self.waiting.interrupt(Sleeper::Background);
-            self.poller = Poller::Task;
         }
     }
 
     /// Records that the task has ended, and whether it failed.
     pub(crate) fn on_task_ended(&mut self, failed: bool) {
-        self.has_task = false;
-        self.task_failed |= failed;
+        self.poller.on_task_ended(failed);
         self.end_sleep(Sleeper::Task);
-        if self.poller == Poller::Task {
-            self.poller = Poller::None;
-        }
     }
 }

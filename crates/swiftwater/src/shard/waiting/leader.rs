@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use streams::{Interest, StreamId};
 
+use super::super::poller::Poller;
 use super::super::{Entered, Inner, Shard};
-use super::{Poller, WakeTarget};
+use super::WakeTarget;
 use crate::watch::Sleeper;
 
 impl Shard {
@@ -22,21 +23,21 @@ impl Shard {
         if inner.before_wait() && inner.is_ready(s, interest) {
             return (inner, true);
         }
-        if inner.poller != Poller::Leader && inner.busy_poll.should_poll() {
+        if inner.poller.current() != Poller::Leader && inner.busy_poll.should_poll() {
             let ready;
             (inner, ready) = self.poll_busily(inner, s, interest);
             if ready {
                 return (inner, true);
             }
         }
-        match inner.poller {
-            Poller::Leader => return self.wait_as_follower(inner, s, interest, deadline),
-            Poller::Background => inner.waiting.interrupt(Sleeper::Background),
-            Poller::None | Poller::Task => {}
+        if inner.poller.current() == Poller::Leader {
+            return self.wait_as_follower(inner, s, interest, deadline);
         }
-        inner.poller = Poller::Leader;
+        if inner.poller.on_lead() == Poller::Background {
+            inner.waiting.interrupt(Sleeper::Background);
+        }
         let (mut inner, in_time) = self.wait_as_leader(inner, (s, interest), deadline);
-        inner.poller = inner.poller_without_threads();
+        inner.poller.on_lead_ended();
         let ready = inner.is_ready(s, interest);
         (inner, in_time || ready)
     }
@@ -44,7 +45,7 @@ impl Shard {
     /// Completes the last [`Shard::wait`] of a call, whatever ended it. This thread leaves, so another waiting thread
     /// or the background thread must take the lead.
     pub(crate) fn after_wait(&self, inner: &mut Inner) {
-        if matches!(inner.poller, Poller::None | Poller::Task) {
+        if matches!(inner.poller.current(), Poller::None | Poller::Task) {
             inner.hand_over_lead();
         }
         self.background.arm();
@@ -123,7 +124,7 @@ impl Shard {
     pub(crate) fn resume(&self, inner: &mut Inner, sleeper: Sleeper) {
         inner.end_sleep(sleeper);
         inner.take_arrivals();
-        // A socket with room is always ready: while the watch waits for room that nobody needs any more, a task that polls until
+        // A socket with room is always ready: while the watch waits for room that no driver needs any more, a task that polls until
         // nothing is ready would poll for ever.
         self.watch_room(inner);
     }
