@@ -24,7 +24,7 @@ use crate::error::{OpenError, WriteError};
 use crate::head::HeadStats;
 use crate::identifiers::{DriverId, StreamId};
 use crate::message::Credentials;
-use crate::stream::Streams;
+use crate::stream::{Stream, Streams};
 use connections::Connections;
 use linking::Links;
 use std::any::Any;
@@ -146,18 +146,14 @@ impl Executive {
             return self.open_connection(s, credentials);
         }
         let Some(stream) = self.streams.get_mut(s) else { return Err(OpenError::NoDriver) };
-        if !credentials.may_control(&stream.owner) {
+        if !credentials.may_control(&stream.owner()) {
             return Err(OpenError::NotOwner);
         }
-        let open = Open { minor: stream.minor, is_clone: false, is_first: false, credentials };
-        let device = &mut self.drivers[stream.driver.0];
-        stream.opens += 1;
-        let opened = device.open(&mut Cx::new(&mut self.streams), s, &open);
-        if let Err(errno) = opened {
-            if let Some(stream) = self.streams.get_mut(s) {
-                stream.opens -= 1;
-            }
-            return Err(OpenError::Driver(errno));
+        let open = Open { minor: stream.minor(), is_clone: false, is_first: false, credentials };
+        let device = &mut self.drivers[stream.driver().0];
+        device.open(&mut Cx::new(&mut self.streams), s, &open).map_err(OpenError::Driver)?;
+        if let Some(stream) = self.streams.get_mut(s) {
+            stream.open_again();
         }
         self.deliver_posts();
         Ok(s)
@@ -171,8 +167,7 @@ impl Executive {
         if stream.head.is_closing() {
             return;
         }
-        stream.opens -= 1;
-        if stream.opens > 0 {
+        if !stream.close_once() {
             return;
         }
         self.unlink_all(s);
@@ -197,7 +192,7 @@ impl Executive {
         stream.head.return_all_credit(s, scheduler);
         self.deliver_posts();
         let Some(stream) = self.streams.get(s) else { return };
-        let (driver, minor) = (stream.driver, stream.minor);
+        let (driver, minor) = (stream.driver(), stream.minor());
         self.drivers[driver.0].close(&mut Cx::new(&mut self.streams), s);
         self.streams.names.closed(driver, minor);
         if let Some(mut stream) = self.streams.remove(s) {
@@ -214,17 +209,17 @@ impl Executive {
 
     /// Returns whether a user may control a stream: its owner and the superuser may.
     pub fn may_control(&self, s: StreamId, credentials: &Credentials) -> bool {
-        self.streams.get(s).is_some_and(|stream| credentials.may_control(&stream.owner))
+        self.streams.get(s).is_some_and(|stream| credentials.may_control(&stream.owner()))
     }
 
     /// Returns the minor device of a stream.
     pub fn minor_of(&self, s: StreamId) -> Option<u32> {
-        Some(self.streams.get(s)?.minor)
+        Some(self.streams.get(s)?.minor())
     }
 
     /// Returns the driver of a stream.
     pub(crate) fn driver_of(&self, s: StreamId) -> Option<DriverId> {
-        Some(self.streams.get(s)?.driver)
+        Some(self.streams.get(s)?.driver())
     }
 
     /// Returns the open streams.
@@ -234,19 +229,11 @@ impl Executive {
 
     /// Returns the counters of a stream's head.
     pub fn head_stats(&self, s: StreamId) -> Option<HeadStats> {
-        Some(self.streams.get(s)?.head.stats)
+        Some(self.streams.get(s)?.head.stats())
     }
 
     /// Frees memory that queues keep from earlier bursts, for an owner that is idle.
     pub fn trim(&mut self) {
-        for stream in self.streams.iter_mut() {
-            stream.head.queue.trim(0);
-            stream.device.read.trim(0);
-            stream.device.write.trim(0);
-            for slot in &mut stream.modules {
-                slot.queues.read.trim(0);
-                slot.queues.write.trim(0);
-            }
-        }
+        self.streams.iter_mut().for_each(Stream::trim);
     }
 }

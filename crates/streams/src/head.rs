@@ -5,6 +5,7 @@ mod control;
 mod ioctl;
 pub(crate) mod options;
 pub(crate) mod readiness;
+mod settings;
 mod stats;
 mod waiters;
 
@@ -21,38 +22,29 @@ use crate::scheduler::{DriverCall, Scheduler};
 use crate::{Chain, Errno, ReadError, RecvInfo, WriteError};
 use coalesce::Coalesced;
 pub(crate) use ioctl::IoctlState;
+use settings::Settings;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use waiters::Waiters;
 
-/// The upper end of one stream.
+/// The upper end of one stream. The parts that other files may change are owners of their own.
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) queue: Queue,
     /// Bytes of writes with more to come, which will be one message.
     pub(crate) coalesced: Coalesced,
-    pub(crate) coalesce_max_bytes: usize,
-    pub(crate) read_mode: ReadMode,
-    pub(crate) read_control: ReadControl,
-    /// Reads end with their messages and fail at control parts; cached for the fast path.
-    pub(crate) reads_directly: bool,
-    pub(crate) write_as: WriteAs,
-    pub(crate) write_options: WriteOptions,
-    /// Writes are `T_OPTDATA_REQ` and not held; cached for the fast path.
-    pub(crate) writes_directly: bool,
-    pub(crate) error_options: ErrorOptions,
-    /// A read that finds nothing sends `M_READ` down.
-    pub(crate) announces_reads: bool,
+    pub(crate) ioctl: IoctlState,
+    settings: Settings,
     /// Time that a close waits for messages on their way down.
-    pub(crate) close_time: Duration,
+    close_time: Duration,
     /// The stream has an error or a hang-up to report, or its messages are diverted; cached for the fast path.
-    pub(crate) failed_or_diverted: bool,
+    failed_or_diverted: bool,
     read_error: Option<Errno>,
     write_error: Option<Errno>,
     hung_up: bool,
     /// The stream has hung up, but modules hold messages that the reader gets before it sees the hang-up.
-    pub(crate) hang_up_is_delayed: bool,
-    /// The uppermost module could not leave, and has told since that it may.
+    hang_up_is_delayed: bool,
+    /// The uppermost module could not leave, and has announced since that it may.
     poppable: bool,
     /// Messages that come up are not for a reader: the stream is linked or closing.
     diverted: bool,
@@ -66,17 +58,13 @@ pub(crate) struct Head {
     write_blocked: bool,
     waiters: Waiters,
     /// The stream is in the list of those that hold attached data.
-    pub(crate) attached: bool,
-    pub(crate) ioctl: IoctlState,
+    attached: bool,
     signals_queued: u32,
     signal: Option<Signal>,
-    pub(crate) stats: HeadStats,
+    stats: HeadStats,
 }
 
 impl Head {
-    /// Size at which coalesced writes go down.
-    pub(crate) const COALESCE_BYTES: usize = 32 * 1024;
-
     /// Time that a close waits for messages on their way down (`I_SETCLTIME`).
     const CLOSE_TIME: Duration = Duration::from_secs(15);
 
@@ -84,15 +72,8 @@ impl Head {
         Self {
             queue: Queue::new(info.head),
             coalesced: Coalesced::default(),
-            coalesce_max_bytes: Self::COALESCE_BYTES,
-            read_mode: ReadMode::MessageNondiscard,
-            read_control: ReadControl::Fail,
-            reads_directly: true,
-            write_as: info.write_as,
-            write_options: WriteOptions::default(),
-            writes_directly: info.write_as == WriteAs::OptdataReq,
-            error_options: ErrorOptions::default(),
-            announces_reads: false,
+            ioctl: IoctlState::default(),
+            settings: Settings::new(info.write_as),
             close_time: Self::CLOSE_TIME,
             failed_or_diverted: false,
             read_error: None,
@@ -107,11 +88,78 @@ impl Head {
             write_blocked: false,
             waiters: Waiters::default(),
             attached: false,
-            ioctl: IoctlState::default(),
             signals_queued: 0,
             signal: None,
             stats: HeadStats::default(),
         }
+    }
+
+    /// Returns the options in effect.
+    #[inline]
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Returns whether a read needs neither look for errors nor at the options.
+    #[inline]
+    pub(crate) fn reads_directly(&self) -> bool {
+        !self.failed_or_diverted && self.settings.reads_directly()
+    }
+
+    /// Returns whether a write needs neither look for errors nor at the options, and follows no coalesced bytes.
+    #[inline]
+    pub(crate) fn writes_directly(&self) -> bool {
+        !self.failed_or_diverted && self.settings.writes_directly() && self.coalesced.is_empty()
+    }
+
+    /// Returns whether the stream has an error or a hang-up to report, or its messages are diverted.
+    #[inline]
+    pub(crate) fn is_failed_or_diverted(&self) -> bool {
+        self.failed_or_diverted
+    }
+
+    /// Returns how long a close waits for messages on their way down.
+    pub(crate) fn close_time(&self) -> Duration {
+        self.close_time
+    }
+
+    pub(crate) fn set_close_time(&mut self, time: Duration) {
+        self.close_time = time;
+    }
+
+    /// Records that data has come which may lie in a driver's memory. Returns whether the stream is in the list of such
+    /// streams already.
+    #[inline]
+    pub(crate) fn attach(&mut self) -> bool {
+        std::mem::replace(&mut self.attached, true)
+    }
+
+    /// Records that the data was copied, and whether the stream stays in the list.
+    pub(crate) fn on_detached(&mut self, stays_listed: bool) {
+        self.attached = stays_listed;
+    }
+
+    pub(crate) fn stats(&self) -> HeadStats {
+        self.stats
+    }
+
+    /// Counts messages that were read to their end, and bytes that were read.
+    #[inline]
+    pub(crate) fn count_read(&mut self, messages: usize, bytes: usize) {
+        self.stats.messages_read += messages as u64;
+        self.stats.bytes_read += bytes as u64;
+    }
+
+    /// Counts accepted writes.
+    #[inline]
+    pub(crate) fn count_written(&mut self, messages: usize, bytes: usize) {
+        self.stats.messages_written += messages as u64;
+        self.stats.bytes_written += bytes as u64;
+    }
+
+    /// Counts a message of coalesced writes that goes down.
+    pub(crate) fn count_coalesced(&mut self) {
+        self.stats.messages_coalesced += 1;
     }
 
     /// Handles a message that has come up (`strrput`).
@@ -216,12 +264,13 @@ impl Head {
     /// `RPROTDIS`). Primitives with user data are data in every mode.
     #[cold]
     pub(crate) fn uncover_data(&mut self) {
-        while self.read_control != ReadControl::Fail
+        let read_control = self.settings.read_control();
+        while read_control != ReadControl::Fail
             && let Some(Message { kind: Kind::Proto(control) | Kind::PcProto(control), .. }) =
                 self.queue.front()
             && !control.carries_user_data()
         {
-            let as_data = self.read_control == ReadControl::AsData;
+            let as_data = read_control == ReadControl::AsData;
             let mut data = Chain::from(if as_data { control.encode() } else { Vec::new() });
             let Some(m) = self.queue.getq() else { return };
             data.append(m.data);
@@ -280,17 +329,9 @@ impl Head {
         self.link
     }
 
+    /// Changes the options that are given, and the marks of a band.
     pub(crate) fn set_options(&mut self, s: StreamId, options: &HeadOptions, scheduler: &mut Scheduler) {
-        self.read_mode = options.read_mode.unwrap_or(self.read_mode);
-        self.read_control = options.read_control.unwrap_or(self.read_control);
-        self.reads_directly =
-            self.read_mode == ReadMode::MessageNondiscard && self.read_control == ReadControl::Fail;
-        self.write_as = options.write_as.unwrap_or(self.write_as);
-        self.write_options = options.write.unwrap_or(self.write_options);
-        self.writes_directly = self.write_as == WriteAs::OptdataReq && !self.write_options.hold;
-        self.error_options = options.errors.unwrap_or(self.error_options);
-        self.announces_reads = options.announce_reads.unwrap_or(self.announces_reads);
-        self.coalesce_max_bytes = options.coalesce_bytes.unwrap_or(self.coalesce_max_bytes);
+        self.settings.change(options);
         let (hiwat_bytes, lowat_bytes) = self.queue.marks(options.band);
         self.queue.set_marks(
             options.band,
@@ -304,16 +345,9 @@ impl Head {
     pub(crate) fn options(&self) -> HeadOptions {
         let (hiwat_bytes, lowat_bytes) = self.queue.marks(0);
         HeadOptions {
-            read_mode: Some(self.read_mode),
-            read_control: Some(self.read_control),
-            write_as: Some(self.write_as),
-            write: Some(self.write_options),
-            errors: Some(self.error_options),
-            announce_reads: Some(self.announces_reads),
             hiwat_bytes: Some(hiwat_bytes),
             lowat_bytes: Some(lowat_bytes),
-            band: 0,
-            coalesce_bytes: Some(self.coalesce_max_bytes),
+            ..self.settings.options()
         }
     }
 
@@ -372,7 +406,7 @@ impl Head {
     #[cold]
     pub(crate) fn report_read(&mut self) -> Result<(), ReadError> {
         let checked = self.check_read();
-        if self.error_options.read_once && matches!(checked, Err(ReadError::Failed(_))) {
+        if self.settings.error_options().read_once && matches!(checked, Err(ReadError::Failed(_))) {
             self.read_error = None;
             self.update_failed_or_diverted();
         }
@@ -384,11 +418,12 @@ impl Head {
     #[cold]
     pub(crate) fn report_write(&mut self) -> Result<(), WriteError> {
         let checked = self.check_write();
-        if self.error_options.write_once && matches!(checked, Err(WriteError::Failed(_))) {
+        if self.settings.error_options().write_once && matches!(checked, Err(WriteError::Failed(_))) {
             self.write_error = None;
             self.update_failed_or_diverted();
         }
-        if self.write_options.send_pipe && matches!(checked, Err(WriteError::Failed(_) | WriteError::HungUp))
+        if self.settings.write_options().send_pipe
+            && matches!(checked, Err(WriteError::Failed(_) | WriteError::HungUp))
         {
             self.signal = Some(Signal::PIPE);
         }
@@ -409,6 +444,17 @@ impl Head {
     /// Returns whether the stream was hung up, whatever remains to be read.
     pub(crate) fn is_hung_up(&self) -> bool {
         self.hung_up
+    }
+
+    /// Returns whether the reader gets messages that modules hold before it sees the hang-up.
+    #[inline]
+    pub(crate) fn delays_hang_up(&self) -> bool {
+        self.hang_up_is_delayed
+    }
+
+    /// Ends the delay of a hang-up: the modules hold no messages any more, and the hang-up follows them.
+    pub(crate) fn end_delay_of_hang_up(&mut self) {
+        self.hang_up_is_delayed = false;
     }
 
     /// Returns whether no write can arrive any more.

@@ -78,8 +78,9 @@ pub trait Module: Send {
         Ok(())
     }
 
-    /// Returns whether the module may be popped now. One that must hear of its other end before begins to leave, calls
-    /// [`Q::may_leave`] once it may be popped, and is popped by a later call. Not asked where the stream is closed or has failed.
+    /// Returns whether the module may be popped now. A module that must first hear from its other end returns false and begins to
+    /// leave; it calls [`Q::may_leave`] when it may be popped, and a later call pops it. A stream that is closed or has failed pops
+    /// its modules without this call.
     fn leave(&mut self, _q: &mut Q<'_>) -> bool {
         true
     }
@@ -131,6 +132,13 @@ pub struct Q<'a> {
     ahead: &'a mut Ahead,
 }
 
+/// The parts of a stream that the place of a module gives access to.
+pub(crate) struct Parts<'a> {
+    pub(crate) modules: &'a mut [Slot],
+    pub(crate) head: &'a mut Head,
+    pub(crate) device: &'a mut QueuePair,
+}
+
 /// Messages that a procedure has sent on and that have not arrived yet: `canputnext` counts them as arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ahead {
@@ -142,22 +150,22 @@ pub(crate) struct Ahead {
 }
 
 impl<'a> Q<'a> {
-    #[expect(clippy::too_many_arguments, reason = "these are the disjoint parts of one stream")]
+    /// Returns the module at `index` of a stream, and its place as a procedure of `side` sees it; `None` if there is none.
     #[inline]
-    pub(crate) fn new(
+    pub(crate) fn at(
         stream: StreamId,
-        index: usize,
-        side: Side,
-        serial: u32,
-        own: &'a mut QueuePair,
-        below: &'a mut [Slot],
-        above: &'a mut [Slot],
-        head: &'a mut Head,
-        device: &'a mut QueuePair,
+        (index, side): (usize, Side),
+        parts: Parts<'a>,
         scheduler: &'a mut Scheduler,
         ahead: &'a mut Ahead,
-    ) -> Self {
-        Self { stream, index, side, serial, own, below, above, head, device, scheduler, ahead }
+    ) -> Option<(&'a mut dyn Module, Self)> {
+        let Parts { modules, head, device } = parts;
+        let (below, rest) = modules.split_at_mut_checked(index)?;
+        let (slot, above) = rest.split_first_mut()?;
+        let Slot { module, queues: own, serial, .. } = slot;
+        let q =
+            Self { stream, index, side, serial: *serial, own, below, above, head, device, scheduler, ahead };
+        Some((&mut **module, q))
     }
 
     /// Takes the message that the procedure is called for.
@@ -378,8 +386,8 @@ impl<'a> Q<'a> {
         self.scheduler.timers.stop(self.stream, timer)
     }
 
-    /// Calls [`Module::timeout`] once there is memory for a block of so many bytes (`bufcall`): in the next turn, since memory is
-    /// there or the process ends.
+    /// Calls [`Module::timeout`] once there is memory for a block of this many bytes (`bufcall`): in the next turn, since memory is
+    /// available or the process ends.
     pub fn bufcall(&mut self, _bytes: usize) -> TimerId {
         self.timeout(Duration::ZERO)
     }

@@ -4,14 +4,14 @@ mod observing;
 
 use crate::credit::CreditAccount;
 use crate::driver::info::{DriverInfo, Open};
-use crate::head::Head;
+use crate::head::{Head, Readiness};
 use crate::identifiers::{DriverId, Place, QueueRef, Side, StreamId};
 use crate::message::{Credentials, Kind, Message, Run};
 use crate::module::slot::Slot;
-use crate::module::{Ahead, Q, flow};
+use crate::module::{Ahead, Parts, Q, flow};
 use crate::names::Names;
 use crate::pool::Pool;
-use crate::queue::QueuePair;
+use crate::queue::{Queue, QueuePair};
 use crate::scheduler::{DriverCall, Post, Scheduler};
 use crate::timers::TimerId;
 use crate::{Chain, Errno, RecvInfo};
@@ -24,22 +24,22 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Stream {
     generation: u32,
-    pub(crate) driver: DriverId,
+    driver: DriverId,
     /// The minor device of the stream.
-    pub(crate) minor: u32,
+    minor: u32,
     /// Number of opens: users of one minor device share its stream.
-    pub(crate) opens: u32,
+    opens: u32,
     /// The user that opened it first.
-    pub(crate) owner: Credentials,
+    owner: Credentials,
     pub(crate) head: Head,
     /// The modules, from the driver upward.
-    pub(crate) modules: Vec<Slot>,
+    modules: Vec<Slot>,
     /// The driver's queues.
-    pub(crate) device: QueuePair,
+    device: QueuePair,
     /// The window of the messages on their way up, while there are modules.
-    pub(crate) credit: CreditAccount,
+    credit: CreditAccount,
     /// A module has broken the rules for good: the executive calls none of the stream's modules any more.
-    pub(crate) broken: bool,
+    broken: bool,
 }
 
 /// A procedure of a module other than put.
@@ -199,7 +199,7 @@ impl Streams {
     #[inline]
     pub(crate) fn put_data_up(&mut self, s: StreamId, association: u32, info: &RecvInfo, data: Chain) {
         let Some((stream, scheduler)) = self.parts(s) else { return };
-        let listed = std::mem::replace(&mut stream.head.attached, true);
+        let listed = stream.head.attach();
         if stream.modules.is_empty() {
             stream.head.put_data(s, association, info, data, scheduler);
         } else {
@@ -215,7 +215,7 @@ impl Streams {
     pub(crate) fn put_run_up(&mut self, s: StreamId, run: Run, data: Bytes) {
         let Some((stream, scheduler)) = self.parts(s) else { return };
         debug_assert!(stream.takes_runs(), "modules see single messages");
-        let listed = std::mem::replace(&mut stream.head.attached, true);
+        let listed = stream.head.attach();
         stream.head.put(s, Message::with_data(Kind::Run(run), Chain::from(data)), scheduler);
         if !listed {
             self.attached.push(s);
@@ -281,6 +281,130 @@ impl Streams {
 }
 
 impl Stream {
+    #[inline]
+    pub(crate) fn driver(&self) -> DriverId {
+        self.driver
+    }
+
+    /// Returns the minor device of the stream.
+    pub(crate) fn minor(&self) -> u32 {
+        self.minor
+    }
+
+    /// Returns the user that opened the stream first.
+    pub(crate) fn owner(&self) -> Credentials {
+        self.owner
+    }
+
+    /// Counts one more open.
+    pub(crate) fn open_again(&mut self) {
+        self.opens += 1;
+    }
+
+    /// Counts a close. Returns whether it was the last.
+    pub(crate) fn close_once(&mut self) -> bool {
+        self.opens -= 1;
+        self.opens == 0
+    }
+
+    /// Returns the modules, from the driver upward.
+    #[inline]
+    pub(crate) fn modules(&self) -> &[Slot] {
+        &self.modules
+    }
+
+    #[inline]
+    pub(crate) fn has_modules(&self) -> bool {
+        !self.modules.is_empty()
+    }
+
+    /// Adds a module below the head.
+    pub(crate) fn push(&mut self, slot: Slot) {
+        if self.modules.is_empty() {
+            self.open_credit();
+        }
+        self.modules.push(slot);
+    }
+
+    /// Removes the module below the head.
+    pub(crate) fn pop(&mut self) -> Option<Slot> {
+        self.modules.pop()
+    }
+
+    /// Anchors the module below the head (`I_ANCHOR`); `None` if there is none.
+    pub(crate) fn anchor(&mut self) -> Option<()> {
+        self.modules.last_mut()?.anchored = true;
+        Some(())
+    }
+
+    /// Returns the driver's queues.
+    #[inline]
+    pub(crate) fn device(&self) -> &QueuePair {
+        &self.device
+    }
+
+    /// Returns the driver's queues, to change.
+    #[inline]
+    pub(crate) fn device_mut(&mut self) -> &mut QueuePair {
+        &mut self.device
+    }
+
+    /// Returns the queue in which a write of the head must find room.
+    #[inline]
+    pub(crate) fn next_down(&mut self) -> &mut Queue {
+        flow::next_down(&mut self.modules, &mut self.device)
+    }
+
+    /// Returns the queue in which a message of the driver must find room.
+    #[inline]
+    pub(crate) fn next_up(&mut self) -> &mut Queue {
+        flow::next_up(&mut self.modules, &mut self.head)
+    }
+
+    /// Enables the nearest service procedure below the head, whose queue has room again.
+    pub(crate) fn back_enable_below(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        flow::back_enable_below(s, &mut self.modules, &mut self.device, scheduler);
+    }
+
+    /// Enables the nearest service procedure above the driver, whose queue has room again, or wakes the writers.
+    pub(crate) fn back_enable_above(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        flow::back_enable_above(s, &mut self.modules, 0, &mut self.head, scheduler);
+    }
+
+    /// Enables both neighbours of the place `index` below the head, where a module was pushed or popped.
+    pub(crate) fn back_enable_past(&mut self, s: StreamId, index: usize, scheduler: &mut Scheduler) {
+        self.head.back_enable(s, scheduler);
+        flow::back_enable_below(s, &mut self.modules[..index], &mut self.device, scheduler);
+    }
+
+    /// Returns the readiness of the stream.
+    pub(crate) fn poll(&mut self) -> Readiness {
+        self.head.poll(flow::next_down(&mut self.modules, &mut self.device))
+    }
+
+    /// Counts receive window of messages on their way up that has returned to the driver.
+    #[inline]
+    pub(crate) fn on_credit_returned(&mut self, bytes: usize) {
+        self.credit.on_returned(bytes);
+    }
+
+    /// Frees memory that queues keep from earlier bursts.
+    pub(crate) fn trim(&mut self) {
+        self.head.queue.trim(0);
+        for QueuePair { read, write } in
+            self.modules.iter_mut().map(|slot| &mut slot.queues).chain([&mut self.device])
+        {
+            read.trim(0);
+            write.trim(0);
+        }
+    }
+
+    /// Returns whether nothing is between the head and the driver: no module is pushed, and no earlier message waits.
+    #[inline]
+    pub(crate) fn is_clear_below(&self) -> bool {
+        self.modules.is_empty() && self.device.write.is_empty()
+    }
+
     /// Returns whether messages may come up together: only the reader at the head will see them.
     #[inline]
     pub(crate) fn takes_runs(&self) -> bool {
@@ -291,21 +415,13 @@ impl Stream {
     /// writes are `T_OPTDATA_REQ`.
     #[inline]
     pub(crate) fn writes_past(&mut self) -> bool {
-        !self.head.failed_or_diverted
-            && self.head.writes_directly
-            && self.head.coalesced.is_empty()
-            && self.modules.is_empty()
-            && !self.waits_below()
+        self.head.writes_directly() && self.modules.is_empty() && !self.waits_below()
     }
 
     /// Returns whether the driver may lend its own form to writers: modules only look at what is written.
     #[inline]
     pub(crate) fn lends(&mut self) -> bool {
-        !self.head.failed_or_diverted
-            && self.head.writes_directly
-            && self.head.coalesced.is_empty()
-            && self.device.write.is_empty()
-            && self.only_observes_writes()
+        self.head.writes_directly() && self.device.write.is_empty() && self.only_observes_writes()
     }
 
     /// Returns whether a write has to wait, or to take its turn: the next queue with a service procedure is full, or
@@ -314,7 +430,7 @@ impl Stream {
     pub(crate) fn waits_below(&mut self) -> bool {
         match self.modules.is_empty() {
             true => !self.device.write.is_empty(),
-            false => flow::next_down(&mut self.modules, &mut self.device).is_full(0),
+            false => self.next_down().is_full(0),
         }
     }
 
@@ -330,7 +446,7 @@ impl Stream {
             }
             bulky |= queue.is_bulky();
         }
-        head.attached = bulky;
+        head.on_detached(bulky);
         bulky
     }
 
@@ -432,7 +548,7 @@ impl Stream {
     }
 
     /// Begins the account of the receive window of messages on their way up, because the first module is pushed.
-    pub(crate) fn open_credit(&mut self) {
+    fn open_credit(&mut self) {
         let queued = self.head.queue.iter().chain(self.device.read.iter());
         let bytes = queued.filter_map(Message::receive_credit).map(|credit| credit.bytes).sum();
         self.credit = CreditAccount::of_queued(bytes);
@@ -448,29 +564,18 @@ impl Stream {
     #[inline]
     fn run_put(&mut self, s: StreamId, index: usize, side: Side, scheduler: &mut Scheduler) {
         let Stream { head, modules, device, .. } = self;
-        let Some((below, [slot, above @ ..])) = modules.split_at_mut_checked(index) else {
+        if index >= modules.len() {
             // The module was popped.
             return drop(scheduler.take_current());
-        };
+        }
         let mut ahead = Ahead::default();
-        let mut q = Q::new(
-            s,
-            index,
-            side,
-            slot.serial,
-            &mut slot.queues,
-            below,
-            above,
-            head,
-            device,
-            scheduler,
-            &mut ahead,
-        );
+        let parts = Parts { modules, head, device };
+        let Some((module, mut q)) = Q::at(s, (index, side), parts, scheduler, &mut ahead) else { return };
         // Taken last, the message is moved once.
         if let Some(Post { message: m, .. }) = q.take_current() {
             match side {
-                Side::Write => slot.module.wput(&mut q, m),
-                Side::Read => slot.module.rput(&mut q, m),
+                Side::Write => module.wput(&mut q, m),
+                Side::Read => module.rput(&mut q, m),
             }
         }
         q.finish();
@@ -485,10 +590,49 @@ impl Stream {
     /// Passes the delayed hang-up to the head, behind the messages that the last module has just sent up.
     #[inline]
     pub(crate) fn hang_up_if_drained(&mut self, s: StreamId, scheduler: &mut Scheduler) {
-        if self.head.hang_up_is_delayed && !self.holds_for_reader() {
-            self.head.hang_up_is_delayed = false;
+        if self.head.delays_hang_up() && !self.holds_for_reader() {
+            self.head.end_delay_of_hang_up();
             let head = QueueRef { stream: s, place: Place::Head, side: Side::Read };
             scheduler.post(head, Message::new(Kind::Hangup));
+        }
+    }
+
+    /// Runs the service procedure of a module that is enabled.
+    pub(crate) fn run_service(
+        &mut self,
+        s: StreamId,
+        index: usize,
+        side: Side,
+        turn: u32,
+        scheduler: &mut Scheduler,
+    ) {
+        let Some(slot) = self.modules.get_mut(index) else { return };
+        let queue = slot.queues.side(side);
+        // The module may have been popped since, and another may have its place.
+        if !queue.clear_enabled() || self.broken {
+            return;
+        }
+        if queue.runs_too_often(turn) {
+            self.break_off(s, scheduler);
+        } else {
+            // The head has learned of a fault.
+            let _ = self.run(s, index, side, Procedure::Service, scheduler);
+        }
+    }
+
+    /// Handles a timer of the module with this index and serial number, unless that was popped.
+    pub(crate) fn run_timer(
+        &mut self,
+        s: StreamId,
+        (index, serial): (usize, u32),
+        side: Side,
+        timer: TimerId,
+        scheduler: &mut Scheduler,
+    ) {
+        let is_there = self.modules.get(index).is_some_and(|slot| slot.serial == serial);
+        if is_there && !self.broken {
+            // The head has learned of a fault.
+            let _ = self.run(s, index, side, Procedure::Timer(timer), scheduler);
         }
     }
 
@@ -502,26 +646,11 @@ impl Stream {
         scheduler: &mut Scheduler,
     ) -> Result<(), Errno> {
         let Stream { head, modules, device, .. } = self;
-        if index >= modules.len() {
-            return Ok(());
-        }
-        let (below, rest) = modules.split_at_mut(index);
-        let Some((slot, above)) = rest.split_first_mut() else { return Ok(()) };
         let mut ahead = Ahead::default();
-        let mut q = Q::new(
-            s,
-            index,
-            side,
-            slot.serial,
-            &mut slot.queues,
-            below,
-            above,
-            head,
-            device,
-            scheduler,
-            &mut ahead,
-        );
-        let module = &mut slot.module;
+        let parts = Parts { modules, head, device };
+        let Some((module, mut q)) = Q::at(s, (index, side), parts, scheduler, &mut ahead) else {
+            return Ok(());
+        };
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             match (procedure, side) {
                 (Procedure::Service, Side::Write) => module.wsrv(&mut q),

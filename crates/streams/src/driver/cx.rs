@@ -3,7 +3,6 @@
 use crate::driver::WriteData;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::message::{CopyRequest, Flush, IocAck, IocNak, Ioctl, Kind, Message, Run};
-use crate::module::flow;
 use crate::names::Names;
 use crate::queue::Queue;
 use crate::scheduler::DriverCall;
@@ -95,15 +94,15 @@ impl<'a> Cx<'a> {
     #[inline]
     pub fn canputnext(&mut self, s: StreamId, band: u8) -> bool {
         let Some((stream, _)) = self.streams.parts(s) else { return true };
-        flow::next_up(&mut stream.modules, &mut stream.head).canput(band)
+        stream.next_up().canput(band)
     }
 
     /// Wakes a writer that [`Driver::admit`](super::Driver::admit) has refused: there is room again. Messages that wait on the
     /// driver's queue come first: this enables `service`.
     pub fn back_enable(&mut self, s: StreamId) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
-        if !stream.device.write.is_empty() {
-            scheduler.qenable(&mut stream.device.write, write_side(s));
+        if !stream.device().write.is_empty() {
+            scheduler.qenable(&mut stream.device_mut().write, write_side(s));
         }
         stream.head.back_enable(s, scheduler);
     }
@@ -111,23 +110,25 @@ impl<'a> Cx<'a> {
     /// Queues a message that the driver cannot take now, for `service`.
     pub fn putq(&mut self, s: StreamId, m: Message) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
-        if stream.device.write.putq(m) {
-            scheduler.qenable(&mut stream.device.write, write_side(s));
+        let queue = &mut stream.device_mut().write;
+        if queue.putq(m) {
+            scheduler.qenable(queue, write_side(s));
         }
     }
 
     /// Puts back a message that `service` could not handle now.
     pub fn putbq(&mut self, s: StreamId, m: Message) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
-        if stream.device.write.putbq(m) {
-            scheduler.qenable(&mut stream.device.write, write_side(s));
+        let queue = &mut stream.device_mut().write;
+        if queue.putbq(m) {
+            scheduler.qenable(queue, write_side(s));
         }
     }
 
     /// Takes the first message from the driver's queue.
     pub fn getq(&mut self, s: StreamId) -> Option<Message> {
         let (stream, _) = self.streams.parts(s)?;
-        let m = stream.device.write.getq();
+        let m = stream.device_mut().write.getq();
         self.back_enable_if_relieved(s);
         m
     }
@@ -135,26 +136,26 @@ impl<'a> Cx<'a> {
     /// Returns the queue of messages that the driver could not take.
     #[inline]
     pub fn queue(&self, s: StreamId) -> Option<&Queue> {
-        Some(&self.streams.get(s)?.device.write)
+        Some(&self.streams.get(s)?.device().write)
     }
 
     /// Enables `service`.
     pub fn qenable(&mut self, s: StreamId) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
-        scheduler.qenable(&mut stream.device.write, write_side(s));
+        scheduler.qenable(&mut stream.device_mut().write, write_side(s));
     }
 
     /// Stops [`Cx::putq`] from enabling `service`, except for high-priority messages.
     pub fn noenable(&mut self, s: StreamId) {
         if let Some((stream, _)) = self.streams.parts(s) {
-            stream.device.write.noenable();
+            stream.device_mut().write.noenable();
         }
     }
 
     /// Undoes [`Cx::noenable`].
     pub fn enableok(&mut self, s: StreamId) {
         if let Some((stream, _)) = self.streams.parts(s) {
-            stream.device.write.enableok();
+            stream.device_mut().write.enableok();
         }
     }
 
@@ -221,7 +222,7 @@ impl<'a> Cx<'a> {
     pub fn lower_canput(&mut self, lower: StreamId, band: u8) -> bool {
         let ahead_bytes = self.ahead_bytes(lower);
         let Some((stream, scheduler)) = self.streams.parts(lower) else { return true };
-        let next = flow::next_down(&mut stream.modules, &mut stream.device);
+        let next = stream.next_down();
         if !next.canput(band) {
             return false;
         }
@@ -263,7 +264,7 @@ impl<'a> Cx<'a> {
         let (stream, scheduler) = self.streams.parts(lower)?;
         let m = stream.head.queue.getq();
         if stream.head.queue.relieved() {
-            flow::back_enable_below(lower, &mut stream.modules, &mut stream.device, scheduler);
+            stream.back_enable_below(lower, scheduler);
         }
         if let Some(m) = &m {
             scheduler.return_credit(lower, m);
@@ -296,18 +297,18 @@ impl<'a> Cx<'a> {
     pub fn flushq(&mut self, s: StreamId, flush: &Flush) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         if flush.write {
-            stream.device.write.flushq(flush, drop);
+            stream.device_mut().write.flushq(flush, drop);
         }
         if flush.read {
-            stream.device.read.flushq(flush, |m| scheduler.return_credit(s, &m));
+            stream.device_mut().read.flushq(flush, |m| scheduler.return_credit(s, &m));
         }
         self.back_enable_if_relieved(s);
     }
 
     fn back_enable_if_relieved(&mut self, s: StreamId) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
-        if stream.device.write.relieved() {
-            flow::back_enable_above(s, &mut stream.modules, 0, &mut stream.head, scheduler);
+        if stream.device_mut().write.relieved() {
+            stream.back_enable_above(s, scheduler);
         }
     }
 }

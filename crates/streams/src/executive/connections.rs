@@ -35,7 +35,7 @@ impl Connections {
 impl Executive {
     /// Returns whether an open of a stream makes a connection to the service behind it.
     pub(super) fn opens_connections(&self, s: StreamId) -> bool {
-        let modules = self.streams.get(s).map_or(&[][..], |stream| &stream.modules);
+        let modules = self.streams.get(s).map_or(&[][..], |stream| stream.modules());
         modules.iter().any(|slot| slot.module.opens_connections())
     }
 
@@ -49,7 +49,7 @@ impl Executive {
         let driver = self.driver_of(s).ok_or(OpenError::NoDriver)?;
         let service = self.with_driver(driver, |pipe: &mut Pipe, _| pipe.peer(s));
         let service = service.flatten().ok_or(refused(Errno::ENXIO))?;
-        let owner = self.streams.get(service).ok_or(refused(Errno::ENXIO))?.owner;
+        let owner = self.streams.get(service).ok_or(refused(Errno::ENXIO))?.owner();
         if !self.connections.has_room(service) {
             return Err(refused(Errno::EAGAIN));
         }

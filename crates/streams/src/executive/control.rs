@@ -142,8 +142,8 @@ impl Executive {
         let id = stream.head.ioctl.next_id().ok_or(IoctlError::Busy)?;
         let IoctlRequest { command, argument, data, timeout, credentials } = request;
         let ioctl = Ioctl { command, id, argument, credentials };
-        stream.head.ioctl.begin(ioctl);
-        stream.head.ioctl.timer = timeout.map(|after| scheduler.timers.start(s, Alarm::Ioctl { id }, after));
+        let timer = timeout.map(|after| scheduler.timers.start(s, Alarm::Ioctl { id }, after));
+        stream.head.ioctl.begin(ioctl, timer);
         // Coalesced bytes that a full driver refuses now go down behind the request.
         let _ = self.flush_head(s);
         self.put_down(s, Message::with_data(Kind::Ioctl(Box::new(ioctl)), data));
@@ -166,7 +166,7 @@ impl Executive {
         }
         let answer = state.take_answer();
         if answer.is_some()
-            && let Some(timer) = state.timer.take()
+            && let Some(timer) = state.take_timer()
         {
             scheduler.timers.stop(s, timer);
         }
@@ -207,7 +207,7 @@ impl Executive {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         stream.head.ioctl.abandon();
         let _ = stream.head.ioctl.take_answer();
-        if let Some(timer) = stream.head.ioctl.timer.take() {
+        if let Some(timer) = stream.head.ioctl.take_timer() {
             scheduler.timers.stop(s, timer);
         }
     }

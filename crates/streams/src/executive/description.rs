@@ -63,20 +63,20 @@ impl Executive {
     /// Returns the parts of a stream with their marks and counters; `None` if the stream is closed.
     pub fn describe(&self, s: StreamId) -> Option<StreamDescription> {
         let stream = self.streams.get(s)?;
-        let modules = stream.modules.iter().rev().map(|slot| PartDescription {
+        let modules = stream.modules().iter().rev().map(|slot| PartDescription {
             name: slot.module.name().to_owned(),
             read: QueueDescription::of(&slot.queues.read),
             write: QueueDescription::of(&slot.queues.write),
             counts: slot.module.counts(),
         });
         Some(StreamDescription {
-            head: stream.head.stats,
+            head: stream.head.stats(),
             head_queue: QueueDescription::of(&stream.head.queue),
             modules: modules.collect(),
             driver: PartDescription {
-                name: self.driver_name(stream.driver).unwrap_or_default().to_owned(),
-                read: QueueDescription::of(&stream.device.read),
-                write: QueueDescription::of(&stream.device.write),
+                name: self.driver_name(stream.driver()).unwrap_or_default().to_owned(),
+                read: QueueDescription::of(&stream.device().read),
+                write: QueueDescription::of(&stream.device().write),
                 counts: Vec::new(),
             },
         })

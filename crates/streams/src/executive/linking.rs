@@ -87,7 +87,7 @@ impl Executive {
         }
         let Some(controller) = self.streams.get(upper) else { return Err(LinkError::Closed) };
         controller.head.check_write().map_err(LinkError::of)?;
-        let owner = controller.owner;
+        let owner = controller.owner();
         let _ = self.flush_head(lower);
         let Some((stream, scheduler)) = self.streams.parts(lower) else { return Err(LinkError::Closed) };
         if stream.head.link().is_some() {

@@ -28,25 +28,21 @@ impl Executive {
             Err(WriteError::Closed) => return Err(PushError::Closed),
             Err(WriteError::WouldBlock) | Ok(()) => {}
         }
-        let index = stream.modules.len();
+        let index = stream.modules().len();
         if index >= Self::MODULES_MAX {
             return Err(PushError::TooMany);
-        }
-        if index == 0 {
-            stream.open_credit();
         }
         let info = module.info();
         let queues = QueuePair::new(info.read, info.write);
         let observes = module.observes();
-        stream.modules.push(Slot { module, queues, serial, observes, anchored: false });
+        stream.push(Slot { module, queues, serial, observes, anchored: false });
         let at = flow::module_at(s, index, Side::Write);
         if let Err(errno) = stream.run(s, index, at.side, Procedure::Open, scheduler) {
-            stream.modules.pop();
+            let _ = stream.pop();
             return Err(PushError::Module(errno));
         }
         // A queue that waited for room further along may find it in the new module, and would not be enabled past it.
-        flow::back_enable_above(s, &mut [], index + 1, &mut stream.head, scheduler);
-        flow::back_enable_below(s, &mut stream.modules[..index], &mut stream.device, scheduler);
+        stream.back_enable_past(s, index, scheduler);
         self.deliver_posts();
         Ok(())
     }
@@ -59,7 +55,7 @@ impl Executive {
     /// There is no module, the module is anchored or cannot leave yet ([`Module::leave`]), or the stream is closed.
     pub fn pop(&mut self, s: StreamId) -> Result<Box<dyn Module>, PopError> {
         let Some(stream) = self.streams.get(s) else { return Err(PopError::Closed) };
-        if stream.modules.last().is_some_and(|slot| slot.anchored) {
+        if stream.modules().last().is_some_and(|slot| slot.anchored) {
             return Err(PopError::Anchored);
         }
         self.pop_any(s)
@@ -72,7 +68,7 @@ impl Executive {
     /// There is no module, or the stream is closed.
     pub fn anchor(&mut self, s: StreamId) -> Result<(), PopError> {
         let Some(stream) = self.streams.get_mut(s) else { return Err(PopError::Closed) };
-        stream.modules.last_mut().ok_or(PopError::NoModule)?.anchored = true;
+        stream.anchor().ok_or(PopError::NoModule)?;
         Ok(())
     }
 
@@ -83,7 +79,7 @@ impl Executive {
     /// There is no module, it cannot leave yet, or the stream is closed.
     pub fn pop_any(&mut self, s: StreamId) -> Result<Box<dyn Module>, PopError> {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
-        let index = stream.modules.len().checked_sub(1).ok_or(PopError::NoModule)?;
+        let index = stream.modules().len().checked_sub(1).ok_or(PopError::NoModule)?;
         stream.head.on_pop();
         let writes = matches!(stream.head.check_write(), Ok(()) | Err(WriteError::WouldBlock));
         let works = writes && stream.head.check_read().is_ok();
@@ -99,12 +95,12 @@ impl Executive {
         // Coalesced bytes were written while the module was there. If the driver is full, they will go down without it.
         let _ = self.flush_head(s);
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
-        let index = stream.modules.len().checked_sub(1).ok_or(PopError::NoModule)?;
+        let index = stream.modules().len().checked_sub(1).ok_or(PopError::NoModule)?;
         // A module that faults while it closes is popped nevertheless.
         let _ = stream.run(s, index, Side::Write, Procedure::Close, scheduler);
         self.deliver_posts();
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
-        let Some(Slot { module, mut queues, .. }) = stream.modules.pop() else {
+        let Some(Slot { module, mut queues, .. }) = stream.pop() else {
             return Err(PopError::NoModule);
         };
         while let Some(m) = queues.write.getq() {
@@ -115,8 +111,7 @@ impl Executive {
         }
         stream.hang_up_if_drained(s, scheduler);
         // Queues that waited for room in these queues, or beyond them through this module's services, look again.
-        flow::back_enable_above(s, &mut [], index, &mut stream.head, scheduler);
-        flow::back_enable_below(s, &mut stream.modules, &mut stream.device, scheduler);
+        stream.back_enable_past(s, index, scheduler);
         self.deliver_posts();
         Ok(module)
     }
@@ -124,7 +119,7 @@ impl Executive {
     /// Pops modules below the head that have nothing left to do ([`Module::is_finished`]), up to the first other one.
     pub fn pop_finished(&mut self, s: StreamId) {
         let is_finished = |slot: &Slot| slot.module.is_finished();
-        while self.streams.get(s).is_some_and(|stream| stream.modules.last().is_some_and(is_finished)) {
+        while self.streams.get(s).is_some_and(|stream| stream.modules().last().is_some_and(is_finished)) {
             // The module was found a moment ago.
             let _ = self.pop_now(s);
         }
@@ -132,7 +127,7 @@ impl Executive {
 
     /// Returns the names of a stream's modules, from the head downward (`I_LIST`).
     pub fn modules(&self, s: StreamId) -> Vec<String> {
-        let modules = self.streams.get(s).map_or(&[][..], |stream| &stream.modules);
+        let modules = self.streams.get(s).map_or(&[][..], |stream| stream.modules());
         modules.iter().rev().map(|slot| slot.module.name().to_owned()).collect()
     }
 }

@@ -4,7 +4,6 @@ use crate::Executive;
 use crate::driver::{Cx, FlushScope};
 use crate::head::{Interest, Readiness, SignalEvents, SignalNotice, WaiterId, Woken};
 use crate::identifiers::StreamId;
-use crate::module::flow;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -15,7 +14,7 @@ impl Executive {
         let Some((stream, _)) = self.streams.parts(s) else {
             return Readiness { readable: true, hangup: true, ..Readiness::default() };
         };
-        stream.head.poll(flow::next_down(&mut stream.modules, &mut stream.device))
+        stream.poll()
     }
 
     /// Returns whether a stream was hung up, even if its reader finds messages before that.
@@ -57,7 +56,7 @@ impl Executive {
         if interest.contains(Interest::WRITABLE)
             && let Some((stream, _)) = self.streams.parts(s)
         {
-            let _ = flow::next_down(&mut stream.modules, &mut stream.device).canput(0);
+            let _ = stream.next_down().canput(0);
         }
         self.poll(s)
     }
@@ -173,7 +172,7 @@ impl Executive {
             // A full driver leaves the bytes in the head until it enables the head's service; the next write reports a failure.
             let _ = self.flush_head(s);
             if let Some((stream, ..)) = self.streams.all_parts(s) {
-                stream.head.coalesced.listed = false;
+                stream.head.coalesced.unlist();
             }
         }
         self.streams.scheduler.coalescing = reuse(listed);

@@ -6,7 +6,6 @@ use crate::error::ReadError;
 use crate::head::ReadMode;
 use crate::identifiers::StreamId;
 use crate::message::{Control, Credit, Kind, Marks, Message};
-use crate::module::flow;
 use crate::{Primitive, RecvInfo};
 
 /// Selects the messages that `getpmsg` takes.
@@ -66,15 +65,14 @@ impl Executive {
     ) -> Result<Option<usize>, ReadError> {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
         let head = &mut stream.head;
-        if head.failed_or_diverted || !head.reads_directly {
+        if !head.reads_directly() {
             return self.read_by_mode(s, buf, info);
         }
         let Some((record, credit)) = head.queue.read_run(buf, info) else {
             return self.read_message(s, buf, info);
         };
         let bytes = record.data().len();
-        head.stats.messages_read += 1;
-        head.stats.bytes_read += bytes as u64;
+        head.count_read(1, bytes);
         head.take_due_signals(s, scheduler);
         if credit.bytes > 0 {
             self.after_taking(s, credit);
@@ -128,7 +126,7 @@ impl Executive {
     #[inline]
     pub fn getmsg(&mut self, s: StreamId) -> Result<Option<Message>, ReadError> {
         let Some((stream, _)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
-        if stream.head.failed_or_diverted {
+        if stream.head.is_failed_or_diverted() {
             stream.head.report_read()?;
             if stream.head.is_lent() {
                 return Ok(None);
@@ -148,7 +146,7 @@ impl Executive {
     /// The errors of [`Executive::getmsg`].
     pub fn getrun(&mut self, s: StreamId) -> Result<Option<Message>, ReadError> {
         let Some((stream, _)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
-        if stream.head.failed_or_diverted {
+        if stream.head.is_failed_or_diverted() {
             stream.head.report_read()?;
             if stream.head.is_lent() {
                 return Ok(None);
@@ -281,7 +279,7 @@ impl Executive {
             };
             let len = front.data.copy_to(&mut buf[filled_bytes..]);
             let rest_bytes = front.data.len() - len;
-            let mode = head.read_mode;
+            let mode = head.settings().read_mode();
             let whole = rest_bytes == 0 || mode == ReadMode::MessageDiscard;
             let gone_bytes = if whole { len + rest_bytes } else { len };
             self.take_front(s, association, len, gone_bytes, whole);
@@ -298,7 +296,7 @@ impl Executive {
     /// Handles a read that found nothing: tells drivers that read on demand how much is wanted (`M_READ`).
     #[cold]
     fn found_nothing<T>(&mut self, s: StreamId, bytes: usize) -> Result<Option<T>, ReadError> {
-        if self.streams.get(s).is_some_and(|stream| stream.head.announces_reads) {
+        if self.streams.get(s).is_some_and(|stream| stream.head.settings().announces_reads()) {
             self.put_down(s, Message::new(Kind::Read { bytes }));
         }
         Ok(None)
@@ -319,9 +317,8 @@ impl Executive {
         let Some(front) = head.queue.front() else { return };
         let (credited, is_long) = (front.marks.contains(Marks::CREDITED), front.data.is_long());
         let charges = if whole { front.charges() } else { 0 };
-        head.stats.bytes_read += read_bytes as u64;
+        head.count_read(usize::from(whole), read_bytes);
         if whole {
-            head.stats.messages_read += 1;
             if is_long {
                 if let Some(m) = head.queue.getq() {
                     pool.recycle_chain(m.data);
@@ -343,9 +340,8 @@ impl Executive {
     fn after_getq(&mut self, s: StreamId, m: &Message) {
         let credit = m.receive_credit();
         let Some(stream) = self.streams.get_mut(s) else { return };
-        stream.head.stats.messages_read += m.messages() as u64;
         let credit = credit.unwrap_or_default();
-        stream.head.stats.bytes_read += credit.bytes as u64;
+        stream.head.count_read(m.messages(), credit.bytes);
         self.after_taking(s, credit);
     }
 
@@ -354,14 +350,14 @@ impl Executive {
     fn after_taking(&mut self, s: StreamId, credit: Credit) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         if stream.head.queue.relieved() {
-            flow::back_enable_below(s, &mut stream.modules, &mut stream.device, scheduler);
+            stream.back_enable_below(s, scheduler);
         }
-        if !stream.modules.is_empty() {
+        if stream.has_modules() {
             return self.return_credit_past_modules(s, credit);
         }
         let Credit { association, bytes, charges } = credit;
         if bytes > 0 || charges > 0 {
-            let driver = &mut self.drivers[stream.driver.0];
+            let driver = &mut self.drivers[stream.driver().0];
             driver.consumed(&mut Cx::new(&mut self.streams), s, association, bytes, charges);
             self.deliver_posts();
         }
@@ -372,11 +368,11 @@ impl Executive {
     #[inline(never)]
     fn return_credit_past_modules(&mut self, s: StreamId, credit: Credit) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
-        stream.credit.on_returned(credit.bytes);
+        stream.on_credit_returned(credit.bytes);
         if credit.bytes == 0 && credit.charges == 0 {
             return stream.check_credit(s, scheduler);
         }
-        let driver = &mut self.drivers[stream.driver.0];
+        let driver = &mut self.drivers[stream.driver().0];
         let Credit { association, bytes, charges } = credit;
         driver.consumed(&mut Cx::new(&mut self.streams), s, association, bytes, charges);
         self.deliver_posts();

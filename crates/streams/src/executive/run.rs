@@ -4,9 +4,8 @@ use crate::Executive;
 use crate::driver::Cx;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::message::{Credit, Message};
-use crate::module::flow;
 use crate::scheduler::DriverCall;
-use crate::stream::{Procedure, Streams};
+use crate::stream::Streams;
 
 impl Executive {
     /// Runs enabled service procedures, first in first out, until none is left.
@@ -31,10 +30,10 @@ impl Executive {
         let Some((stream, scheduler)) = self.streams.parts(at.stream) else { return };
         match (at.place, at.side) {
             (Place::Driver, side) => {
-                if !stream.device.side(side).clear_enabled() {
+                if !stream.device_mut().side(side).clear_enabled() {
                     return;
                 }
-                let driver = &mut self.drivers[stream.driver.0];
+                let driver = &mut self.drivers[stream.driver().0];
                 let cx = &mut Cx::new(&mut self.streams);
                 match side {
                     Side::Write => driver.service(cx, at.stream),
@@ -42,18 +41,7 @@ impl Executive {
                 }
             }
             (Place::Module(index), side) => {
-                let Some(slot) = stream.modules.get_mut(usize::from(index)) else { return };
-                let queue = slot.queues.side(side);
-                // The module may have been popped since, and another may have its place.
-                if !queue.clear_enabled() || stream.broken {
-                    return;
-                }
-                if queue.runs_too_often(turn) {
-                    stream.break_off(at.stream, scheduler);
-                } else {
-                    // The stream's head has been told of a fault.
-                    let _ = stream.run(at.stream, usize::from(index), side, Procedure::Service, scheduler);
-                }
+                stream.run_service(at.stream, usize::from(index), side, turn, scheduler);
             }
             (Place::Head | Place::BelowHead, side) => self.run_head_service(at.stream, side),
         }
@@ -77,7 +65,7 @@ impl Executive {
         }
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         if side == Side::Read && stream.head.queue.relieved() {
-            flow::back_enable_below(s, &mut stream.modules, &mut stream.device, scheduler);
+            stream.back_enable_below(s, scheduler);
         }
     }
 
@@ -125,8 +113,8 @@ impl Executive {
                 }
                 DriverCall::Consumed { stream, credit } => {
                     let Some(open) = self.streams.get_mut(stream) else { continue };
-                    open.credit.on_returned(credit.bytes);
-                    let driver = open.driver;
+                    open.on_credit_returned(credit.bytes);
+                    let driver = open.driver();
                     let cx = &mut Cx::new(&mut self.streams);
                     let Credit { association, bytes, charges } = credit;
                     self.drivers[driver.0].consumed(cx, stream, association, bytes, charges);
@@ -145,11 +133,11 @@ impl Executive {
     /// Passes a message to the driver of its stream; ends one that modules and driver send to each other for ever.
     fn put_to_driver(&mut self, s: StreamId, m: Message, puts_left: &mut u32) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
-        if *puts_left == 0 && !stream.modules.is_empty() {
+        if *puts_left == 0 && stream.has_modules() {
             return stream.break_off(s, scheduler);
         }
         *puts_left = puts_left.saturating_sub(1);
-        let driver = &mut self.drivers[stream.driver.0];
+        let driver = &mut self.drivers[stream.driver().0];
         driver.put(&mut Cx::new(&mut self.streams), s, m);
     }
 }

@@ -3,7 +3,6 @@
 use crate::Executive;
 use crate::driver::Cx;
 use crate::identifiers::{Place, StreamId};
-use crate::stream::Procedure;
 use crate::timers::{Alarm, TimerId};
 use std::time::{Duration, Instant};
 
@@ -52,15 +51,10 @@ impl Executive {
             Alarm::Ioctl { id } => stream.head.expire_ioctl(s, id, scheduler),
             Alarm::Close => self.close_now(s),
             Alarm::Procedure { place: Place::Module(index), serial, side } => {
-                let index = usize::from(index);
-                let is_there = stream.modules.get(index).is_some_and(|slot| slot.serial == serial);
-                if is_there && !stream.broken {
-                    // The stream's head has been told of a fault.
-                    let _ = stream.run(s, index, side, Procedure::Timer(timer), scheduler);
-                }
+                stream.run_timer(s, (usize::from(index), serial), side, timer, scheduler);
             }
             Alarm::Procedure { .. } => {
-                let driver = stream.driver;
+                let driver = stream.driver();
                 self.drivers[driver.0].timer(&mut Cx::new(&mut self.streams), s, timer);
             }
         }
@@ -68,20 +62,20 @@ impl Executive {
 
     /// Returns how long a close waits for messages on their way down (`I_GETCLTIME`).
     pub fn close_time(&self, s: StreamId) -> Option<Duration> {
-        Some(self.streams.get(s)?.head.close_time)
+        Some(self.streams.get(s)?.head.close_time())
     }
 
     /// Sets how long a close waits for messages on their way down (`I_SETCLTIME`). Default: 15 s.
     pub fn set_close_time(&mut self, s: StreamId, time: Duration) {
         if let Some(stream) = self.streams.get_mut(s) {
-            stream.head.close_time = time;
+            stream.head.set_close_time(time);
         }
     }
 
     /// Keeps a closed stream until no message is on its way down. Returns false if none is, or if waiting is futile.
     pub(super) fn begin_draining(&mut self, s: StreamId) -> bool {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return false };
-        let close_time = stream.head.close_time;
+        let close_time = stream.head.close_time();
         if close_time.is_zero() || !stream.is_draining() || stream.head.check_write().is_err() {
             return false;
         }

@@ -6,8 +6,8 @@ use crate::error::{Refused, WriteError};
 use crate::head::WriteAs;
 use crate::identifiers::{DriverId, Place, StreamId};
 use crate::message::{Control, Kind, Message, Seen};
-use crate::module::flow;
 use crate::scheduler::Post;
+use crate::stream::Stream;
 use crate::{Primitive, SendInfo};
 use bytes::Bytes;
 use std::any::Any;
@@ -31,27 +31,22 @@ impl Executive {
         bytes: &[u8],
     ) -> Result<(), WriteError> {
         let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
-        let direct = !info.more
-            && !stream.head.failed_or_diverted
-            && stream.head.writes_directly
-            && stream.head.coalesced.is_empty()
-            && !stream.waits_below();
+        let direct = !info.more && stream.head.writes_directly() && !stream.waits_below();
         if !direct {
             return self.write_by_the_way(s, association, info, bytes);
         }
-        if stream.modules.is_empty() {
+        if !stream.has_modules() {
             return self.write_directly(s, association, &info, WriteData::Copied(bytes));
         }
-        let driver = stream.driver;
+        let driver = stream.driver();
         match self.drivers[driver.0].admit(s, association, &info, bytes.len()) {
             Admission::Idle | Admission::Room => {}
             Admission::Full => return Err(stream.head.block_writer()),
             Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
         }
         // Messages that wait for the driver come first.
-        let is_observed = stream.only_observes_writes() && stream.device.write.is_empty();
-        stream.head.stats.messages_written += 1;
-        stream.head.stats.bytes_written += bytes.len() as u64;
+        let is_observed = stream.only_observes_writes() && stream.device().write.is_empty();
+        stream.head.count_written(1, bytes.len());
         // Messages on their way come first.
         if is_observed && self.streams.scheduler.is_quiet() {
             self.write_observed(s, driver, association, info, bytes);
@@ -71,7 +66,7 @@ impl Executive {
         data: WriteData<'_>,
     ) -> Result<(), WriteError> {
         let Some(stream) = self.streams.get(s) else { return Err(WriteError::Closed) };
-        let (driver, bytes) = (stream.driver, data.len());
+        let (driver, bytes) = (stream.driver(), data.len());
         let cx = &mut Cx::new(&mut self.streams);
         let admission = self.drivers[driver.0].write(cx, s, association, info, data);
         match admission {
@@ -85,7 +80,7 @@ impl Executive {
 
     /// Returns whether nothing is between the head and the driver: no module is pushed, and no earlier message waits.
     pub fn is_clear_below(&self, s: StreamId) -> bool {
-        self.streams.get(s).is_some_and(|stream| stream.modules.is_empty() && stream.device.write.is_empty())
+        self.streams.get(s).is_some_and(Stream::is_clear_below)
     }
 
     /// Lets the driver take messages that it keeps in its own form, past the empty stack of modules. Returns `None` if
@@ -104,7 +99,7 @@ impl Executive {
         if !stream.writes_past() {
             return None;
         }
-        let driver = stream.driver;
+        let driver = stream.driver();
         let written = match self.with_driver(driver, take)? {
             Admission::Idle | Admission::Room => Ok(()),
             Admission::Full => Err(self.block_writer(s)),
@@ -126,7 +121,7 @@ impl Executive {
         if !stream.lends() {
             return None;
         }
-        let driver: &mut dyn Any = &mut *self.drivers[stream.driver.0];
+        let driver: &mut dyn Any = &mut *self.drivers[stream.driver().0];
         lend(driver.downcast_mut()?)
     }
 
@@ -138,14 +133,14 @@ impl Executive {
         take: impl FnOnce(&mut D),
     ) {
         let Some(stream) = self.streams.get(s) else { return };
-        let _ = self.with_driver(stream.driver, |driver, _| take(driver));
+        let _ = self.with_driver(stream.driver(), |driver, _| take(driver));
         self.count_written(s, messages, bytes);
     }
 
     /// Returns whether modules are pushed.
     #[inline]
     pub fn has_modules(&self, s: StreamId) -> bool {
-        self.streams.get(s).is_some_and(|stream| !stream.modules.is_empty())
+        self.streams.get(s).is_some_and(Stream::has_modules)
     }
 
     /// Shows a write to the modules of a stream, which all observe, before what the driver has lent takes it.
@@ -172,7 +167,7 @@ impl Executive {
         bytes: &[u8],
     ) {
         let Some(stream) = self.streams.get(s) else { return };
-        let driver = stream.driver;
+        let driver = stream.driver();
         self.count_written(s, 1, bytes.len());
         self.write_to_modules(s, driver, place, association, info, bytes);
     }
@@ -197,7 +192,7 @@ impl Executive {
         self.flush_head(s)?;
         self.check_canput(s, 0)?;
         let Some(stream) = self.streams.get(s) else { return Err(WriteError::Closed) };
-        if stream.head.writes_directly && stream.modules.is_empty() && stream.device.write.is_empty() {
+        if stream.head.settings().writes_directly() && stream.is_clear_below() {
             return self.write_directly(s, association, &info, WriteData::Block(bytes));
         }
         let len = bytes.len();
@@ -253,7 +248,7 @@ impl Executive {
     /// Returns whether a message of this band could be written now. If not, the stream remembers the writer.
     pub fn canput(&mut self, s: StreamId, band: u8) -> bool {
         let Some((stream, _)) = self.streams.parts(s) else { return false };
-        flow::next_down(&mut stream.modules, &mut stream.device).canput(band)
+        stream.next_down().canput(band)
     }
 
     /// Sends an admitted write past modules that only look at it: the driver takes it from the writer's memory, as from a head
@@ -338,7 +333,7 @@ impl Executive {
         bytes: &[u8],
     ) -> Result<(), WriteError> {
         let Some((stream, ..)) = self.streams.all_parts(s) else { return Err(WriteError::Closed) };
-        let max_bytes = stream.head.coalesce_max_bytes;
+        let max_bytes = stream.head.settings().coalesce_max_bytes();
         if bytes.len() >= max_bytes {
             return self.write_whole(s, association, info, bytes);
         }
@@ -349,7 +344,7 @@ impl Executive {
             return Err(WriteError::Closed);
         };
         stream.head.report_write()?;
-        let idle = match self.drivers[stream.driver.0].admit(s, association, &info, bytes.len()) {
+        let idle = match self.drivers[stream.driver().0].admit(s, association, &info, bytes.len()) {
             Admission::Idle => true,
             // If the driver is full, the head has room until its block is full.
             Admission::Room | Admission::Full => false,
@@ -360,12 +355,11 @@ impl Executive {
             return self.write_whole(s, association, info, bytes);
         }
         coalesced.append(association, &info, bytes, max_bytes, pool);
-        if !std::mem::replace(&mut coalesced.listed, true) {
+        if !coalesced.list() {
             scheduler.coalescing.push(s);
         }
         let due = idle || coalesced.len() == max_bytes;
-        stream.head.stats.messages_written += 1;
-        stream.head.stats.bytes_written += bytes.len() as u64;
+        stream.head.count_written(1, bytes.len());
         match if due { self.flush_head(s) } else { Ok(()) } {
             // The head holds the bytes until the driver has room.
             Err(WriteError::WouldBlock) | Ok(()) => Ok(()),
@@ -412,7 +406,7 @@ impl Executive {
     ) -> Result<Admission, WriteError> {
         self.check_canput(s, band)?;
         let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
-        match self.drivers[stream.driver.0].admit(s, association, info, bytes) {
+        match self.drivers[stream.driver().0].admit(s, association, info, bytes) {
             Admission::Full => Err(stream.head.block_writer()),
             Admission::Fail(errno) => Err(WriteError::Failed(errno)),
             admission => Ok(admission),
@@ -422,47 +416,42 @@ impl Executive {
     fn check_canput(&mut self, s: StreamId, band: u8) -> Result<(), WriteError> {
         let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
         stream.head.report_write()?;
-        if flow::next_down(&mut stream.modules, &mut stream.device).canput(band) {
-            Ok(())
-        } else {
-            Err(stream.head.block_writer())
-        }
+        if stream.next_down().canput(band) { Ok(()) } else { Err(stream.head.block_writer()) }
     }
 
     pub(super) fn send_coalesced(&mut self, s: StreamId) {
         let Some((stream, _, pool)) = self.streams.all_parts(s) else { return };
-        stream.head.stats.messages_coalesced += 1;
+        stream.head.count_coalesced();
         let (association, info, data) = stream.head.coalesced.take(pool);
-        let m = written(stream.head.write_as, association, info, data);
+        let m = written(stream.head.settings().write_as(), association, info, data);
         self.put_down(s, m);
     }
 
     fn write_as(&self, s: StreamId) -> WriteAs {
-        self.streams.get(s).map_or(WriteAs::Data, |stream| stream.head.write_as)
+        self.streams.get(s).map_or(WriteAs::Data, |stream| stream.head.settings().write_as())
     }
 
     /// Returns whether an empty write sends a message (`SNDZERO`).
     fn sends_zero(&self, s: StreamId) -> bool {
-        self.streams.get(s).is_some_and(|stream| stream.head.write_options.send_zero)
+        self.streams.get(s).is_some_and(|stream| stream.head.settings().write_options().send_zero)
     }
 
     /// Returns whether the head holds short writes (`SNDHOLD`).
     fn holds_writes(&self, s: StreamId) -> bool {
-        self.streams.get(s).is_some_and(|stream| stream.head.write_options.hold)
+        self.streams.get(s).is_some_and(|stream| stream.head.settings().write_options().hold)
     }
 
     fn count_written(&mut self, s: StreamId, messages: usize, bytes: usize) {
         if let Some(stream) = self.streams.get_mut(s) {
-            stream.head.stats.messages_written += messages as u64;
-            stream.head.stats.bytes_written += bytes as u64;
+            stream.head.count_written(messages, bytes);
         }
     }
 
     /// Sends a message down from the head, without regard to flow control.
     pub(super) fn put_down(&mut self, s: StreamId, m: Message) {
         let Some((stream, _)) = self.streams.parts(s) else { return };
-        let driver = stream.driver;
-        if !stream.modules.is_empty() {
+        let driver = stream.driver();
+        if stream.has_modules() {
             return self.put_down_modules(s, driver, Place::BelowHead, m);
         }
         self.drivers[driver.0].put(&mut Cx::new(&mut self.streams), s, m);

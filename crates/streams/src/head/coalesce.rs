@@ -12,7 +12,7 @@ pub(crate) struct Coalesced {
     /// Block lent by the pool; holds no memory while nothing is held.
     block: BytesMut,
     /// The stream is in the scheduler's list of coalescing heads.
-    pub(crate) listed: bool,
+    listed: bool,
 }
 
 impl Coalesced {
@@ -29,6 +29,17 @@ impl Coalesced {
     #[inline]
     pub(crate) fn info(&self) -> (u32, SendInfo) {
         (self.association, self.info)
+    }
+
+    /// Records that the stream is in the list of coalescing heads. Returns whether it was already.
+    #[inline]
+    pub(crate) fn list(&mut self) -> bool {
+        std::mem::replace(&mut self.listed, true)
+    }
+
+    /// Records that the stream is in the list of coalescing heads no longer.
+    pub(crate) fn unlist(&mut self) {
+        self.listed = false;
     }
 
     /// Returns whether these bytes can join those that are held.

@@ -83,7 +83,7 @@ impl Head {
         }
     }
 
-    /// Refuses a copy for an ioctl that nobody waits for: the module that requested the copy would otherwise wait for ever.
+    /// Refuses a copy for an ioctl that no caller waits for: the module that requested the copy would otherwise wait for ever.
     fn refuse_copy(&mut self, s: StreamId, id: u32, private: u64, scheduler: &mut Scheduler) {
         let ioctl = Ioctl { id, ..Ioctl::default() };
         let refusal = IocData { ioctl, private, result: Err(Errno::EINTR) };

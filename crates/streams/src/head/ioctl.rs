@@ -9,7 +9,7 @@ use crate::{Chain, Errno};
 pub(crate) struct IoctlState {
     last_id: u32,
     stage: Stage,
-    pub(crate) timer: Option<TimerId>,
+    timer: Option<TimerId>,
 }
 
 #[derive(Debug, Default)]
@@ -34,9 +34,15 @@ impl IoctlState {
         })
     }
 
-    /// Notes that the ioctl goes down.
-    pub(crate) fn begin(&mut self, ioctl: Ioctl) {
+    /// Notes that the ioctl goes down. `timer` ends it.
+    pub(crate) fn begin(&mut self, ioctl: Ioctl, timer: Option<TimerId>) {
         self.stage = Stage::Below(Box::new(ioctl));
+        self.timer = timer;
+    }
+
+    /// Takes the timer of the ioctl, which needs it no longer.
+    pub(crate) fn take_timer(&mut self) -> Option<TimerId> {
+        self.timer.take()
     }
 
     /// Returns whether the modules and the driver process the ioctl with this number.
@@ -44,7 +50,7 @@ impl IoctlState {
         matches!(&self.stage, Stage::Below(ioctl) if ioctl.id == id)
     }
 
-    /// Accepts a message about an ioctl. Returns false if nobody waits for it, and discards it.
+    /// Accepts a message about an ioctl. Returns false if no caller waits for it, and discards it.
     pub(crate) fn answer(&mut self, m: Message) -> bool {
         let Stage::Below(ioctl) = &self.stage else { return false };
         match &m.kind {
