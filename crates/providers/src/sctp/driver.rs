@@ -113,9 +113,7 @@ impl Driver for SctpDriver {
 
     fn timeout(&mut self, cx: &mut Cx<'_>, now: Instant) {
         let now = self.time(now);
-        let (endpoint, mut host) = self.split(cx);
-        endpoint.handle_timeout(now, &mut host);
-        self.clear_leftovers(cx);
+        self.with_endpoint(cx, |endpoint, host| endpoint.handle_timeout(now, host));
         self.detach_after_pause(cx, now);
         self.hand_out_trace();
     }
@@ -134,6 +132,7 @@ impl Driver for SctpDriver {
         // The batch under construction is lost, as any packet may be.
         self.refused = None;
         for id in in_progress.into_iter().chain(of_stream.filter(|id| in_progress != Some(*id))) {
+            // Nothing else is done after a fault: what is left is done by the next call.
             let (endpoint, mut host) = self.split(cx);
             endpoint.abandon(id, &mut host);
         }

@@ -46,7 +46,20 @@ pub(super) struct Leftovers {
 }
 
 impl SctpDriver {
-    /// Borrows the core and, separately, everything that the core may call back.
+    /// Calls the core, and then does the work that had to wait while the core was borrowed.
+    pub(super) fn with_endpoint<R>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        call: impl FnOnce(&mut Endpoint, &mut Upper<'_, '_>) -> R,
+    ) -> R {
+        let (endpoint, mut host) = self.split(cx);
+        let result = call(endpoint, &mut host);
+        self.clear_leftovers(cx);
+        result
+    }
+
+    /// Borrows the core and, separately, everything that the core may call back. The caller calls
+    /// [`SctpDriver::clear_leftovers`] afterwards, as [`SctpDriver::with_endpoint`] does.
     pub(super) fn split<'a, 'b>(&'a mut self, cx: &'a mut Cx<'b>) -> (&'a mut Endpoint, Upper<'a, 'b>) {
         let upper = Upper {
             cx,

@@ -182,9 +182,10 @@ impl SctpDriver {
                 // The kernel has no route: an association that is being set up need not wait for its timers.
                 Err(error) if is_no_route(&error) => {
                     let quoted = self.buffer.to_vec();
-                    let (endpoint, mut host) = self.split(cx);
                     let why = ::sctp::Unreachable::Host;
-                    endpoint.handle_unreachable(now, transmit.remote, why, &quoted, &mut host);
+                    self.with_endpoint(cx, |endpoint, host| {
+                        endpoint.handle_unreachable(now, transmit.remote, why, &quoted, host);
+                    });
                 }
                 Ok(()) => self.batches_moved += 1,
                 // A packet that the network does not take is lost like any other; the timers recover it. The link

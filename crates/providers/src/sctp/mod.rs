@@ -5,6 +5,7 @@
 //! | `driver` | the calls of the executive and of stream heads |
 //! | `minor` | the state of each open stream: unbound, listening, connected, one-to-many |
 //! | `request` | primitives from above |
+//! | `control` | commands that pass the modules |
 //! | `queued` | messages that wait for room, because their senders have not asked for it |
 //! | `options` | option management: the options of XTI, IP and SCTP |
 //! | `ports` | tells a link without ports of its own which SCTP ports are in use |
@@ -14,6 +15,7 @@
 //! | `interrupt` | exchanges batches with the link, and handles timers |
 
 mod charges;
+mod control;
 mod detach;
 mod driver;
 mod indication;
@@ -31,9 +33,8 @@ use std::time::Instant;
 
 use ::sctp::trace::Record;
 use ::sctp::{
-    AssociationConfig, AssociationId, AssociationState, AssociationView, Batch, Checksum, Endpoint,
-    EndpointConfig, EndpointStatistics, PathId, PathOptions, PrimaryError, SendError, SendInfo, Stage,
-    Statistics, Time, TransmitBuffer,
+    AssociationConfig, AssociationId, AssociationView, Batch, Checksum, Endpoint, EndpointConfig,
+    EndpointStatistics, PathId, SendError, SendInfo, Stage, Statistics, Time, TransmitBuffer,
 };
 use links::{Link, LinkStats};
 use streams::{Chain, Cx, Errno, Pool, StreamId};
@@ -186,141 +187,6 @@ impl SctpDriver {
     /// Returns the local addresses of the association.
     pub fn local_addresses(&self, s: StreamId, association: u32) -> Option<Vec<std::net::IpAddr>> {
         self.endpoint.local_addresses(self.association(s, association)?)
-    }
-
-    /// Sends new data of an association to this address of the peer from now on, while the address answers.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the peer has no such address, the address is not confirmed, or the association has ended.
-    pub fn set_primary(
-        &mut self,
-        cx: &mut Cx<'_>,
-        s: StreamId,
-        association: u32,
-        address: std::net::IpAddr,
-    ) -> Result<(), PrimaryError> {
-        let id = self.association(s, association).ok_or(PrimaryError::Closed)?;
-        let now = self.now(cx);
-        let (endpoint, mut host) = self.split(cx);
-        endpoint.set_primary(now, id, address, &mut host)
-    }
-
-    /// Changes the settings of an association, except those that its handshake has negotiated, or the settings of the
-    /// associations that a listener accepts from now on.
-    ///
-    /// Returns false, and changes nothing, if another listener on the port has one of the addresses in these settings.
-    pub fn change_config(
-        &mut self,
-        cx: &mut Cx<'_>,
-        s: StreamId,
-        association: u32,
-        config: AssociationConfig,
-    ) -> bool {
-        if let Some(id) = self.association(s, association) {
-            let now = self.now(cx);
-            let (endpoint, mut host) = self.split(cx);
-            endpoint.set_config(now, id, &config, &mut host);
-            return true;
-        }
-        match self.minors.get(s) {
-            Some(Minor::Listening { listener, .. } | Minor::OneToMany { listener, .. }) => {
-                self.endpoint.set_listener_config(listener, config)
-            }
-            _ => true,
-        }
-    }
-
-    /// Sets the number of associations that may wait for this listener. Associations that wait already stay.
-    pub fn set_backlog(&mut self, s: StreamId, backlog: u32) {
-        if let Some(Minor::Listening { port, listener, waiting, .. }) = self.minors.get(s) {
-            self.minors.set(s, Minor::Listening { port, listener, backlog: backlog.max(1), waiting });
-        }
-    }
-
-    /// Changes the settings of one path of an association, or of all paths without an address.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the peer has no such address or the association has ended.
-    pub fn set_path(
-        &mut self,
-        cx: &mut Cx<'_>,
-        s: StreamId,
-        association: u32,
-        address: Option<std::net::IpAddr>,
-        options: &PathOptions,
-    ) -> Result<(), PrimaryError> {
-        let id = self.association(s, association).ok_or(PrimaryError::Closed)?;
-        let now = self.now(cx);
-        let (endpoint, mut host) = self.split(cx);
-        endpoint.set_path(now, id, address, options, &mut host)
-    }
-
-    /// Aborts an association, without waiting for anything queued above it; `reason` is sent with the ABORT.
-    pub fn abort(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32, reason: &[u8]) {
-        let Some(id) = self.association(s, association) else { return };
-        let now = self.now(cx);
-        let (endpoint, mut host) = self.split(cx);
-        endpoint.abort(now, id, reason, &mut host);
-        self.clear_leftovers(cx);
-    }
-
-    /// Aborts up to `limit` associations whose state satisfies `ends`, from `first` on. Returns the association to
-    /// continue from, or `None` after the last one.
-    pub fn abort_where(
-        &mut self,
-        cx: &mut Cx<'_>,
-        first: AssociationId,
-        limit: usize,
-        reason: &[u8],
-        ends: impl Fn(AssociationState) -> bool,
-    ) -> Option<AssociationId> {
-        let picked = self.endpoint.associations_from(first).filter(|(_, state)| ends(*state));
-        let mut ids: Vec<AssociationId> = picked.map(|(id, _)| id).take(limit + 1).collect();
-        let next = ids.get(limit).copied();
-        ids.truncate(limit);
-        let now = self.now(cx);
-        let (endpoint, mut host) = self.split(cx);
-        for id in ids {
-            endpoint.abort(now, id, reason, &mut host);
-        }
-        self.clear_leftovers(cx);
-        next
-    }
-
-    /// Shuts every association down: each ends when the peer has acknowledged everything that was sent.
-    pub fn shutdown_all(&mut self, cx: &mut Cx<'_>) {
-        let ids: Vec<AssociationId> = self.endpoint.associations().map(|(id, _)| id).collect();
-        let now = self.now(cx);
-        let (endpoint, mut host) = self.split(cx);
-        for id in ids {
-            endpoint.shutdown(now, id, &mut host);
-        }
-        self.clear_leftovers(cx);
-    }
-
-    /// Sets whether the writer has messages left that it has accepted from others ([`Endpoint::set_has_rest`]).
-    pub fn set_has_rest(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32, has_rest: bool) {
-        if let Some(id) = self.association(s, association) {
-            let now = self.now(cx);
-            let (endpoint, mut host) = self.split(cx);
-            endpoint.set_has_rest(now, id, has_rest, &mut host);
-        }
-    }
-
-    /// Keeps `bytes` that the reader has just taken charged to the receive window.
-    pub fn hold_window(&mut self, s: StreamId, association: u32, bytes: usize) {
-        if let Some(id) = self.association(s, association) {
-            self.endpoint.hold_window(id, bytes);
-        }
-    }
-
-    /// Releases `bytes` that [`SctpDriver::hold_window`] kept charged to the receive window.
-    pub fn release_window(&mut self, s: StreamId, association: u32, bytes: usize) {
-        if let Some(id) = self.association(s, association) {
-            self.endpoint.release_window(id, bytes);
-        }
     }
 
     /// Returns the counters of the endpoint.

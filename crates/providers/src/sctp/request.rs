@@ -227,13 +227,13 @@ impl SctpDriver {
             _ => return Err(Refusal::system(Errno::EISCONN)),
         };
         let (now, config) = (self.now(cx), self.association_config(s));
-        let (endpoint, host) = self.split(cx);
-        let id = endpoint
-            .connect(now, local_port, peer_port, &remotes, config, &host)
+        let id = self
+            .with_endpoint(cx, |endpoint, host| {
+                endpoint.connect(now, local_port, peer_port, &remotes, config, host)
+            })
             .map_err(|error| Refusal::system(connect_errno(error)))?;
         if let Err(errno) = self.tell_ports() {
-            let (endpoint, mut host) = self.split(cx);
-            endpoint.abandon(id, &mut host);
+            self.with_endpoint(cx, |endpoint, host| endpoint.abandon(id, host));
             return Err(Refusal::system(errno));
         }
         self.requested = Some((s, id));
@@ -343,8 +343,7 @@ impl SctpDriver {
         if let Some(id) = id {
             let text = reason.blocks().concat();
             let now = self.now(cx);
-            let (endpoint, mut host) = self.split(cx);
-            endpoint.abort(now, id, &text, &mut host);
+            self.with_endpoint(cx, |endpoint, host| endpoint.abort(now, id, &text, host));
         }
         self.minors.on_event(s, Event::DisconReq);
         self.minors.on_event(s, ok_ack(waits, true));
@@ -355,8 +354,7 @@ impl SctpDriver {
         let id = self.association(s, association).ok_or(Refusal::OUT_OF_STATE)?;
         self.minors.on_event(s, Event::OrdrelReq);
         let now = self.now(cx);
-        let (endpoint, mut host) = self.split(cx);
-        endpoint.shutdown(now, id, &mut host);
+        self.with_endpoint(cx, |endpoint, host| endpoint.shutdown(now, id, host));
         Ok(())
     }
 
@@ -383,11 +381,12 @@ impl SctpDriver {
         for id in left {
             self.minors.set_owner(id, Owner::Nobody);
             let now = self.now(cx);
-            let (endpoint, mut host) = self.split(cx);
-            // No reader is left to release the held window, and the peer may have to send before it can shut down.
-            endpoint.release_window(id, usize::MAX);
-            endpoint.set_has_rest(now, id, false, &mut host);
-            endpoint.shutdown(now, id, &mut host);
+            self.with_endpoint(cx, |endpoint, host| {
+                // No reader is left to release the held window, and the peer may have to send before it can shut down.
+                endpoint.release_window(id, usize::MAX);
+                endpoint.set_has_rest(now, id, false, host);
+                endpoint.shutdown(now, id, host);
+            });
         }
         self.minors.close(s);
         self.charges.close(s);
