@@ -17,7 +17,7 @@ use streams::{Interest, Kind, Message as Block, RunMessages};
 pub use crate::busy_poll::BusyPoll;
 use crate::shard::Inner;
 use crate::socket::{Found, Wait};
-use crate::timed::{Timed, Written};
+use crate::staged::{StagedExecutive, Written};
 use crate::{
     AssociationOptions, AssociationState, Message, Received, RecvError, SendError, SendInfo,
     SharedAssociation, Stack,
@@ -53,7 +53,7 @@ pub fn recv_run_no_poll(association: &SharedAssociation) -> Result<Option<Taken>
         return Ok(recv_no_poll(association)?.map(Taken::One));
     }
     let socket = &association.socket;
-    let take = |inner: &mut Inner| socket.try_take(inner, Timed::getrun, |_| false);
+    let take = |inner: &mut Inner| socket.try_take(inner, StagedExecutive::getrun, |_| false);
     loop {
         match socket.until(Interest::READABLE, Wait::NoPoll, take)?? {
             Found::Data(Block { kind: Kind::Run(run), data, .. }) => {

@@ -214,9 +214,9 @@ mod sender;
 mod shard;
 mod socket;
 mod stack;
+mod staged;
 mod stream;
 pub mod streams;
-mod timed;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 pub mod trace;

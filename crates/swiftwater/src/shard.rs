@@ -36,12 +36,12 @@ pub(crate) use self::waiting::{Ticket, WakeTarget};
 use crate::busy_poll::BusyPoll;
 use crate::flush_delay::FlushDelay;
 use crate::options::StackOptions;
-use crate::timed::{Timed, Written};
+use crate::staged::{StagedExecutive, Written};
 use crate::watch::{Sleeper, Watch};
 
 /// State that the lock guards.
 pub(crate) struct Inner {
-    pub(crate) executive: Timed,
+    pub(crate) executive: StagedExecutive,
     poller: PollerState,
     arrivals: Arrivals,
     /// Incremented at each call of a thread of the program; the background thread compares it.
@@ -82,7 +82,7 @@ impl Shard {
         let watch = Arc::new(Watch::new(&sockets)?);
         let shard = Arc::new(Shard {
             inner: Mutex::new(Inner {
-                executive: Timed::new(executive, driver),
+                executive: StagedExecutive::new(executive, driver),
                 poller: PollerState::new(),
                 arrivals: Arrivals::default(),
                 activity: 0,

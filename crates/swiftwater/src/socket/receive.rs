@@ -11,7 +11,7 @@ use super::{End, Socket, Style, Wait};
 use crate::error::{Loss, RecvError};
 use crate::message::{Message, from_block, to_text, window_bytes};
 use crate::shard::{Entered, Inner};
-use crate::timed::Timed;
+use crate::staged::StagedExecutive;
 
 /// Maximum number of messages that one call receives before it leaves the perimeter.
 const MESSAGES_MAX: usize = 256;
@@ -88,12 +88,12 @@ impl Socket {
     }
 
     pub(crate) fn try_getmsg(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
-        self.try_take(inner, Timed::getmsg, |end| *end != End::Open)
+        self.try_take(inner, StagedExecutive::getmsg, |end| *end != End::Open)
     }
 
     /// Takes one message, or those that came together in a packet.
     pub(crate) fn try_getrun(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
-        self.try_take(inner, Timed::getrun, |end| *end != End::Open)
+        self.try_take(inner, StagedExecutive::getrun, |end| *end != End::Open)
     }
 
     /// Takes the available messages, up to `room`. Returns the result behind them if it is not a message;
@@ -119,14 +119,14 @@ impl Socket {
     /// Takes one message or primitive, including those after the peer's shutdown, and the events after the end of the
     /// association.
     pub(crate) fn try_next(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
-        self.try_take(inner, Timed::getmsg, |_| false)
+        self.try_take(inner, StagedExecutive::getmsg, |_| false)
     }
 
     /// Takes a message by `take`, or a primitive. `is_last` tells at which end of the association nothing follows.
     pub(crate) fn try_take(
         &self,
         inner: &mut Inner,
-        take: impl Fn(&mut Timed, StreamId) -> Result<Option<Block>, ReadError>,
+        take: impl Fn(&mut StagedExecutive, StreamId) -> Result<Option<Block>, ReadError>,
         is_last: impl Fn(&End) -> bool,
     ) -> Option<Result<Found<Block>, RecvError>> {
         loop {

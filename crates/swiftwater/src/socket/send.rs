@@ -8,7 +8,7 @@ use tpi::Errno;
 use super::{Socket, Wait};
 use crate::error::SendError;
 use crate::shard::Inner;
-use crate::timed::Written;
+use crate::staged::Written;
 
 impl Socket {
     /// Sends one message: the hot path of every send.

@@ -1,13 +1,14 @@
-//! The executive of a shard, with the time: every call that acts on the protocol states the time.
+//! The executive of a shard, with stages in front of it. No other file of this crate has the executive itself, so two rules hold
+//! for every call: it states the time if it acts on the protocol, and it returns the stages unless it is a read or a getter.
 //!
 //! The executive and the provider have no clock. Getters need no time, nor does a message without a lifetime. All other
-//! calls go through [`Timed::at`].
+//! calls go through [`StagedExecutive::at`].
 //!
 //! A short message is written into a *stage*: the end of its association's send queue, which the provider lends until
 //! something else is asked of it. So most messages pass no layer; those that open a stage are admitted by all of them.
-//! Every call but reads and getters first returns the stages ([`Timed::return_stages`]).
+//! Every call but reads and getters first returns the stages ([`StagedExecutive::return_stages`]).
 
-use std::ops::Deref;
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -15,14 +16,15 @@ use providers::SctpDriver;
 use sctp::{Batch, RecvInfo, SendInfo, Stage, Staged};
 use smallvec::SmallVec;
 use streams::{
-    Cx, DriverId, Executive, Interest, Message, OpenError, ReadError, Readiness, Shown, StreamId, WriteError,
+    Cx, DriverId, Executive, Interest, Message, Module, OpenError, PushError, ReadError, Readiness, Shown,
+    StreamId, WriteError,
 };
 
 /// Maximum number of associations that have a stage at a time, since each message looks for its own.
 const STAGES_MAX: usize = 8;
 
-/// An executive with one provider. It dereferences to the executive for getters that staged messages do not affect.
-pub(crate) struct Timed {
+/// An executive with one provider, and the stages that the provider has lent.
+pub(crate) struct StagedExecutive {
     executive: Executive,
     driver: DriverId,
     stages: SmallVec<[Lent; 1]>,
@@ -46,18 +48,9 @@ pub(crate) enum Written {
     Staged,
 }
 
-impl Deref for Timed {
-    type Target = Executive;
-
-    #[inline]
-    fn deref(&self) -> &Executive {
-        &self.executive
-    }
-}
-
-impl Timed {
+impl StagedExecutive {
     pub(crate) fn new(executive: Executive, driver: DriverId) -> Self {
-        Timed { executive, driver, stages: SmallVec::new() }
+        StagedExecutive { executive, driver, stages: SmallVec::new() }
     }
 
     /// Returns the executive with all messages queued, for calls at this time.
@@ -238,7 +231,70 @@ impl Timed {
         self.with_messages_queued().fault(s);
     }
 
-    /// Calls a function of the provider that acts on no association; [`Timed::command`] calls those that do.
+    /// Returns whether the provider is due to transmit. Messages in a stage never make it due.
+    #[inline]
+    pub(crate) fn flush_due(&self) -> bool {
+        self.executive.flush_due()
+    }
+
+    /// Returns whether the provider has something that was not sent. Messages in a stage do not count: the flush delay knows of
+    /// them.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.executive.has_unsent()
+    }
+
+    /// Returns whether packets have arrived that no descriptor announces.
+    pub(crate) fn has_arrivals(&self) -> bool {
+        self.executive.has_arrivals()
+    }
+
+    /// Returns when the next timer expires.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.executive.deadline()
+    }
+
+    /// Returns whether a driver has work left. An association with messages in a stage is work.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.executive.is_busy()
+    }
+
+    /// Returns whether a service procedure is enabled.
+    pub(crate) fn is_runnable(&self) -> bool {
+        self.executive.is_runnable()
+    }
+
+    #[inline]
+    pub(crate) fn has_wakeups(&self) -> bool {
+        self.executive.has_wakeups()
+    }
+
+    /// Returns whether nothing is between the head and the driver of a stream.
+    #[cfg(feature = "internals")]
+    pub(crate) fn is_clear_below(&self, s: StreamId) -> bool {
+        self.executive.is_clear_below(s)
+    }
+
+    /// Makes a module by name.
+    pub(crate) fn make_module(&self, name: &str, arguments: &[String]) -> Result<Box<dyn Module>, PushError> {
+        self.executive.make_module(name, arguments)
+    }
+
+    /// Returns the names of the modules that can be pushed by name.
+    pub(crate) fn module_names(&self) -> Vec<&str> {
+        self.executive.module_names()
+    }
+
+    /// Returns whether a stream was hung up, even if its reader finds messages before that.
+    pub(crate) fn is_hung_up(&self, s: StreamId) -> bool {
+        self.executive.is_hung_up(s)
+    }
+
+    /// Calls `f` with each descriptor that the drivers wait for, and with the interest.
+    pub(crate) fn descriptors(&self, f: &mut dyn FnMut(BorrowedFd<'_>, Interest)) {
+        self.executive.descriptors(f);
+    }
+
+    /// Calls a function of the provider that acts on no association; [`StagedExecutive::command`] calls those that do.
     pub(crate) fn provider<R>(&mut self, f: impl FnOnce(&mut SctpDriver) -> R) -> Option<R> {
         let driver = self.driver;
         self.with_messages_queued().with_driver(driver, |driver, _| f(driver))
