@@ -7,7 +7,7 @@ use providers::SctpDriver;
 use sctp::{AssociationId, AssociationState};
 use streams::{Cx, Interest};
 
-use crate::shard::Inner;
+use crate::shard::{Inner, OBSERVER_INTEREST};
 use crate::socket::{Socket, Style, Wait};
 use crate::stack::Stack;
 
@@ -68,27 +68,21 @@ impl Stack {
     }
 
     pub(crate) fn abort_where(&self, reason: &str, ends: impl Fn(AssociationState) -> bool) {
-        let mut next = Some(AssociationId(0));
-        while let Some(first) = next {
-            next = self.abort_burst(first, reason, &ends);
+        for burst in self.abort_bursts(reason, ends) {
             self.until(Wait::within(ROOM_WAIT), has_room);
-            if next.is_some() {
+            if burst == Burst::Follows {
                 thread::sleep(ABORT_PAUSE);
             }
         }
     }
 
-    /// Aborts some associations whose state satisfies `ends`, from `first` on. Returns the association to continue from.
-    pub(crate) fn abort_burst(
-        &self,
-        first: AssociationId,
-        reason: &str,
-        ends: impl Fn(AssociationState) -> bool,
-    ) -> Option<AssociationId> {
-        let burst = |driver: &mut SctpDriver, cx: &mut Cx<'_>| {
-            driver.abort_where(cx, first, ABORTS_AT_ONCE, reason.as_bytes(), ends)
-        };
-        self.command(burst).flatten()
+    /// Returns an iterator that aborts the associations whose state satisfies `ends`, in bursts.
+    pub(crate) fn abort_bursts<'a, F: Fn(AssociationState) -> bool>(
+        &'a self,
+        reason: &'a str,
+        ends: F,
+    ) -> AbortBursts<'a, F> {
+        AbortBursts { stack: self, reason, ends, next: Some(AssociationId(0)) }
     }
 
     /// Calls the provider at once, and sends the resulting packets. Returns `None` if a fault has closed the stack.
@@ -112,6 +106,37 @@ impl Stack {
     }
 }
 
+/// Aborts associations: each step sends one burst of ABORTs. After each, the caller waits up to [`ROOM_WAIT`] until the sockets have
+/// room, and before the next it pauses for [`ABORT_PAUSE`].
+pub(crate) struct AbortBursts<'a, F> {
+    stack: &'a Stack,
+    reason: &'a str,
+    ends: F,
+    /// The association that the next burst begins with.
+    next: Option<AssociationId>,
+}
+
+/// Whether another burst follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Burst {
+    Follows,
+    IsLast,
+}
+
+impl<F: Fn(AssociationState) -> bool> Iterator for AbortBursts<'_, F> {
+    type Item = Burst;
+
+    fn next(&mut self) -> Option<Burst> {
+        let first = self.next.take()?;
+        let AbortBursts { stack, reason, ends, .. } = &*self;
+        let abort = |driver: &mut SctpDriver, cx: &mut Cx<'_>| {
+            driver.abort_where(cx, first, ABORTS_AT_ONCE, reason.as_bytes(), ends)
+        };
+        self.next = stack.command(abort).flatten();
+        Some(if self.next.is_some() { Burst::Follows } else { Burst::IsLast })
+    }
+}
+
 /// Returns whether no association is left.
 pub(crate) fn has_ended(inner: &mut Inner) -> bool {
     inner.executive.provider(|driver| driver.association_count()).unwrap_or_default() == 0
@@ -129,8 +154,8 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// The events that waiters of the stream wait for. None of them ever comes from the stream itself.
-    pub(crate) const INTEREST: Interest = Interest::PRIORITY;
+    /// The events that waiters of the stream wait for.
+    pub(crate) const INTEREST: Interest = OBSERVER_INTEREST;
 
     /// Opens a stream; `None` if a fault has closed the stack, or it has no room for another stream.
     pub(crate) fn new(stack: &Stack) -> Option<Observer> {

@@ -31,7 +31,7 @@ pub enum BindError {
     },
     /// The system lacks what a stack needs besides its sockets.
     System {
-        /// What failed: the random numbers, or the thread and the descriptors that it waits on.
+        /// The part that failed: the random numbers, or the thread and the descriptors that it waits on.
         what: &'static str,
         /// The error of the system.
         error: io::Error,

@@ -30,6 +30,7 @@ use self::arrivals::Arrivals;
 use self::background::Background;
 pub(crate) use self::perimeter::Entered;
 use self::poller::{Poller, PollerState};
+pub(crate) use self::waiting::OBSERVER_INTEREST;
 use self::waiting::Waiting;
 #[cfg(feature = "tokio")]
 pub(crate) use self::waiting::{Ticket, WakeTarget};

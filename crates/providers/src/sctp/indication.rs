@@ -162,7 +162,7 @@ impl Host for Upper<'_, '_> {
                 }
             }
             // The association's messages were discarded.
-            Some(Owner::Nobody) | None => {}
+            Some(Owner::NoUser) | None => {}
         }
     }
 
@@ -288,7 +288,7 @@ impl Upper<'_, '_> {
                 self.cx.putnext(s, Message::proto(confirmation));
             }
             _ => {
-                self.minors.set_owner(id, Owner::Nobody);
+                self.minors.set_owner(id, Owner::NoUser);
                 self.leftovers.unwanted.push(id);
             }
         }
@@ -318,7 +318,7 @@ impl Upper<'_, '_> {
     /// Reports the end of an association: the reader gets the received messages, then the reason, then a hang-up.
     fn closed(&mut self, id: AssociationId, reason: &CloseReason) {
         let is_told = self.leftovers.told.remove(&id);
-        if !is_told && self.minors.owner(id) != Some(Owner::Nobody) {
+        if !is_told && self.minors.owner(id) != Some(Owner::NoUser) {
             self.disconnect(id, reason, Bytes::new());
         }
         self.leftovers.unread.retain(|(of, _)| *of != id);
@@ -339,7 +339,7 @@ impl Upper<'_, '_> {
                     waiting.queue.push_back(Message::new(Kind::Hangup));
                 }
             }
-            Some(Owner::Nobody) | None => {}
+            Some(Owner::NoUser) | None => {}
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) enum Owner {
     /// The queue of an association that waits for an accept; the number is that of its `T_CONN_IND`.
     Waiting(u32),
     /// No user: the stream is closed, and messages that still arrive are discarded.
-    Nobody,
+    NoUser,
 }
 
 /// An association that waits for an accept, or the remains of one that ended.

@@ -191,7 +191,7 @@ impl SctpDriver {
                 self.stop_listening(listener);
             }
             // The association is being released, and ends without its user.
-            Some(Minor::Connected { association }) => self.minors.set_owner(association, Owner::Nobody),
+            Some(Minor::Connected { association }) => self.minors.set_owner(association, Owner::NoUser),
             Some(Minor::Disconnected) => {}
             Some(Minor::OneToMany { .. }) => return Err(Refusal::system(Errno::EBUSY)),
             Some(Minor::Unbound) | None => return Err(Refusal::OUT_OF_STATE),
@@ -335,7 +335,7 @@ impl SctpDriver {
         if let (Some(id), Some(Minor::Connected { .. })) = (id, self.minors.get(s)) {
             let port = self.endpoint.association(id).map_or(0, |known| known.ports().0);
             // The acknowledgement alone tells the user of the end.
-            self.minors.set_owner(id, Owner::Nobody);
+            self.minors.set_owner(id, Owner::NoUser);
             let idle = self.idle(s, port);
             self.minors.set(s, idle);
             cx.putnext(s, Message::new(Kind::Flush(Flush { all: false, ..Flush::READ })));
@@ -369,7 +369,7 @@ impl SctpDriver {
             self.stop_listening(listener);
         }
         for id in self.minors.take_all_waiting(s) {
-            self.minors.set_owner(id, Owner::Nobody);
+            self.minors.set_owner(id, Owner::NoUser);
             self.leftovers.unwanted.push(id);
         }
         self.clear_leftovers(cx);
@@ -379,7 +379,7 @@ impl SctpDriver {
             _ => Vec::new(),
         };
         for id in left {
-            self.minors.set_owner(id, Owner::Nobody);
+            self.minors.set_owner(id, Owner::NoUser);
             let now = self.now(cx);
             self.with_endpoint(cx, |endpoint, host| {
                 // No reader is left to release the held window, and the peer may have to send before it can shut down.

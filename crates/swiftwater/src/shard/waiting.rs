@@ -18,8 +18,11 @@ use streams::{Interest, StreamId};
 use super::Inner;
 #[cfg(feature = "tokio")]
 use super::perimeter::DeferredWakers;
-use crate::ending::Observer;
 use crate::watch::{Sleeper, Watch};
+
+/// The interest of those who wait for a condition of the whole stack. It never comes from their stream, which is unbound and gets
+/// no message.
+pub(crate) const OBSERVER_INTEREST: Interest = Interest::PRIORITY;
 
 /// A sleep on the sockets.
 #[derive(Clone, Copy)]
@@ -194,7 +197,7 @@ impl Inner {
     pub(super) fn notify_observers(&mut self) {
         if !self.waiting.observers.is_empty() {
             for s in self.waiting.observers.clone() {
-                self.waiting.notify(s, Observer::INTEREST);
+                self.waiting.notify(s, OBSERVER_INTEREST);
             }
         }
     }

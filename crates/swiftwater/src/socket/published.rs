@@ -1,4 +1,4 @@
-//! What the calls of a one-to-one stream read of the core's state without entering the perimeter.
+//! The part of the core's state that the calls of a one-to-one stream read without entering the perimeter.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 

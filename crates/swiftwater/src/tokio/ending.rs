@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use sctp::AssociationId;
 use tokio::time::{sleep, timeout};
 
 use super::until::until;
-use crate::ending::{ABORT_PAUSE, Observer, ROOM_WAIT, has_ended, has_room};
+use crate::ending::{ABORT_PAUSE, Burst, Observer, ROOM_WAIT, has_ended, has_room};
 use crate::shard::Inner;
 use crate::stack::Stack;
 
@@ -34,11 +33,9 @@ pub async fn close_stack(stack: &Stack, wait: Duration, reason: &str) -> bool {
     stack.shut_all_down();
     let all_ended = within(stack, wait, has_ended).await;
     if !all_ended {
-        let mut next = Some(AssociationId(0));
-        while let Some(first) = next {
-            next = stack.abort_burst(first, reason, |_| true);
+        for burst in stack.abort_bursts(reason, |_| true) {
             within(stack, ROOM_WAIT, has_room).await;
-            if next.is_some() {
+            if burst == Burst::Follows {
                 sleep(ABORT_PAUSE).await;
             }
         }
