@@ -110,10 +110,10 @@ impl Cubic {
     }
 
     fn avoid_congestion(&mut self, now: Time, acked: &Acked) {
-        let (cwnd, mtu) = (self.window.cwnd_bytes as u64, self.window.mtu_bytes as u64);
+        let (cwnd, mtu) = (self.window.cwnd_bytes() as u64, self.window.mtu_bytes() as u64);
         if self.epoch.is_none() {
             if self.flat {
-                self.w_max_bytes = self.window.cwnd_bytes;
+                self.w_max_bytes = self.window.cwnd_bytes();
                 self.flat = false;
             }
             self.epoch = Some(Epoch::start(now, cwnd, self.w_max_bytes as u64, mtu));
@@ -135,20 +135,21 @@ impl Cubic {
         let reno_growth = (earned << RENO_FRACTION_BITS) / (u128::from(alpha_under) * u128::from(cwnd));
         epoch.reno_fixed = epoch.reno_fixed.saturating_add(u64::try_from(reno_growth).unwrap_or(u64::MAX));
         if epoch.window_bytes(Duration::ZERO, mtu) < epoch.reno_bytes() {
-            self.window.cwnd_bytes = self.window.cwnd_bytes.max(epoch.reno_bytes() as usize);
+            let reno_bytes = epoch.reno_bytes() as usize;
+            self.window.grow(reno_bytes.saturating_sub(self.window.cwnd_bytes()));
             return;
         }
         // RFC 9438 §4.4 and §4.5. A SACK of a whole window leads to the target, as SACKs of single packets would.
         let target = epoch.window_bytes(rtt, mtu).clamp(cwnd, cwnd + cwnd / 2);
         epoch.remainder += u128::from(target - cwnd) * (acked.bytes as u128).min(u128::from(cwnd));
-        self.window.cwnd_bytes += (epoch.remainder / u128::from(cwnd)) as usize;
+        self.window.grow((epoch.remainder / u128::from(cwnd)) as usize);
         epoch.remainder %= u128::from(cwnd);
     }
 
     fn remember(&mut self) {
         self.before = Some(Before {
-            cwnd_bytes: self.window.cwnd_bytes,
-            ssthresh_bytes: self.window.ssthresh_bytes,
+            cwnd_bytes: self.window.cwnd_bytes(),
+            ssthresh_bytes: self.window.ssthresh_bytes(),
             cwnd_prior_bytes: self.cwnd_prior_bytes,
             w_max_bytes: self.w_max_bytes,
             flat: self.flat,
@@ -156,25 +157,24 @@ impl Cubic {
         });
     }
 
-    /// Ends the stage and sets the threshold (RFC 9438 §4.6 and §4.7). Returns the rest of the window, `percent` of it.
-    fn reduce(&mut self, percent: usize) -> usize {
-        let cwnd = self.window.cwnd_bytes;
+    /// Ends the stage (RFC 9438 §4.7). Returns the rest of the window, `percent` of it, and the threshold (§4.6).
+    fn reduce(&mut self, percent: usize) -> (usize, usize) {
+        let cwnd = self.window.cwnd_bytes();
         self.w_max_bytes = if cwnd < self.w_max_bytes { cwnd * (100 + percent) / 200 } else { cwnd };
         self.cwnd_prior_bytes = cwnd;
         self.epoch = None;
         let remains = cwnd * percent / 100;
-        self.window.ssthresh_bytes = remains.max(PACKETS_MIN * self.window.mtu_bytes);
-        remains
+        (remains, remains.max(PACKETS_MIN * self.window.mtu_bytes()))
     }
 }
 
 impl Controller for Cubic {
     fn cwnd_bytes(&self) -> usize {
-        self.window.cwnd_bytes
+        self.window.cwnd_bytes()
     }
 
     fn ssthresh_bytes(&self) -> usize {
-        self.window.ssthresh_bytes
+        self.window.ssthresh_bytes()
     }
 
     fn pacing_bytes_per_s(&self, srtt: Option<Duration>) -> Option<u64> {
@@ -183,9 +183,9 @@ impl Controller for Cubic {
 
     fn on_acked(&mut self, now: Time, acked: &Acked) {
         self.timed_out = false;
-        if self.window.cwnd_bytes < self.window.ssthresh_bytes {
-            if self.window.slow_start(acked, self.window.ssthresh_bytes) {
-                self.cwnd_prior_bytes = self.window.cwnd_bytes;
+        if self.window.cwnd_bytes() < self.window.ssthresh_bytes() {
+            if self.window.slow_start(acked, self.window.ssthresh_bytes()) {
+                self.cwnd_prior_bytes = self.window.cwnd_bytes();
             }
         } else if !acked.in_recovery {
             self.avoid_congestion(now, acked);
@@ -195,34 +195,36 @@ impl Controller for Cubic {
     fn on_congestion(&mut self, _now: Time, signal: Signal, _in_flight_bytes: usize) {
         self.remember();
         self.flat = false;
-        self.window.cwnd_bytes = match signal {
+        match signal {
             Signal::Loss => {
-                self.reduce(LOSS_PERCENT);
-                self.window.ssthresh_bytes
+                let (_, ssthresh_bytes) = self.reduce(LOSS_PERCENT);
+                self.window.on_loss(ssthresh_bytes);
             }
             // RFC 9438 §4.6: marks reduce down to one packet.
-            Signal::Ecn => self.reduce(ECN_PERCENT).max(self.window.mtu_bytes),
-        };
+            Signal::Ecn => {
+                let (remains, ssthresh_bytes) = self.reduce(ECN_PERCENT);
+                self.window.on_mark(ssthresh_bytes, remains.max(self.window.mtu_bytes()));
+            }
+        }
     }
 
     fn on_timeout(&mut self, _now: Time, _in_flight_bytes: usize) {
         // Only the first of several consecutive timeouts says something about the window (RFC 5681 §3.1).
-        if !self.timed_out {
+        let ssthresh_bytes = (!self.timed_out).then(|| {
             self.remember();
-            self.reduce(LOSS_PERCENT);
-        }
+            self.reduce(LOSS_PERCENT).1
+        });
         self.timed_out = true;
         self.flat = true;
-        self.window.cwnd_bytes = self.window.mtu_bytes;
+        self.window.on_timeout(ssthresh_bytes);
     }
 
     fn undo(&mut self, _now: Time) {
         // RFC 9438 §4.9: unless the window has grown beyond its previous size.
-        let Some(before) = self.before.take().filter(|b| self.window.cwnd_bytes < b.cwnd_bytes) else {
+        let Some(before) = self.before.take().filter(|b| self.window.cwnd_bytes() < b.cwnd_bytes) else {
             return;
         };
-        self.window.cwnd_bytes = before.cwnd_bytes;
-        self.window.ssthresh_bytes = before.ssthresh_bytes;
+        self.window.restore(before.cwnd_bytes, before.ssthresh_bytes);
         self.cwnd_prior_bytes = before.cwnd_prior_bytes;
         self.w_max_bytes = before.w_max_bytes;
         self.flat = before.flat;
@@ -234,7 +236,7 @@ impl Controller for Cubic {
     }
 
     fn set_mtu(&mut self, mtu_bytes: usize) {
-        self.window.mtu_bytes = mtu_bytes;
+        self.window.set_mtu(mtu_bytes);
     }
 }
 
@@ -252,7 +254,7 @@ mod tests {
     /// Returns a controller whose window was `packets` when a packet was lost.
     fn after_loss_at(packets: usize) -> Cubic {
         let mut cc = Cubic::new(MTU, 4 * MTU);
-        cc.window.cwnd_bytes = packets * MTU;
+        cc.window = Window::new(MTU, packets * MTU);
         cc.on_congestion(Time::ZERO, Signal::Loss, packets * MTU);
         cc
     }
@@ -262,7 +264,7 @@ mod tests {
         let rtt = Duration::from_millis(rtt_ms);
         let mut ms = from_ms;
         while ms <= to_ms {
-            cc.on_acked(at_ms(ms), &Acked { srtt: Some(rtt), ..limited(cc.window.cwnd_bytes) });
+            cc.on_acked(at_ms(ms), &Acked { srtt: Some(rtt), ..limited(cc.window.cwnd_bytes()) });
             ms += rtt_ms;
         }
     }
@@ -338,7 +340,7 @@ mod tests {
     #[test]
     fn a_mark_takes_15_percent_and_marks_go_down_to_a_packet() {
         let mut cc = Cubic::new(MTU, 4 * MTU);
-        cc.window.cwnd_bytes = 100 * MTU;
+        cc.window.grow(100 * MTU - cc.window.cwnd_bytes());
         cc.on_congestion(Time::ZERO, Signal::Ecn, 100 * MTU);
         assert_eq!(cc.cwnd_bytes(), 85 * MTU);
         for _ in 0..100 {
@@ -362,7 +364,7 @@ mod tests {
         let rtt = Duration::from_millis(10);
         let mut ms = 4010;
         while cc.cwnd_bytes() < cc.ssthresh_bytes() {
-            cc.on_acked(at_ms(ms), &Acked { srtt: Some(rtt), ..limited(cc.window.cwnd_bytes) });
+            cc.on_acked(at_ms(ms), &Acked { srtt: Some(rtt), ..limited(cc.window.cwnd_bytes()) });
             ms += 10;
         }
         assert_eq!(cc.cwnd_bytes(), cc.ssthresh_bytes());
@@ -376,18 +378,21 @@ mod tests {
     fn undo_restores_everything_and_never_lowers() {
         let mut cc = after_loss_at(1000);
         run(&mut cc, 0, 3000, 10);
-        let (cwnd, ssthresh, w_max) = (cc.window.cwnd_bytes, cc.window.ssthresh_bytes, cc.w_max_bytes);
+        let (cwnd, ssthresh, w_max) = (cc.window.cwnd_bytes(), cc.window.ssthresh_bytes(), cc.w_max_bytes);
         let elapsed = cc.epoch.map(|e| (e.elapsed, e.k_us));
         cc.on_timeout(at_ms(3010), cwnd);
         cc.on_timeout(at_ms(5010), MTU);
         cc.undo(at_ms(5020));
-        assert_eq!((cc.window.cwnd_bytes, cc.window.ssthresh_bytes, cc.w_max_bytes), (cwnd, ssthresh, w_max));
+        assert_eq!(
+            (cc.window.cwnd_bytes(), cc.window.ssthresh_bytes(), cc.w_max_bytes),
+            (cwnd, ssthresh, w_max)
+        );
         assert_eq!(cc.epoch.map(|e| (e.elapsed, e.k_us)), elapsed);
         // Too late: the window is above what it was.
         cc.on_congestion(at_ms(5030), Signal::Loss, cwnd);
-        cc.window.cwnd_bytes = cwnd + 1;
+        cc.window.grow(cwnd + 1 - cc.window.cwnd_bytes());
         cc.undo(at_ms(9000));
-        assert_eq!(cc.window.cwnd_bytes, cwnd + 1);
+        assert_eq!(cc.window.cwnd_bytes(), cwnd + 1);
     }
 
     #[test]

@@ -37,23 +37,27 @@ impl NewReno {
         }
     }
 
-    fn reduce(&mut self) {
-        let (window, share) = (&mut self.window, &self.share);
-        window.ssthresh_bytes = self
-            .coupling
-            .reduced_bytes(share, window.cwnd_bytes)
-            .max(self.coupling.floor_bytes(share, window.mtu_bytes));
+    /// Begins to grow anew. Returns the threshold after a loss (RFC 9260 §7.2.3).
+    fn reduced_bytes(&mut self) -> usize {
         self.partial_bytes_acked = 0;
+        let (window, share) = (&self.window, &self.share);
+        let floor_bytes = self.coupling.floor_bytes(share, window.mtu_bytes());
+        self.coupling.reduced_bytes(share, window.cwnd_bytes()).max(floor_bytes)
+    }
+
+    /// Returns window and threshold, to undo a reduction.
+    fn sizes(&self) -> (usize, usize) {
+        (self.window.cwnd_bytes(), self.window.ssthresh_bytes())
     }
 }
 
 impl Controller for NewReno {
     fn cwnd_bytes(&self) -> usize {
-        self.window.cwnd_bytes
+        self.window.cwnd_bytes()
     }
 
     fn ssthresh_bytes(&self) -> usize {
-        self.window.ssthresh_bytes
+        self.window.ssthresh_bytes()
     }
 
     fn pacing_bytes_per_s(&self, srtt: Option<Duration>) -> Option<u64> {
@@ -66,45 +70,44 @@ impl Controller for NewReno {
 
     fn on_acked(&mut self, _now: Time, acked: &Acked) {
         self.timed_out = false;
-        if self.window.cwnd_bytes <= self.window.ssthresh_bytes {
+        if self.window.cwnd_bytes() <= self.window.ssthresh_bytes() {
             // At most one packet above the threshold, where congestion avoidance continues.
-            let limit_bytes = self.window.ssthresh_bytes.saturating_add(self.window.mtu_bytes);
+            let limit_bytes = self.window.ssthresh_bytes().saturating_add(self.window.mtu_bytes());
             self.window.slow_start(acked, limit_bytes);
             return;
         }
         // RFC 9260 §7.2.2: the window grows only if it was in full use and no loss is being repaired.
         self.partial_bytes_acked += acked.bytes;
-        if self.partial_bytes_acked >= self.window.cwnd_bytes {
+        let cwnd_bytes = self.window.cwnd_bytes();
+        if self.partial_bytes_acked >= cwnd_bytes {
             if acked.window_limited && !acked.in_recovery {
-                self.partial_bytes_acked -= self.window.cwnd_bytes;
-                self.window.cwnd_bytes += self.coupling.growth_bytes(&self.share, self.window.mtu_bytes);
+                self.partial_bytes_acked -= cwnd_bytes;
+                self.window.grow(self.coupling.growth_bytes(&self.share, self.window.mtu_bytes()));
             } else {
-                self.partial_bytes_acked = self.window.cwnd_bytes;
+                self.partial_bytes_acked = cwnd_bytes;
             }
         }
     }
 
     fn on_congestion(&mut self, _now: Time, _signal: Signal, _in_flight_bytes: usize) {
-        // RFC 9260 §7.2.3.
-        self.before = Some((self.window.cwnd_bytes, self.window.ssthresh_bytes));
-        self.reduce();
-        self.window.cwnd_bytes = self.window.ssthresh_bytes;
+        self.before = Some(self.sizes());
+        let ssthresh_bytes = self.reduced_bytes();
+        self.window.on_loss(ssthresh_bytes);
     }
 
     fn on_timeout(&mut self, _now: Time, _in_flight_bytes: usize) {
         // Only the first of several consecutive timeouts can turn out to be spurious.
         if !self.timed_out {
-            self.before = Some((self.window.cwnd_bytes, self.window.ssthresh_bytes));
+            self.before = Some(self.sizes());
         }
         self.timed_out = true;
-        self.reduce();
-        self.window.cwnd_bytes = self.window.mtu_bytes;
+        let ssthresh_bytes = self.reduced_bytes();
+        self.window.on_timeout(Some(ssthresh_bytes));
     }
 
     fn undo(&mut self, _now: Time) {
         if let Some((cwnd_bytes, ssthresh_bytes)) = self.before.take() {
-            self.window.cwnd_bytes = self.window.cwnd_bytes.max(cwnd_bytes);
-            self.window.ssthresh_bytes = ssthresh_bytes;
+            self.window.restore(cwnd_bytes.max(self.window.cwnd_bytes()), ssthresh_bytes);
         }
     }
 
@@ -113,7 +116,7 @@ impl Controller for NewReno {
     }
 
     fn set_mtu(&mut self, mtu_bytes: usize) {
-        self.window.mtu_bytes = mtu_bytes;
+        self.window.set_mtu(mtu_bytes);
     }
 }
 

@@ -22,10 +22,10 @@ const SLOW_START_PACKETS_MAX: usize = 8;
 /// A congestion window and its threshold.
 #[derive(Debug)]
 pub(super) struct Window {
-    pub(super) mtu_bytes: usize,
-    pub(super) cwnd_bytes: usize,
+    mtu_bytes: usize,
+    cwnd_bytes: usize,
     /// `usize::MAX` until the first slow start is over.
-    pub(super) ssthresh_bytes: usize,
+    ssthresh_bytes: usize,
     hystart: HyStart,
 }
 
@@ -33,6 +33,48 @@ impl Window {
     /// Returns the window of a new path.
     pub(super) fn new(mtu_bytes: usize, cwnd_bytes: usize) -> Self {
         Window { mtu_bytes, cwnd_bytes, ssthresh_bytes: usize::MAX, hystart: HyStart::default() }
+    }
+
+    pub(super) fn mtu_bytes(&self) -> usize {
+        self.mtu_bytes
+    }
+
+    pub(super) fn set_mtu(&mut self, mtu_bytes: usize) {
+        self.mtu_bytes = mtu_bytes;
+    }
+
+    pub(super) fn cwnd_bytes(&self) -> usize {
+        self.cwnd_bytes
+    }
+
+    pub(super) fn ssthresh_bytes(&self) -> usize {
+        self.ssthresh_bytes
+    }
+
+    /// Grows in congestion avoidance.
+    pub(super) fn grow(&mut self, bytes: usize) {
+        self.cwnd_bytes += bytes;
+    }
+
+    /// Handles a loss: the window falls to its threshold.
+    pub(super) fn on_loss(&mut self, ssthresh_bytes: usize) {
+        (self.ssthresh_bytes, self.cwnd_bytes) = (ssthresh_bytes, ssthresh_bytes);
+    }
+
+    /// Handles a mark of a router, after which the window may be below its threshold.
+    pub(super) fn on_mark(&mut self, ssthresh_bytes: usize, cwnd_bytes: usize) {
+        (self.ssthresh_bytes, self.cwnd_bytes) = (ssthresh_bytes, cwnd_bytes);
+    }
+
+    /// Handles a timeout: one packet may leave. `None` keeps the threshold.
+    pub(super) fn on_timeout(&mut self, ssthresh_bytes: Option<usize>) {
+        self.ssthresh_bytes = ssthresh_bytes.unwrap_or(self.ssthresh_bytes);
+        self.cwnd_bytes = self.mtu_bytes;
+    }
+
+    /// Undoes a reduction.
+    pub(super) fn restore(&mut self, cwnd_bytes: usize, ssthresh_bytes: usize) {
+        (self.cwnd_bytes, self.ssthresh_bytes) = (cwnd_bytes, ssthresh_bytes);
     }
 
     /// Grows in slow start, up to `limit_bytes` once a threshold is set. Returns whether the first slow start is over.
@@ -101,7 +143,7 @@ mod tests {
         let mut window = Window::new(1000, 10_000);
         assert_eq!(window.pacing_bytes_per_s(srtt), Some(200_000));
         assert_eq!(window.pacing_bytes_per_s(None), None);
-        window.ssthresh_bytes = 10_000;
+        window.on_loss(10_000);
         assert_eq!(window.pacing_bytes_per_s(srtt), Some(120_000));
     }
 }
