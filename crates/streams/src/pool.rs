@@ -24,6 +24,8 @@ impl Pool {
     pub const BLOCK_BYTES: usize = 64 * 1024;
     /// Number of used-up blocks that are kept at most; others return to the allocator when their readers are gone.
     pub const SPENT_BLOCKS_MAX: usize = 256;
+    /// Number of returned blocks with room left that are kept at most; as many heads can coalesce at a time without an allocation.
+    const OPEN_BLOCKS_MAX: usize = 256;
     /// Number of chains whose memory is kept at most.
     const CHAINS_MAX: usize = 64;
     /// Number of used-up blocks that are tried before a new one is allocated.
@@ -87,11 +89,13 @@ impl Pool {
         }
     }
 
-    /// Takes back a lent block and forgets its content.
+    /// Takes back a lent block and forgets its content. Frees it if enough are kept.
     pub fn return_block(&mut self, mut block: BytesMut) {
         block.clear();
         if block.capacity() >= Self::BLOCK_BYTES / 2 {
-            self.open.push(block);
+            if self.open.len() < Self::OPEN_BLOCKS_MAX {
+                self.open.push(block);
+            }
         } else {
             self.remember_spent(block);
         }
@@ -120,5 +124,20 @@ impl Pool {
             self.spent.push_back(block);
         }
         BytesMut::with_capacity(Self::BLOCK_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_of_lent_blocks_leaves_few_of_them() {
+        let mut pool = Pool::default();
+        let lent: Vec<BytesMut> = (0..2 * Pool::OPEN_BLOCKS_MAX).map(|_| pool.take_block(1)).collect();
+        lent.into_iter().for_each(|block| pool.return_block(block));
+        assert_eq!(pool.open.len(), Pool::OPEN_BLOCKS_MAX);
+        pool.take_block(1);
+        assert_eq!(pool.open.len(), Pool::OPEN_BLOCKS_MAX - 1, "they are lent again");
     }
 }

@@ -6,7 +6,7 @@ use crate::message::{Kind, Marks, Message};
 use crate::module::{Module, ModuleInfo, Q};
 use crate::queue::QueueInfo;
 use crate::timers::TimerId;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 /// Drops, delays and duplicates messages of user data (`filter`), all that match the arguments or a random part of them. A seed
@@ -14,7 +14,7 @@ use std::time::Duration;
 ///
 /// Arguments: `drop=P` and `duplicate=P`, probabilities; `delay=MS`; `ppid=N` and `stream=N` select messages; `way=down`, `up` or
 /// `both` (default `down`); `seed=N` (default 1). Messages are duplicated on their way down only: upward, a duplicate would
-/// return receive window that nobody has taken. No filter duplicates the duplicates of another one.
+/// return receive window that was never occupied. No filter duplicates the duplicates of another one.
 #[derive(Debug)]
 pub struct Filter {
     drop: f64,
@@ -29,10 +29,37 @@ pub struct Filter {
     dropping: HashSet<(bool, u32, u16)>,
     /// Records whose first messages were passed on.
     passing: HashSet<(bool, u32, u16)>,
-    /// Number of delayed messages that may go now, down and up.
-    due: [usize; 2],
+    /// The messages that wait, down and up.
+    delayed: [Delayed; 2],
     dropped: u64,
     duplicated: u64,
+}
+
+/// The messages on one of the queues: each has a timer that runs, or is due.
+#[derive(Debug, Default)]
+struct Delayed {
+    /// The oldest first.
+    timers: VecDeque<TimerId>,
+    due: usize,
+}
+
+impl Delayed {
+    /// Handles the expiry of a timer: its message is due. Returns false if that is gone.
+    fn on_timer(&mut self, timer: TimerId) -> bool {
+        // The oldest timers expire first.
+        let place = self.timers.iter().position(|other| *other == timer);
+        let is_own = place.is_some_and(|place| self.timers.remove(place).is_some());
+        self.due += usize::from(is_own);
+        is_own
+    }
+
+    /// Forgets the oldest messages until only `messages` are left. Returns their timers.
+    fn forget_all_but(&mut self, messages: usize) -> impl Iterator<Item = TimerId> {
+        let gone = (self.due + self.timers.len()).saturating_sub(messages);
+        let due = gone.min(self.due);
+        self.due -= due;
+        self.timers.drain(..gone - due)
+    }
 }
 
 /// Fate of a message.
@@ -59,7 +86,7 @@ impl Filter {
             random: 1,
             dropping: HashSet::new(),
             passing: HashSet::new(),
-            due: [0; 2],
+            delayed: Default::default(),
             dropped: 0,
             duplicated: 0,
         };
@@ -158,24 +185,38 @@ impl Filter {
     /// Queues a message until its delay is over.
     fn hold(&mut self, q: &mut Q<'_>, m: Message) {
         q.putq(m);
-        q.timeout(self.delay);
+        let timer = q.timeout(self.delay);
+        self.delayed[direction(q.side())].timers.push_back(timer);
+    }
+
+    /// Handles `M_FLUSH`: the timers of discarded messages must not let later ones go early.
+    fn flush(&mut self, q: &mut Q<'_>, m: Message) {
+        q.pass(m);
+        for side in [Side::Write, Side::Read] {
+            let messages = if q.side() == side { q.queue().len() } else { q.other().queue().len() };
+            for timer in self.delayed[direction(side)].forget_all_but(messages) {
+                q.untimeout(timer);
+            }
+        }
     }
 
     fn serve(&mut self, q: &mut Q<'_>) {
-        let side = usize::from(q.side() == Side::Read);
-        while self.due[side] > 0
+        let direction = direction(q.side());
+        while self.delayed[direction].due > 0
             && let Some(m) = q.getq()
         {
             if !m.kind.is_high_priority() && !q.canputnext(m.band) {
                 return q.putbq(m);
             }
-            self.due[side] -= 1;
+            self.delayed[direction].due -= 1;
             q.putnext(m);
         }
-        if q.queue().is_empty() {
-            self.due[side] = 0;
-        }
     }
+}
+
+/// Returns the index of a direction.
+fn direction(side: Side) -> usize {
+    usize::from(side == Side::Read)
 }
 
 impl Module for Filter {
@@ -193,11 +234,11 @@ impl Module for Filter {
     }
 
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {
-        if matches!(m.kind, Kind::Flush(_)) { q.pass(m) } else { self.put(q, m) }
+        if matches!(m.kind, Kind::Flush(_)) { self.flush(q, m) } else { self.put(q, m) }
     }
 
     fn rput(&mut self, q: &mut Q<'_>, m: Message) {
-        if matches!(m.kind, Kind::Flush(_)) { q.pass(m) } else { self.put(q, m) }
+        if matches!(m.kind, Kind::Flush(_)) { self.flush(q, m) } else { self.put(q, m) }
     }
 
     fn wsrv(&mut self, q: &mut Q<'_>) {
@@ -208,8 +249,9 @@ impl Module for Filter {
         self.serve(q);
     }
 
-    fn timeout(&mut self, q: &mut Q<'_>, _timer: TimerId) {
-        self.due[usize::from(q.side() == Side::Read)] += 1;
-        self.serve(q);
+    fn timeout(&mut self, q: &mut Q<'_>, timer: TimerId) {
+        if self.delayed[direction(q.side())].on_timer(timer) {
+            self.serve(q);
+        }
     }
 }

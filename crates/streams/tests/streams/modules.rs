@@ -4,7 +4,7 @@ use crate::support::{Rig, data, pass, pushed, text};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use streams::modules::{self, Trace};
-use streams::{Chain, Message, Primitive, PushError, RecvInfo, SendInfo};
+use streams::{Chain, Flush, Message, Primitive, PushError, RecvInfo, SendInfo};
 
 #[test]
 fn modules_refuse_arguments_that_they_do_not_know() {
@@ -204,6 +204,20 @@ fn filter_duplicates_and_delays() {
     assert!(rig.received().is_empty());
     pass(&mut rig, start, 20, 21);
     assert_eq!(rig.received(), ["x", "x"]);
+}
+
+#[test]
+fn a_flush_does_not_shorten_the_delay_of_later_messages() {
+    let (mut rig, start) = pushed("filter", &["delay=20ms"]);
+    rig.write("flushed").unwrap();
+    rig.write("flushed, too").unwrap();
+    pass(&mut rig, start, 0, 15);
+    rig.executive.flush_queues(rig.s, Flush::WRITE);
+    rig.write("kept").unwrap();
+    pass(&mut rig, start, 16, 34);
+    assert!(rig.received().is_empty(), "its delay is not over");
+    pass(&mut rig, start, 35, 37);
+    assert_eq!(rig.received(), ["kept"]);
 }
 
 #[test]
