@@ -1,8 +1,9 @@
 //! Cost of each utility of queues and messages, in ns per call: the cheapest of many rounds.
 
-use bytes::Bytes;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
+
+use bytes::Bytes;
 use streams::drivers::Nuls;
 use streams::modules::{BufMod, NullMod};
 use streams::{

@@ -5,6 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
 use streams::modules::NullMod;
 use streams::{
     Admission, Control, Cx, Driver, DriverInfo, Errno, Executive, Kind, Message, Open, Primitive, RecvInfo,

@@ -1,7 +1,8 @@
 //! The data of a message: a chain of blocks that are never copied on their way.
 
-use bytes::{Buf, Bytes, BytesMut};
 use std::fmt;
+
+use bytes::{Buf, Bytes, BytesMut};
 
 /// The data of one message: a chain of reference-counted blocks.
 ///

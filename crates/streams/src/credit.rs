@@ -1,6 +1,6 @@
 //! The receive window that the messages on their way up a stream occupy.
 
-/// Account of the bytes of user data that a driver has sent up a stream with modules, and that nobody has taken yet. It
+/// Account of the bytes of user data that a driver has sent up a stream with modules, and that no reader has taken yet. It
 /// detects modules that discard messages and do not return their receive window ([`Q::freemsg`](crate::Q::freemsg)): that
 /// window would stay closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(crate) struct CreditAccount {
 }
 
 impl CreditAccount {
-    /// Returns the account of a stream whose queues hold messages of so many bytes.
+    /// Returns the account of a stream whose queues hold messages of this many bytes.
     pub(crate) fn of_queued(bytes: usize) -> Self {
         Self { unreturned_bytes: bytes as i64 }
     }

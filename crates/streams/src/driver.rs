@@ -6,16 +6,18 @@ pub(crate) mod info;
 pub use cx::Cx;
 pub use info::{DriverInfo, Open};
 
+use std::any::Any;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use bytes::Bytes;
+
 use crate::head::Interest;
 use crate::identifiers::StreamId;
 use crate::message::Message;
 use crate::timers::TimerId;
 use crate::{Errno, SendInfo};
-use bytes::Bytes;
-use std::any::Any;
-use std::io;
-use std::os::fd::BorrowedFd;
-use std::time::Instant;
 
 /// Answer of a driver to a stream head that wants to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! Errors of stream operations: one type for each operation.
 
-use crate::{Errno, Message};
 use std::error::Error;
 use std::fmt;
+
+use crate::{Errno, Message};
 
 /// Error of opening a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]

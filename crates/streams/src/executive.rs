@@ -19,6 +19,10 @@ pub use description::{PartDescription, QueueDescription, StreamDescription};
 pub use read::{Parts, Select};
 pub use write::{Position, Shown};
 
+use std::any::Any;
+use std::fmt;
+use std::time::Instant;
+
 use crate::driver::{Cx, Driver, Open};
 use crate::error::{OpenError, WriteError};
 use crate::head::HeadStats;
@@ -27,9 +31,6 @@ use crate::message::Credentials;
 use crate::stream::{Stream, Streams};
 use connections::Connections;
 use linking::Links;
-use std::any::Any;
-use std::fmt;
-use std::time::Instant;
 
 /// The drivers and streams of one perimeter.
 ///

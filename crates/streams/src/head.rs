@@ -22,9 +22,10 @@ use crate::scheduler::{DriverCall, Scheduler};
 use crate::{Chain, Errno, ReadError, RecvInfo, WriteError};
 use coalesce::Coalesced;
 pub(crate) use ioctl::IoctlState;
-use settings::Settings;
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+use settings::Settings;
 use waiters::Waiters;
 
 /// The upper end of one stream. The parts that other files may change are owners of their own.

@@ -17,9 +17,10 @@ pub use run::{Record, RecordLayout, Run, RunMessages};
 pub use seen::Seen;
 pub use utilities::{allocb, copyb, dupb, esballoc, testb};
 
-use crate::Chain;
 use bytes::Bytes;
 use tpi::{Primitive, RecvInfo, SendInfo};
+
+use crate::Chain;
 
 /// A message on its way up or down a stream.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,6 +3,8 @@
 pub(crate) mod flow;
 pub(crate) mod slot;
 
+use std::time::{Duration, Instant};
+
 use crate::head::Head;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::message::{CopyRequest, Credit, Flush, IocAck, IocNak, Ioctl, Kind, Message, Seen};
@@ -11,7 +13,6 @@ use crate::scheduler::{DriverCall, Post, Scheduler};
 use crate::timers::{Alarm, TimerId};
 use crate::{Chain, Errno};
 use slot::Slot;
-use std::time::{Duration, Instant};
 
 /// The queues of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

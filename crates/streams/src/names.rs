@@ -1,11 +1,12 @@
 //! Names of drivers, modules and minor devices, and the modules that an open pushes.
 
+use std::collections::HashMap;
+use std::fmt;
+
 use crate::Errno;
 use crate::error::AutopushError;
 use crate::identifiers::{DriverId, StreamId};
 use crate::module::Module;
-use std::collections::HashMap;
-use std::fmt;
 
 /// Makes a module from its arguments; the error names the wrong argument.
 pub type ModuleFactory = Box<dyn Fn(&[String]) -> Result<Box<dyn Module>, String> + Send>;

@@ -1,8 +1,10 @@
 //! Blocks of memory for the data that programs write.
 
-use crate::chain::{Chain, ChainMemory};
-use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::chain::{Chain, ChainMemory};
 
 /// The blocks that written bytes are copied into.
 ///

@@ -1,10 +1,12 @@
 //! Queues: messages in order of priority, with the water marks of flow control.
 
+use std::collections::VecDeque;
+
+use bytes::BytesMut;
+
 use crate::identifiers::Side;
 use crate::message::{Credit, HIGH_PRIORITY, Kind, Record};
 use crate::{Chain, Flush, Message, RecvInfo};
-use bytes::BytesMut;
-use std::collections::VecDeque;
 
 /// Size of the blocks that waiting messages are copied into; longer messages get their own. A queue is read from its front, so
 /// its remaining messages hold at most one block too many.

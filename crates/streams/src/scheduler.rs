@@ -1,12 +1,13 @@
 //! The scheduler: lists the service procedures to run, and the messages on their way between procedures.
 
+use std::collections::VecDeque;
+use std::time::Instant;
+
 use crate::head::readiness::Woken;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::message::{Credit, Message};
 use crate::queue::Queue;
 use crate::timers::Timers;
-use std::collections::VecDeque;
-use std::time::Instant;
 
 /// A message for the put procedure of a queue.
 #[derive(Debug)]

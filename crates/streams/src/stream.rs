@@ -2,6 +2,12 @@
 
 mod observing;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use bytes::Bytes;
+use slab::Slab;
+
 use crate::credit::CreditAccount;
 use crate::driver::info::{DriverInfo, Open};
 use crate::head::{Head, Readiness};
@@ -15,10 +21,6 @@ use crate::queue::{Queue, QueuePair};
 use crate::scheduler::{DriverCall, Post, Scheduler};
 use crate::timers::TimerId;
 use crate::{Chain, Errno, RecvInfo};
-use bytes::Bytes;
-use slab::Slab;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
 
 /// One open stream.
 #[derive(Debug)]

@@ -1,10 +1,12 @@
 //! The timers of the executive: for answers to ioctls, closes that drain, and modules and drivers.
 
-use crate::identifiers::{Place, Side, StreamId};
-use slab::Slab;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
+
+use slab::Slab;
+
+use crate::identifiers::{Place, Side, StreamId};
 
 /// Identifies one timer of a module or driver. The identifier of an expired timer may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +50,7 @@ pub(crate) struct Timers {
 /// A [`TimerId`] that sorts.
 type TimerKey = (u32, u32);
 
-/// Dead entries are removed from the heap when there are more than so many, and more than live ones.
+/// Dead entries are removed from the heap when there are more than this many, and more than live ones.
 const DEAD_ENTRIES_MAX: usize = 64;
 
 impl Timers {

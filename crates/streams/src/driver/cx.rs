@@ -1,5 +1,9 @@
 //! The operations of a driver on its streams.
 
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
 use crate::driver::WriteData;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::message::{CopyRequest, Flush, IocAck, IocNak, Ioctl, Kind, Message, Run};
@@ -9,8 +13,6 @@ use crate::scheduler::DriverCall;
 use crate::stream::{Stream, Streams};
 use crate::timers::{Alarm, TimerId};
 use crate::{Chain, Errno, RecvInfo};
-use bytes::Bytes;
-use std::time::{Duration, Instant};
 
 /// The operations that a driver may perform on its streams while one of its procedures runs. They do nothing on a closed stream.
 #[derive(Debug)]

@@ -1,10 +1,11 @@
 //! The log driver passes lines of modules and drivers to their readers (`log(7)`, `strlog(D3)`).
 
+use std::collections::HashMap;
+
 use crate::driver::{Cx, Driver, Open};
 use crate::identifiers::StreamId;
 use crate::message::{Control, Kind, Message};
 use crate::{Chain, Errno};
-use std::collections::HashMap;
 
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct LogRecord {
     pub text: String,
 }
 
-/// Passes each record to the streams that read the log. A reader whose queue is full loses records, which are counted; nobody
+/// Passes each record to the streams that read the log. A reader whose queue is full loses records, which are counted; no writer
 /// waits for a reader.
 #[derive(Debug, Default)]
 pub struct Log {

@@ -1,10 +1,11 @@
 //! A multiplexor (`mux`).
 
+use std::collections::HashMap;
+
 use crate::Errno;
 use crate::driver::{Cx, Driver, Open};
 use crate::identifiers::StreamId;
 use crate::message::{Kind, Message};
-use std::collections::HashMap;
 
 /// Joins each stream with the one that it has linked under itself: messages go through in both directions, with flow control
 /// across. A stream has one link. The driver discards messages that are written to a stream without a link, and messages

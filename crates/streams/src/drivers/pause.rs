@@ -1,10 +1,11 @@
 //! Pauses in what a driver sends on (`M_DELAY`).
 
+use std::collections::HashMap;
+
 use crate::driver::Cx;
 use crate::identifiers::StreamId;
 use crate::message::{Kind, Message};
 use crate::timers::TimerId;
-use std::collections::HashMap;
 
 /// The streams of a driver whose messages wait for the end of a pause. Those of high priority never come here.
 #[derive(Debug, Default)]

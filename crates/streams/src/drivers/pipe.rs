@@ -1,12 +1,13 @@
 //! A driver that joins two of its streams (`loop`, and the ends of a pipe).
 
+use std::collections::HashMap;
+
 use super::pause::Pauses;
 use crate::driver::{Cx, Driver, Open};
 use crate::identifiers::StreamId;
 use crate::message::{Flush, Kind, Message};
 use crate::timers::TimerId;
 use crate::{Chain, Errno};
-use std::collections::HashMap;
 
 /// Sends messages that come down on one stream up on the joined one, with flow control across. [`Pipe::JOIN`] and [`Pipe::join`]
 /// join two streams. An `M_DELAY` is a pause in what its stream sends. Closing one stream hangs up the other.

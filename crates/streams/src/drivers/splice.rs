@@ -1,12 +1,14 @@
 //! A multiplexor that joins the two streams linked under each of its streams (`splice`).
 
+use std::collections::HashMap;
+use std::fmt;
+
+use bytes::Bytes;
+
 use crate::driver::{Cx, Driver, Open, WriteData};
 use crate::identifiers::StreamId;
 use crate::message::{Control, Kind, Marks, Message};
 use crate::{Errno, Primitive, SendInfo};
-use bytes::Bytes;
-use std::collections::HashMap;
-use std::fmt;
 
 /// Joins the two streams that are linked under one of its streams: user data that comes up on one goes down on the other, with
 /// flow control across. Any other message, such as the end of a connection, ends both links once the data before it has

@@ -1,5 +1,7 @@
 //! Control of streams: ioctls, options, flushing, signals.
 
+use std::time::Duration;
+
 use crate::Errno;
 use crate::Executive;
 use crate::chain::Chain;
@@ -8,7 +10,6 @@ use crate::head::HeadOptions;
 use crate::identifiers::StreamId;
 use crate::message::{Credentials, Flush, IocData, Ioctl, IoctlArgument, Kind, Message, Signal};
 use crate::timers::Alarm;
-use std::time::Duration;
 
 /// A request to the modules and the driver of a stream.
 #[derive(Clone, Debug)]

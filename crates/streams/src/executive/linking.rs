@@ -1,11 +1,12 @@
 //! Multiplexors: streams linked under the streams of a driver.
 
+use std::collections::HashMap;
+
 use crate::Executive;
 use crate::driver::Cx;
 use crate::error::LinkError;
 use crate::identifiers::{DriverId, LinkId, StreamId};
 use crate::message::Credentials;
-use std::collections::HashMap;
 
 /// All links of an executive.
 #[derive(Debug, Default)]

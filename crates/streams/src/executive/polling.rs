@@ -1,12 +1,13 @@
 //! Readiness of streams, and the drivers' lower half.
 
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
 use crate::Executive;
 use crate::driver::{Cx, FlushScope};
 use crate::head::{Interest, Readiness, SignalEvents, SignalNotice, WaiterId, Woken};
 use crate::identifiers::StreamId;
-use std::io;
-use std::os::fd::BorrowedFd;
-use std::time::Instant;
 
 impl Executive {
     /// Returns the readiness of a stream. A closed stream is hung up.

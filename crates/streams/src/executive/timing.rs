@@ -1,10 +1,11 @@
 //! The executive's timers, and closes that wait for queues to drain.
 
+use std::time::{Duration, Instant};
+
 use crate::Executive;
 use crate::driver::Cx;
 use crate::identifiers::{Place, StreamId};
 use crate::timers::{Alarm, TimerId};
-use std::time::{Duration, Instant};
 
 impl Executive {
     /// Returns the executive for calls at this time, or at the time of an earlier call if that was later. Timers that

@@ -1,5 +1,9 @@
 //! Writes, from the program to the driver.
 
+use std::any::Any;
+
+use bytes::Bytes;
+
 use crate::Executive;
 use crate::driver::{Admission, Cx, Driver, WriteData};
 use crate::error::{Refused, WriteError};
@@ -9,8 +13,6 @@ use crate::message::{Control, Kind, Message, Seen};
 use crate::scheduler::Post;
 use crate::stream::Stream;
 use crate::{Primitive, SendInfo};
-use bytes::Bytes;
-use std::any::Any;
 
 impl Executive {
     /// Writes one message: copies `bytes` into a block and sends them down as `T_OPTDATA_REQ`.

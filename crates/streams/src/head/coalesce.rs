@@ -1,8 +1,9 @@
 //! Coalescing: turns writes with more to come into one message.
 
+use bytes::{Bytes, BytesMut};
+
 use crate::SendInfo;
 use crate::pool::Pool;
-use bytes::{Bytes, BytesMut};
 
 /// Bytes of writes with more to come (`T_MORE`), which will go down as one message.
 #[derive(Debug, Default)]

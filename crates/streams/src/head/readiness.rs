@@ -1,8 +1,9 @@
 //! Interest of a program in a stream, and readiness of the stream.
 
+use std::fmt;
+
 use crate::bit_set::bit_set;
 use crate::identifiers::StreamId;
-use std::fmt;
 
 /// A set of conditions to wait for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

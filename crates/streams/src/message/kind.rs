@@ -1,9 +1,11 @@
 //! The types of messages.
 
+use std::time::Duration;
+
+use tpi::{Primitive, RecvInfo, SendInfo};
+
 use super::{Control, CopyRequest, Credentials, IocAck, IocData, IocNak, Ioctl, Run};
 use crate::{Errno, HeadOptions, StreamId};
-use std::time::Duration;
-use tpi::{Primitive, RecvInfo, SendInfo};
 
 /// The types of messages: all of SVR4.2.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +38,7 @@ pub enum Kind {
     PcProto(Control),
     /// `M_PCSIG`: a signal that does not wait for its place.
     PcSig(Signal),
-    /// `M_READ`: a reader wants so many bytes and found none.
+    /// `M_READ`: a reader wants this many bytes and found none.
     Read {
         /// Number of bytes.
         bytes: usize,

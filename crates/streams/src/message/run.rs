@@ -1,9 +1,11 @@
 //! Runs: messages of user data that are one entry on a queue.
 
-use crate::{Chain, Marks, Message, RecvInfo};
-use bytes::Bytes;
 use std::num::NonZeroU32;
 use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::{Chain, Marks, Message, RecvInfo};
 
 /// Layout of a driver's messages that come together: parses the first record of the bytes and describes its message; `None` if
 /// there is none.

@@ -3,16 +3,17 @@
 //! Blocks are reference-counted and immutable, so a duplicate costs a reference, and a copy is needed only to own memory. A
 //! failed allocation ends the process, so nothing waits for memory for long ([`Q::bufcall`](crate::Q::bufcall)).
 
+use bytes::Bytes;
+
 use super::Message;
 use crate::Chain;
-use bytes::Bytes;
 
 /// Makes a block of bytes (`allocb`).
 pub fn allocb(bytes: &[u8]) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }
 
-/// Returns whether a block of so many bytes may exist (`testb`). Memory is there, or the process ends.
+/// Returns whether a block of this many bytes may exist (`testb`): always, since memory is available or the process ends.
 pub fn testb(bytes: usize) -> bool {
     isize::try_from(bytes).is_ok()
 }

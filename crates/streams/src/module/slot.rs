@@ -1,8 +1,9 @@
 //! A module on a stream.
 
+use std::fmt;
+
 use crate::module::Module;
 use crate::queue::QueuePair;
-use std::fmt;
 
 /// A pushed module with its queues.
 pub(crate) struct Slot {

@@ -1,14 +1,16 @@
 //! A module that compresses user data between two ends that both have it pushed.
 
+use std::time::Duration;
+
+use bytes::Bytes;
+use lz4_flex::block::{compress, decompress};
+use tpi::{Primitive, RecvInfo, SendInfo};
+
 use crate::message::{Control, Kind, Marks, Message};
 use crate::module::{Module, ModuleInfo, Q};
 use crate::queue::QueueInfo;
 use crate::timers::TimerId;
 use crate::{Chain, Errno};
-use bytes::Bytes;
-use lz4_flex::block::{compress, decompress};
-use std::time::Duration;
-use tpi::{Primitive, RecvInfo, SendInfo};
 
 /// Compresses messages with LZ4 once the other end has answered that it also has this module (`compress`).
 ///
@@ -58,7 +60,7 @@ enum Leaving {
     Owed,
     /// The other end was told.
     Told,
-    /// The other end has wrapped so many messages, and will wrap no more.
+    /// The other end has wrapped this many messages, and will wrap no more.
     Until(i64),
     /// For [`Compress::LEAVE_WAIT`] it has not answered, or not all of its messages have come.
     Overdue,
@@ -369,7 +371,7 @@ impl Module for Compress {
         self.tell_poppers(q);
     }
 
-    /// Sends up the waiting messages now: behind the module nobody could decompress them.
+    /// Sends up the waiting messages now: behind the module nothing could decompress them.
     fn close(&mut self, q: &mut Q<'_>) {
         let mut q = q.other();
         while let Some(m) = q.getq() {

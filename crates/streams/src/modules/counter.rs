@@ -1,12 +1,13 @@
 //! A module that counts messages and bytes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
 use crate::identifiers::Side;
 use crate::message::{Message, Seen};
 use crate::module::{Module, Q};
 use crate::{Chain, Kind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 /// Counts messages and bytes in both directions and passes everything on.
 ///

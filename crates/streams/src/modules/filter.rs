@@ -1,13 +1,14 @@
 //! A module that injects faults.
 
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
 use super::arguments;
 use crate::identifiers::Side;
 use crate::message::{Kind, Marks, Message};
 use crate::module::{Module, ModuleInfo, Q};
 use crate::queue::QueueInfo;
 use crate::timers::TimerId;
-use std::collections::{HashSet, VecDeque};
-use std::time::Duration;
 
 /// Drops, delays and duplicates messages of user data (`filter`), all that match the arguments or a random part of them. A seed
 /// makes the choice repeatable. All messages of a record share one fate.

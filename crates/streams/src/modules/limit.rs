@@ -1,13 +1,14 @@
 //! A module that limits the rate of user data.
 
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
 use super::arguments;
 use crate::identifiers::Side;
 use crate::message::{Kind, Message, UserData};
 use crate::module::{Module, ModuleInfo, Q};
 use crate::queue::QueueInfo;
 use crate::timers::TimerId;
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
 
 /// Limits messages and bits of user data per second, in each direction, over all streams of an association together or for each
 /// stream (`limit`).
@@ -95,7 +96,7 @@ impl Limit {
         q.putq(m);
     }
 
-    /// Takes a message of so many bytes out of its bucket, or returns when it may go. Only user data has a bucket.
+    /// Takes a message of this many bytes out of its bucket, or returns when it may go. Only user data has a bucket.
     fn take(&mut self, q: &Q<'_>, data: Option<UserData>, bytes: usize) -> Result<(), Instant> {
         let Some(data) = data else { return Ok(()) };
         let (now, cost, bucket) = (q.now(), self.cost(bytes), self.bucket_of(data));

@@ -1,9 +1,10 @@
 //! A module that does nothing.
 
+use std::time::Instant;
+
 use crate::identifiers::Side;
 use crate::message::Seen;
 use crate::module::Module;
-use std::time::Instant;
 
 /// Passes every message on (`nullmod`): shows the cost of a module, and is a model for others.
 #[derive(Clone, Copy, Debug, Default)]

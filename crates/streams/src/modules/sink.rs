@@ -5,7 +5,7 @@ pub trait RecordSink: Send {
     /// Takes a record, whose bytes are in these pieces one after the other, or none of it.
     fn take(&mut self, pieces: &[&[u8]]) -> bool;
 
-    /// Returns whether nobody will ever read the records: the module has nothing left to do.
+    /// Returns whether no stream will ever read the records: the module has nothing left to do.
     fn is_closed(&self) -> bool {
         false
     }

@@ -1,12 +1,14 @@
 //! A module that records messages for Wireshark.
 
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use tpi::{RecvInfo, SendInfo};
+
 use super::sink::RecordSink;
 use crate::identifiers::Side;
 use crate::message::{Kind, Message, Seen};
 use crate::module::{Module, Q};
-use std::collections::HashSet;
-use std::time::{Duration, Instant};
-use tpi::{RecvInfo, SendInfo};
 
 /// Records user data and primitives in a pcapng file with the link type of SCTP (`tap`). A message becomes a packet with one DATA
 /// chunk; a primitive becomes a packet without chunks, with its name as the comment. On its way down a message has no TSN yet, so
@@ -81,7 +83,7 @@ struct DataHeader {
 }
 
 impl DataHeader {
-    /// Returns the header of a DATA chunk (RFC 9260 §3.3.1) with so many bytes of data, at most [`SNAPPED_BYTES`].
+    /// Returns the header of a DATA chunk (RFC 9260 §3.3.1) with this many bytes of data, at most [`SNAPPED_BYTES`].
     fn encode(&self, data_bytes: usize) -> [u8; DATA_HEADER_BYTES] {
         let length = (DATA_HEADER_BYTES + data_bytes) as u32;
         let words = [
@@ -96,7 +98,7 @@ impl DataHeader {
     }
 }
 
-/// Returns the length of the padding behind so many bytes, which begin at a multiple of 4.
+/// Returns the length of the padding behind this many bytes, which begin at a multiple of 4.
 fn padding_bytes(bytes: usize) -> usize {
     bytes.next_multiple_of(4) - bytes
 }

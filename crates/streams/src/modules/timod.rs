@@ -1,9 +1,10 @@
 //! A module that makes requests of a transport user ioctls (`timod`).
 
+use tpi::{Primitive, PrimitiveCode, TError};
+
 use crate::message::{IocData, Ioctl, IoctlArgument, Kind, Message};
 use crate::module::{Module, Q};
 use crate::{Chain, Errno};
-use tpi::{Primitive, PrimitiveCode, TError};
 
 /// Lets a transport user manage its endpoint by ioctls (`timod`), so that it need not search what comes up for the answer.
 ///

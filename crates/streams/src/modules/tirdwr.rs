@@ -1,10 +1,11 @@
 //! A module that turns a transport connection into a plain stream of bytes.
 
+use tpi::Primitive;
+
 use crate::identifiers::Side;
 use crate::message::{Control, Kind, Message};
 use crate::module::{Module, Q};
 use crate::{Chain, Errno};
-use tpi::Primitive;
 
 /// Lets a program read and write a transport connection like a file (`tirdwr`): above the module there are data and the end of
 /// the file, and no primitives.

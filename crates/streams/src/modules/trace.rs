@@ -1,12 +1,14 @@
 //! A module that logs messages, line by line.
 
+use std::fmt::Write;
+use std::time::Instant;
+
+use tpi::{RecvInfo, SendInfo};
+
 use super::sink::RecordSink;
 use crate::identifiers::Side;
 use crate::message::{Message, Seen};
 use crate::module::{Module, Q};
-use std::fmt::Write;
-use std::time::Instant;
-use tpi::{RecvInfo, SendInfo};
 
 /// Writes a line for each message (`trace`), as the trace of `strlog` did: the seconds since the first one, the direction (`>`
 /// down, `<` up), the type of the message, its stream, payload protocol identifier, flags and length, and its first bytes.

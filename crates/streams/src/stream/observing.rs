@@ -1,10 +1,11 @@
 //! Modules that look at messages on their way.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use super::Stream;
 use crate::identifiers::{Place, Side, StreamId};
 use crate::message::{Kind, Seen};
 use crate::scheduler::Scheduler;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Stream {
     /// Shows the scheduler's message to a module that observes. Returns whether the message goes on to the next queue, where it

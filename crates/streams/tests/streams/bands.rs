@@ -1,8 +1,9 @@
 //! Priority along a whole stream (SVR4.2 DDI/DKI `putq(D3)`, `bcanputnext(D3)`; `streamio(7)` I_CKBAND, I_GETBAND;
 //! `putpmsg(2)`).
 
-use crate::support::{Noting, Rig, data, text, urgent};
 use streams::{Kind, Message, ModuleInfo, Primitive, QueueInfo, ReadError, Select, WriteError};
+
+use crate::support::{Noting, Rig, data, text, urgent};
 
 #[test]
 fn a_reader_gets_high_priority_first_then_higher_bands() {

@@ -1,11 +1,13 @@
 //! Tests that writes with more to come become few messages (`write(2)` on a stream, SNDHOLD of `streamio(7)` I_SWROPT; `T_MORE`
 //! of TPI 2.0).
 
-use crate::support::{Noting, Rig, text};
 use std::time::Instant;
+
 use streams::{
     Admission, Errno, FlushScope, HeadOptions, Kind, Message, ModuleInfo, Primitive, SendInfo, WriteError,
 };
+
+use crate::support::{Noting, Rig, text};
 
 const MORE: SendInfo = SendInfo {
     stream: 0,

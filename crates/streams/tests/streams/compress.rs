@@ -1,8 +1,9 @@
 //! The module that compresses messages (Swiftwater's own; SVR4.2 DDI/DKI `put(D2)`, `srv(D2)`).
 
-use crate::support::{Rig, pushed, text};
 use streams::modules::Compress;
 use streams::{Chain, Errno, Interest, Kind, Message, PopError, ReadError, RecvInfo, SendInfo};
+
+use crate::support::{Rig, pushed, text};
 
 /// Passes the messages that one end has sent to the other.
 fn carry(from: &mut Rig, to: &mut Rig) -> usize {

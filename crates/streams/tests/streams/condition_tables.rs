@@ -1,8 +1,8 @@
 //! Every operation in every condition of a stream (SVR4.2 `streamio(7)`, the errors of each command; `read(2)`, `write(2)`,
 //! `getmsg(2)`, `putmsg(2)`), and every type of message through modules (DDI/DKI `messages(D5)`, `put(D2)`).
 
-use crate::support::{Rig, data, text};
 use std::time::Duration;
+
 use streams::drivers::Mux;
 use streams::modules::{BufMod, NullMod, PipeMod};
 use streams::{
@@ -10,6 +10,8 @@ use streams::{
     IoctlRequest, Kind, LinkError, Message, Module, Passed, PopError, PushError, ReadError, Select, SendInfo,
     Signal, WriteError,
 };
+
+use crate::support::{Rig, data, text};
 
 const CONDITIONS: [&str; 8] =
     ["open", "hung up", "read error", "write error", "both errors", "linked", "closed", "hung up with data"];

@@ -1,10 +1,12 @@
 //! Connections to a service over a pipe: `connld(7)` of SVR4.2.
 
-use crate::support::text;
 use std::time::Instant;
+
 use streams::drivers::{Nuls, Pipe};
 use streams::modules;
 use streams::{Credentials, DriverId, Errno, Executive, OpenError, ReadError, SendInfo, StreamId};
+
+use crate::support::text;
 
 const SERVER: Credentials = Credentials { uid: 5, gid: 5 };
 const CLIENT: Credentials = Credentials { uid: 1000, gid: 1000 };

@@ -1,9 +1,10 @@
 //! Ioctls and signals (`streamio(7)` I_STR; SVR4.2 DDI/DKI `messages(D5)` M_SIG, M_PCSIG, M_SETOPTS).
 
-use crate::support::{Rig, data};
 use streams::{
     Chain, Errno, HeadOptions, Interest, IoctlError, IoctlReply, Kind, Message, Module, Q, ReadMode, Signal,
 };
+
+use crate::support::{Rig, data};
 
 #[test]
 fn a_driver_answers_an_ioctl() {

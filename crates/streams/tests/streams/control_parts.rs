@@ -1,13 +1,15 @@
 //! Control parts as bytes and as primitives (SVR4.2 STREAMS programmer's guide, "Stream head processing"; `putmsg(2)`,
 //! `getmsg(2)`).
 
-use crate::support::{Rig, data, pushed};
 use std::sync::{Arc, Mutex};
+
 use streams::modules::{Compress, Trace};
 use streams::{
     Control, HeadOptions, Kind, Marks, Message, Parts, Primitive, ReadControl, ReadError, RecvInfo, Select,
     SendInfo, WriteAs,
 };
+
+use crate::support::{Rig, data, pushed};
 
 fn proto(control: &[u8], text: &'static str) -> Message {
     Message { kind: Kind::Proto(control.into()), ..data(text) }

@@ -1,8 +1,9 @@
 //! The module that counts (Swiftwater's own; SVR4.2 DDI/DKI `put(D2)`, `putnext(D3)`).
 
-use crate::support::Rig;
 use streams::Chain;
 use streams::modules::Counter;
+
+use crate::support::Rig;
 
 #[test]
 fn a_counter_sees_every_message_both_ways() {

@@ -1,14 +1,16 @@
 //! The pseudo-devices that come with the executive: `echo(4)`, `loop(4)`, `nuls(4)`, `null(4)`, `mux(4)`,
 //! `log(7)`.
 
-use crate::support::text;
 use std::time::{Duration, Instant};
+
 use streams::drivers::{Echo, Join, Log, LogRecord, Mux, Null, Nuls, Pipe};
 use streams::modules::PipeMod;
 use streams::{
     Chain, Control, Credentials, Driver, DriverId, Errno, Executive, Flush, IoctlError, Kind, LinkError,
     LinkId, Message, Module, Q, ReadError, SendInfo, StreamId, WriteError,
 };
+
+use crate::support::text;
 
 fn executive(driver: impl Driver) -> (Executive, DriverId, StreamId) {
     let mut executive = Executive::new(Instant::now());

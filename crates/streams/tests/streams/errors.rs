@@ -1,8 +1,9 @@
 //! Errors, hang-ups and streams that are closed (SVR4.2 DDI/DKI `messages(D5)` M_ERROR, M_HANGUP; `close(2)`).
 
-use crate::support::{Rig, data};
 use streams::{Admission, Errno, Kind, Message, OpenError, PopError, PushError, ReadError, WriteError};
 use streams::{Chain, DriverId, Executive, Interest, IoctlError, SendInfo, Signal, modules::Counter};
+
+use crate::support::{Rig, data};
 
 #[test]
 fn an_error_makes_reads_and_writes_fail_until_it_is_cleared() {

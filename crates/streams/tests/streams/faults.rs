@@ -1,14 +1,16 @@
 //! Tests that a module which panics harms only its own stream (Swiftwater's own; SVR4.2 DDI/DKI `messages(D5)` M_ERROR).
 
-use crate::support::{Device, Rig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
 use streams::modules::BufMod;
 use streams::{
     Errno, Flush, Kind, Message, Module, ModuleInfo, Primitive, PushError, Q, QueueInfo, ReadError, Signal,
     WriteError,
 };
+
+use crate::support::{Device, Rig};
 
 /// Panics in the procedure that its name gives.
 struct Faulty(&'static str);

@@ -1,11 +1,12 @@
 //! Flow control along a stream: which sender stops, and which queue is enabled again (SVR4.2 DDI/DKI `canputnext(D3)`,
 //! `getq(D3)`, `srv(D2)`; STREAMS programmer's guide, "Flow control").
 
-use crate::support::{Noting, Rig, data};
 use streams::{
     Admission, DriverInfo, Interest, Message, Module, ModuleInfo, Q, QUEUED_MESSAGES_MAX, QueueInfo,
     WriteError,
 };
+
+use crate::support::{Noting, Rig, data};
 
 fn push(rig: &mut Rig, name: &'static str, info: ModuleInfo) {
     let diary = rig.diary();

@@ -1,8 +1,9 @@
 //! M_FLUSH along a stream (SVR4.2 DDI/DKI `messages(D5)` M_FLUSH, `flushq(D3)`, `flushband(D3)`; `streamio(7)` I_FLUSH,
 //! I_FLUSHBAND).
 
-use crate::support::{Noting, Rig, data, urgent};
 use streams::{Flush, Kind, Marks, Message, ModuleInfo, QueueInfo, SendInfo};
+
+use crate::support::{Noting, Rig, data, urgent};
 
 /// Returns a stream with a module, with messages on both queues of the module, and on those of driver and head.
 fn filled() -> Rig {

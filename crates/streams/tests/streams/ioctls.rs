@@ -1,11 +1,13 @@
 //! The conversation of an ioctl (SVR4.2 STREAMS programmer's guide, "I_STR processing", "Transparent ioctl messages").
 
-use crate::support::Rig;
 use std::time::{Duration, Instant};
+
 use streams::{
     Chain, Credentials, Errno, IocData, IoctlArgument, IoctlError, IoctlReply, IoctlRequest, IoctlStep, Kind,
     Message, Module, Q,
 };
+
+use crate::support::Rig;
 
 /// Copies 8 bytes in from the argument, and copies them out, doubled, to the address that they hold.
 struct Doubling;

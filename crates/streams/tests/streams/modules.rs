@@ -1,10 +1,12 @@
 //! The modules that come with the executive (`bufmod(7)`, `strlog(D3)`; `limit` and `filter` are Swiftwater's own).
 
-use crate::support::{Rig, data, pass, pushed, text};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
 use streams::modules::{self, Trace};
 use streams::{Chain, Flush, Message, Primitive, PushError, RecvInfo, SendInfo};
+
+use crate::support::{Rig, data, pass, pushed, text};
 
 #[test]
 fn modules_refuse_arguments_that_they_do_not_know() {

@@ -1,11 +1,13 @@
 //! Multiplexors: streams linked under a driver (SVR4.2 STREAMS programmer's guide, "Multiplexing"; `streamio(7)` I_LINK).
 
-use crate::support::{Rig, text};
 use std::sync::{Arc, Mutex};
+
 use streams::{
     Cx, Driver, DriverId, DriverInfo, Errno, Executive, Interest, Kind, LinkError, Message, Open, QueueInfo,
     SendInfo, StreamId,
 };
+
+use crate::support::{Rig, text};
 
 /// Sends messages that come down to the last linked stream while that has room, and messages that come up to the last opened one.
 #[derive(Default)]

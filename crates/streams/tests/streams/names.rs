@@ -1,9 +1,10 @@
 //! Names: devices, minors, clone opens, modules and autopush (SVR4.2 DDI/DKI `open(D2DK)`; `clone(7)`, `autopush(1M)`,
 //! `sad(7)`).
 
-use crate::support::Rig;
 use streams::modules::Counter;
 use streams::{Autopush, Credentials, OpenError, PopError, PushError};
+
+use crate::support::Rig;
 
 const USER: Credentials = Credentials { uid: 1000, gid: 1000 };
 const OTHER: Credentials = Credentials { uid: 1001, gid: 1001 };

@@ -1,9 +1,10 @@
 //! Tests that an accepted message arrives once and in order, whatever happens to its stream (Swiftwater's own; STREAMS
 //! programmer's guide, "Message queues and service procedures").
 
-use crate::support::{Noting, Rig};
 use proptest::prelude::*;
 use streams::{Admission, DriverInfo, Message, ModuleInfo, QueueInfo, RecvInfo, SendInfo};
+
+use crate::support::{Noting, Rig};
 
 #[derive(Clone, Debug)]
 enum Step {

@@ -1,13 +1,15 @@
 //! Modules that look at messages without moving them (Swiftwater's own; the order is that of `putnext(D3)` of SVR4.2 DDI/DKI).
 
-use crate::support::{Rig, data, text};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+
 use streams::modules::{Counter, NullMod};
 use streams::{
     Admission, Cx, Driver, DriverInfo, Errno, Executive, Flush, Kind, Message, Module, ModuleInfo, Open, Q,
     QueueInfo, ReadError, Seen, SendInfo, Side, StreamId, WriteData, WriteError,
 };
+
+use crate::support::{Rig, data, text};
 
 /// Observes all messages but those whose data begins with `p`, which its put procedures get, and panics at `!`. Sends each
 /// message that begins with `2` twice on its way.

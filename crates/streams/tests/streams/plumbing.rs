@@ -1,10 +1,11 @@
 //! Pushing and popping while data flows (`streamio(7)` I_PUSH, I_POP, I_LIST; SVR4.2 DDI/DKI `open(D2)`, `close(D2)`).
 
-use crate::support::{Noting, Rig, data};
 use streams::{
     DriverInfo, Errno, Executive, Flush, Interest, Message, Module, ModuleInfo, PopError, PushError, Q,
     QueueInfo, SendInfo,
 };
+
+use crate::support::{Noting, Rig, data};
 
 fn noting(rig: &Rig, name: &'static str, info: ModuleInfo) -> Box<Noting> {
     Box::new(Noting { name, info, diary: rig.diary() })

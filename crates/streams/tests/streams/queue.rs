@@ -1,9 +1,10 @@
 //! The rules of one queue (SVR4.2 DDI/DKI `putq(D3)`, `putbq(D3)`, `getq(D3)`, `insq(D3)`, `rmvq(D3)`, `strqset(D3)`).
 
-use crate::support::{data, text, urgent};
 use bytes::Bytes;
 use proptest::prelude::*;
 use streams::{Control, Flush, Kind, Message, Primitive, Queue, QueueInfo, Signal};
+
+use crate::support::{data, text, urgent};
 
 fn queue(hiwat_bytes: usize, lowat_bytes: usize) -> Queue {
     Queue::new(QueueInfo::served(hiwat_bytes, lowat_bytes))

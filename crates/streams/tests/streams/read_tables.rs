@@ -1,8 +1,9 @@
 //! Every read mode with every kind of message and buffer, and every selection of `getpmsg` (SVR4.2 `streamio(7)`
 //! I_SRDOPT, `read(2)`, `getpmsg(2)`).
 
-use crate::support::Rig;
 use streams::{Control, HeadOptions, Kind, Message, Primitive, ReadControl, ReadError, ReadMode, Select};
+
+use crate::support::Rig;
 
 const MODES: [ReadMode; 3] = [ReadMode::Bytes, ReadMode::MessageDiscard, ReadMode::MessageNondiscard];
 const CONTROLS: [ReadControl; 3] = [ReadControl::Fail, ReadControl::AsData, ReadControl::Discard];

@@ -1,7 +1,8 @@
 //! Readiness: the bits of poll, several waiters, signals (SVR4.2 `poll(2)`; `streamio(7)` I_SETSIG, I_GETSIG).
 
-use crate::support::{Rig, data, urgent};
 use streams::{Errno, Interest, Kind, Message, Readiness, Signal, SignalEvents, WaiterId, Woken};
+
+use crate::support::{Rig, data, urgent};
 
 #[test]
 fn every_bit_of_poll_says_what_it_should() {

@@ -1,9 +1,10 @@
 //! Reading at the head: boundaries, modes, marks, window (`read(2)`, `getmsg(2)`; `streamio(7)` I_SRDOPT, I_NREAD, I_PEEK,
 //! I_ATMARK).
 
-use crate::support::{Rig, data, partial_data, urgent};
 use bytes::Bytes;
 use streams::{Chain, HeadOptions, Kind, Marks, Message, Primitive, ReadError, ReadMode, RecvInfo};
+
+use crate::support::{Rig, data, partial_data, urgent};
 
 fn set_mode(rig: &mut Rig, mode: ReadMode) {
     rig.executive.set_head_options(rig.s, &HeadOptions { read_mode: Some(mode), ..HeadOptions::default() });

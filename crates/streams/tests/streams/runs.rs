@@ -1,9 +1,10 @@
 //! Messages that come up together and are read one by one (Swiftwater's own; `read(2)`, `getmsg(2)`).
 
-use crate::support::Rig;
 use bytes::Bytes;
 use streams::modules::NullMod;
 use streams::{Flush, HeadOptions, Kind, Message, ReadMode, Record, RecvInfo, Run};
+
+use crate::support::Rig;
 
 /// Parses a record: one byte for the length, and the data.
 fn record(bytes: &[u8], info: &mut RecvInfo) -> Option<Record> {

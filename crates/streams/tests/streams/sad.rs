@@ -1,9 +1,10 @@
 //! The administrative driver: `sad(7)` of SVR4.2, `sad(4)` of Fast-STREAMS.
 
-use crate::support::Rig;
 use streams::drivers::Sad;
 use streams::modules;
 use streams::{Autopush, Chain, Credentials, Errno, IoctlError, IoctlRequest, IoctlStep, StreamId};
+
+use crate::support::Rig;
 
 const USER: Credentials = Credentials { uid: 1000, gid: 1000 };
 const ADDRESS: u64 = 0x7000;

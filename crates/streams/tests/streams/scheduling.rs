@@ -1,7 +1,8 @@
 //! The run queue (SVR4.2 DDI/DKI `qenable(D3)`, `noenable(D3)`, `enableok(D3)`, `srv(D2)`).
 
-use crate::support::{Noting, Rig, data};
 use streams::{ModuleInfo, QueueInfo};
+
+use crate::support::{Noting, Rig, data};
 
 #[test]
 fn service_procedures_run_in_the_order_in_which_they_were_enabled() {

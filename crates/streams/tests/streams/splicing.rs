@@ -1,12 +1,13 @@
 //! Streams in use that are linked under a multiplexor, and `splice`, which joins two of them (`streamio(7)` I_PLINK, I_PUNLINK;
 //! SVR4.2 STREAMS programmer's guide, "Multiplexing": the lower half, and persistent links).
 
-use crate::support::{Device, Rig, data, partial_data, text, urgent};
 use streams::drivers::Splice;
 use streams::{
     Control, Credentials, DriverId, Interest, Kind, LinkError, LinkId, Marks, Message, Primitive, ReadError,
     SendInfo, StreamId, WriteError,
 };
+
+use crate::support::{Device, Rig, data, partial_data, text, urgent};
 
 /// Two streams in use, `rig.s` and `other`, that are spliced.
 struct Spliced {

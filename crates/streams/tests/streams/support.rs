@@ -1,8 +1,9 @@
 //! A stream to a driver that the test controls, and modules that keep a diary.
 
-use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use bytes::Bytes;
 use streams::{
     Admission, Cx, Driver, DriverId, DriverInfo, Errno, Executive, Kind, Message, Module, ModuleInfo, Open,
     Primitive, Q, QueueInfo, RecvInfo, SendInfo, StreamId, WriteAs,

@@ -1,12 +1,14 @@
 //! The module that records messages in a file (Swiftwater's own; the format is pcapng).
 
-use crate::support::pushed;
-use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use streams::modules::{RecordSink, Tap};
 use streams::{Chain, Message, RecvInfo, SendInfo};
+
+use crate::support::pushed;
 
 #[test]
 fn tap_writes_a_file_that_pcap_readers_open() {

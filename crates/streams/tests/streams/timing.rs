@@ -1,12 +1,14 @@
 //! Timers of modules and drivers, and closes that drain (SVR4.2 DDI/DKI `timeout(D3)`, `untimeout(D3)`; `close(2)`).
 
-use crate::support::{Rig, text};
 use std::io;
 use std::time::{Duration, Instant};
+
 use streams::{
     Cx, Driver, Errno, Executive, FlushScope, Message, Module, ModuleInfo, Open, Q, QueueInfo, Side,
     StreamId, TimerId, testb,
 };
+
+use crate::support::{Rig, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 

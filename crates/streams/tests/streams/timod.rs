@@ -1,12 +1,14 @@
 //! Requests of a transport user as ioctls: `timod(7)` of SVR4.2, `timod(4)` of Fast-STREAMS.
 
-use crate::support::Rig;
 use std::net::SocketAddr;
+
 use streams::modules::{self, TiMod};
 use streams::{
     Chain, Control, Errno, IoctlError, IoctlReply, IoctlRequest, IoctlStep, Kind, Message, Primitive,
 };
 use tpi::{Addresses, Info, Optmgmt, PrimitiveCode, TError};
+
+use crate::support::Rig;
 
 fn rig() -> Rig {
     let mut rig = Rig::new();

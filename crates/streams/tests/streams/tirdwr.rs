@@ -1,7 +1,8 @@
 //! A connection as a file: `tirdwr(7)` of SVR4.2.
 
-use crate::support::{Rig, pushed};
 use streams::{Chain, Errno, Kind, Message, Primitive, ReadError, RecvInfo, SendInfo};
+
+use crate::support::{Rig, pushed};
 
 #[test]
 fn tirdwr_shows_data_and_the_end_of_the_file_alone() {

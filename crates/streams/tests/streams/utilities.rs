@@ -1,11 +1,12 @@
 //! The utilities of the DDI/DKI (SVR4.2 DDI/DKI, section D3): one case for each rule of its manual page.
 
-use crate::support::{Rig, data, text};
 use bytes::Bytes;
 use streams::{
     Chain, Kind, Message, Module, ModuleInfo, Q, Queue, QueueInfo, ReadMode, Select, allocb, copyb, dupb,
     esballoc,
 };
+
+use crate::support::{Rig, data, text};
 
 fn message(blocks: &[&'static str]) -> Message {
     Message::data(blocks.iter().map(|block| Bytes::from_static(block.as_bytes())).collect::<Chain>())

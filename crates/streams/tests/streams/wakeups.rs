@@ -1,7 +1,8 @@
 //! Waiting for a stream (`poll(2)`; STREAMS programmer's guide, "Polling").
 
-use crate::support::{Rig, urgent};
 use streams::{Errno, Interest, StreamId};
+
+use crate::support::{Rig, urgent};
 
 fn woken(rig: &mut Rig) -> Vec<StreamId> {
     let mut woken = Vec::new();

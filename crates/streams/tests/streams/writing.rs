@@ -1,9 +1,10 @@
 //! Writing at the head (`write(2)`, `putmsg(2)`; `streamio(7)` I_SWROPT, I_CANPUT).
 
-use crate::support::{Device, Rig};
 use bytes::Bytes;
 use streams::modules::NullMod;
 use streams::{Kind, Message, Pool, Primitive, SendInfo};
+
+use crate::support::{Device, Rig};
 
 #[test]
 fn a_write_goes_down_as_one_message_with_what_is_known_of_it() {
