@@ -127,8 +127,8 @@ pub struct AssociationConfig {
     /// Maximum length of a message to send. Default: 16 MiB.
     pub message_bytes_max: usize,
     /// Number of waiting bytes of an incomplete message from which the message is delivered in parts
-    /// (`SCTP_PARTIAL_DELIVERY_POINT`), at most half of the receive buffer. Parts after the first are due from
-    /// an eighth of this size. Default: 512 KiB.
+    /// (`SCTP_PARTIAL_DELIVERY_POINT`), at most half of the receive buffer. Parts after the first are due from an eighth of this
+    /// size. Default: 512 KiB.
     pub partial_delivery_bytes: usize,
     /// Maximum payload of one DATA chunk (`SCTP_MAXSEG`); longer messages are fragmented. Default: `None`, as much as
     /// fits a packet.

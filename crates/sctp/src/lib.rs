@@ -1,8 +1,8 @@
 //! The sans-IO SCTP protocol core (RFC 9260).
 //!
-//! Datagrams, commands and the time go in; datagrams to send, messages, events and one deadline come
-//! out. The core owns no socket, thread, clock or random source, so the same code runs over UDP, over
-//! raw IP, in a simulator with a virtual clock and in a fuzzer.
+//! Datagrams, commands and the time go in; datagrams to send, messages, events and one deadline come out. The core owns no
+//! socket, thread, clock or random source, so the same code runs over UDP, over raw IP, in a simulator with a virtual clock and
+//! in a fuzzer.
 //!
 //! ```text
 //! Endpoint ── owns ──▶ Association ── owns ──▶ Path   (one per peer address)
@@ -10,9 +10,9 @@
 //!                        └─ Inbound    what arrived: TSNs, reassembly, stream order
 //! ```
 //!
-//! Methods are named by kind: `handle_*` takes input, `poll_*` yields output, commands are verbs and
-//! getters are nouns. Messages leave through the [`Host`] that the caller passes in, with no queue in
-//! between: the place where they wait for the reader is the caller's.
+//! Methods are named by kind: `handle_*` takes input, `poll_*` yields output, commands are verbs and getters are nouns. Messages
+//! leave through the [`Host`] that the caller passes in, with no queue in between: the place where they wait for the reader is
+//! the caller's.
 #![forbid(unsafe_code)]
 
 mod association;

@@ -193,8 +193,8 @@ impl TransmitBuffer {
         self.total_bytes = self.packet.total_start;
     }
 
-    /// Makes the inline bytes written since the last piece a piece. Packets do not share a piece, so
-    /// that a checksum covers whole pieces.
+    /// Makes the inline bytes written since the last piece a piece. Packets do not share a piece, so that a checksum covers whole
+    /// pieces.
     fn cover(&mut self) {
         if self.covered < self.inline.len() {
             self.total_bytes += self.inline.len() - self.covered;

@@ -100,8 +100,8 @@ impl Executive {
     }
 
     /// Opens a stream to a minor device; without a number, to one that is not open (a clone open). All users of a minor device
-    /// share one stream; each of them closes it. Where `connld` is pushed on that stream, each open returns one
-    /// end of a new pipe instead.
+    /// share one stream; each of them closes it. Where `connld` is pushed on that stream, each open returns one end of a new pipe
+    /// instead.
     ///
     /// # Errors
     ///

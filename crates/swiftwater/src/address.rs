@@ -10,9 +10,8 @@ pub const UDP_PORT_DEFAULT: u16 = links::SCTP_TUNNELING_PORT;
 /// The transport addresses of an SCTP endpoint: one or several IP addresses, one SCTP port, and the UDP port that
 /// carries SCTP (RFC 6951). A connect tries the addresses one after the other until one answers.
 ///
-/// Written `HOST[,HOST...]:PORT[/udp:UDPPORT]`. `PORT` is the SCTP port; IPv6 addresses stand in brackets;
-/// without `/udp:` the UDP port is 9899. As in [`std::net`], parsing takes IP addresses only, and
-/// [`ToAddresses`] resolves the names of hosts.
+/// Written `HOST[,HOST...]:PORT[/udp:UDPPORT]`. `PORT` is the SCTP port; IPv6 addresses stand in brackets; without `/udp:` the
+/// UDP port is 9899. As in [`std::net`], parsing takes IP addresses only, and [`ToAddresses`] resolves the names of hosts.
 ///
 /// An address has no scope: SCTP packets carry addresses without the interface that an IPv6 link-local address belongs to. A
 /// link-local peer is reached from a stack that is bound to the link-local address of the interface

@@ -82,9 +82,8 @@ impl Endpoint {
     }
 
     /// Starts to set up an association, and returns it (`sctp_connectx`). Does not wait for the result:
-    /// [`Event::Up`](crate::Event::Up) or
-    /// [`Event::Down`](crate::Event::Down) follows. Of the addresses of a host's name, asks the first that the endpoint's
-    /// sockets can reach.
+    /// [`Event::Up`](crate::Event::Up) or [`Event::Down`](crate::Event::Down) follows. Of the addresses of a host's name, asks
+    /// the first that the endpoint's sockets can reach.
     ///
     /// ```
     /// # use swiftwater::{Endpoint, Event, Received};

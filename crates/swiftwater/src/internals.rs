@@ -103,9 +103,9 @@ impl MessageRun {
     }
 }
 
-/// Sends one message without a copy of its bytes if the send buffer has room for it. Does not take in
-/// arrivals to make room, and does not transmit, so it makes no system call: the caller flushes when it has no more
-/// messages, and calls [`flush_due`] after [`SendError::WouldBlock`]; otherwise messages leave after 50 µs.
+/// Sends one message without a copy of its bytes if the send buffer has room for it. Does not take in arrivals to make room, and
+/// does not transmit, so it makes no system call: the caller flushes when it has no more messages, and calls [`flush_due`] after
+/// [`SendError::WouldBlock`]; otherwise messages leave after 50 µs.
 ///
 /// # Errors
 ///

@@ -177,15 +177,14 @@
 //!
 //! # The end of a program
 //!
-//! The background thread ends with the process, and the kernel does not tell a peer that the process is gone: the peer
-//! of an association that is still up waits until its timers expire. So a program that is about to exit calls
-//! [`Association::close`], which waits until the peer has received everything, or [`Stack::close`], which ends all
-//! associations of a stack within a time limit ([`tokio`]`::close_stack` in tasks). A handler of SIGTERM does so, too. A
-//! panic that unwinds drops the
-//! handles of its thread, whose associations are shut down in the background as after any drop. If the panic ends the
-//! process, as in the main thread, only associations with nothing unacknowledged are shut down, unless a value that is
-//! dropped meanwhile calls [`Stack::close`]. With `panic = "abort"`, and when the process is killed (SIGKILL), peers
-//! are not told: their timers expire, or another process with the same UDP port answers them with ABORT.
+//! The background thread ends with the process, and the kernel does not tell a peer that the process is gone: the peer of an
+//! association that is still up waits until its timers expire. So a program that is about to exit calls [`Association::close`],
+//! which waits until the peer has received everything, or [`Stack::close`], which ends all associations of a stack within a time
+//! limit ([`tokio`]`::close_stack` in tasks). A handler of SIGTERM does so, too. A panic that unwinds drops the handles of its
+//! thread, whose associations are shut down in the background as after any drop. If the panic ends the process, as in the main
+//! thread, only associations with nothing unacknowledged are shut down, unless a value that is dropped meanwhile calls
+//! [`Stack::close`]. With `panic = "abort"`, and when the process is killed (SIGKILL), peers are not told: their timers expire,
+//! or another process with the same UDP port answers them with ABORT.
 //!
 //! # Examples
 //!

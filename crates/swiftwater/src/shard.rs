@@ -1,7 +1,7 @@
 //! One shard: the executive behind its perimeter, and the rules for sending and receiving.
 //!
-//! One lock guards the executive, the protocol core and the link (the STREAMS perimeter); it is never held
-//! while a thread sleeps. Work is done by the thread that asks for it:
+//! One lock guards the executive, the protocol core and the link (the STREAMS perimeter); it is never held while a thread sleeps.
+//! Work is done by the thread that asks for it:
 //!
 //! - A **sender** hands its message down. *Flush rule:* queued data is transmitted when nothing is outstanding, when a
 //!   batch or the window is full, when the thread blocks, or 50 µs after the first unsent message.
@@ -101,8 +101,7 @@ impl Shard {
         Ok(Arc::new(ShardOwner(shard)))
     }
 
-    /// Enters the perimeter. A poisoned lock is safe: a panic inside was either contained (see [`fault`]) or
-    /// changed nothing.
+    /// Enters the perimeter. A poisoned lock is safe: a panic inside was either contained (see [`fault`]) or changed nothing.
     #[inline]
     pub(crate) fn enter(&self) -> Entered<'_> {
         Entered::new(self.inner.lock().unwrap_or_else(PoisonError::into_inner))

@@ -20,9 +20,8 @@ use crate::trace::TraceSink;
 
 /// Sockets, one protocol instance and one lock, for any number of listeners and associations.
 ///
-/// [`Listener::bind`](crate::Listener::bind) and [`Association::connect`](crate::Association::connect) create one of
-/// their own. A program with many associations shares
-/// one: ten thousand idle associations need no further sockets and no further threads.
+/// [`Listener::bind`](crate::Listener::bind) and [`Association::connect`](crate::Association::connect) create one of their own. A
+/// program with many associations shares one: ten thousand idle associations need no further sockets and no further threads.
 ///
 /// ```
 /// use swiftwater::{Stack, StackOptions};

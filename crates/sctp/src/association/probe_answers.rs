@@ -1,5 +1,5 @@
-//! Answers to probes of ways that no path uses: HEARTBEATs that came to another local address than the packets
-//! of their path leave from.
+//! Answers to probes of ways that no path uses: HEARTBEATs that came to another local address than the packets of their path
+//! leave from.
 //!
 //! Such an answer goes back the way that the probe came, because a translator knows the peer by another port there. Each
 //! way has one answer, and an association has a few: a peer that sends many probes displaces no packet of others.

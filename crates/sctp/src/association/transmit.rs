@@ -130,8 +130,8 @@ impl Association {
         }
     }
 
-    /// Returns the path of the next batch; `None` if neither a control chunk nor data nor a SACK is due. New
-    /// data takes `data_path`.
+    /// Returns the path of the next batch; `None` if neither a control chunk nor data nor a SACK is due. New data takes
+    /// `data_path`.
     fn batch_path(&self, data_path: PathId) -> Option<PathId> {
         let with_data = self.may_carry_data() && self.outbound.may_send(&self.paths[data_path]);
         match self.control.next() {

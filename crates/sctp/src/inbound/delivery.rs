@@ -114,8 +114,8 @@ impl Inbound {
         }
     }
 
-    /// Delivers the available part of an unfinished message if the peer asks for that, the part is long enough,
-    /// or memory is short.
+    /// Delivers the available part of an unfinished message if the peer asks for that, the part is long enough, or memory is
+    /// short.
     #[inline]
     pub(super) fn deliver_due_part<H: Host + ?Sized>(
         &mut self,

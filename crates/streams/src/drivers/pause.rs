@@ -14,8 +14,8 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// Sends a message that came down on `from` up on `to`, or queues it where others wait, there is no room,
-    /// or a pause begins with it.
+    /// Sends a message that came down on `from` up on `to`, or queues it where others wait, there is no room, or a pause begins
+    /// with it.
     pub(super) fn send_up_or_wait(&mut self, cx: &mut Cx<'_>, from: StreamId, to: StreamId, m: Message) {
         let waits = self.timers.contains_key(&from)
             || matches!(m.kind, Kind::Delay(_))

@@ -68,8 +68,8 @@ impl Head {
         }
     }
 
-    /// Handles a hang-up that passes messages which modules hold for the reader: writes and ioctls end at once,
-    /// reads behind these messages.
+    /// Handles a hang-up that passes messages which modules hold for the reader: writes and ioctls end at once, reads behind
+    /// these messages.
     #[cold]
     pub(crate) fn hang_up_behind_modules(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         self.hung_up = true;

@@ -112,8 +112,8 @@ impl Signal {
 pub struct Passed {
     /// Number of the object, which the owner of the executive keeps.
     pub number: u64,
-    /// One end of a pipe that was made for this connection (`connld`), which the receiver closes. `None`: a
-    /// program has passed the number.
+    /// One end of a pipe that was made for this connection (`connld`), which the receiver closes. `None`: a program has passed
+    /// the number.
     pub stream: Option<StreamId>,
     /// The user that passed it.
     pub credentials: Credentials,

@@ -41,8 +41,8 @@ pub struct Compress {
     owes_left: bool,
     /// Messages that went down compressed or stored since the other end has announced itself.
     wrapped: i64,
-    /// Messages that came up so, less those of modules of the other end that have left: negative while some of
-    /// these are on the way.
+    /// Messages that came up so, less those of modules of the other end that have left: negative while some of these are on the
+    /// way.
     unwrapped: i64,
     leaving: Leaving,
     leave_timer: Option<TimerId>,

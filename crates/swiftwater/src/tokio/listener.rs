@@ -39,8 +39,7 @@ impl Listener {
         Listener::bind_with(address, &StackOptions::default()).await
     }
 
-    /// Listens on an address with these options, as
-    /// [`swiftwater::Listener::bind_with`](crate::Listener::bind_with).
+    /// Listens on an address with these options, as [`swiftwater::Listener::bind_with`](crate::Listener::bind_with).
     ///
     /// # Errors
     ///
