@@ -168,3 +168,76 @@ impl Acknowledgement {
         self.delayed_until = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DELAY: Duration = Duration::from_millis(200);
+
+    /// Returns an association whose first packets have been acknowledged.
+    fn under_way(multipath: bool) -> Acknowledgement {
+        let mut acknowledgement = Acknowledgement::new(2);
+        acknowledgement.set_multipath(multipath);
+        for _ in 0..QUICK_ACKS {
+            packet(&mut acknowledgement, 100, false);
+            assert!(acknowledgement.is_due(), "a short association waits for no timer");
+            acknowledgement.on_sent();
+        }
+        assert!(!acknowledgement.is_waiting() && !acknowledgement.is_untouched());
+        acknowledgement
+    }
+
+    fn packet(acknowledgement: &mut Acknowledgement, payload_bytes: usize, has_gap: bool) {
+        acknowledgement.on_chunks(false);
+        if has_gap {
+            acknowledgement.on_out_of_order();
+        }
+        acknowledgement.on_taken(payload_bytes);
+        assert!(acknowledgement.end_packet(Time::ZERO, DELAY, has_gap));
+    }
+
+    #[test]
+    fn every_second_packet_or_as_many_bytes_make_a_sack_due() {
+        let mut acknowledgement = under_way(false);
+        packet(&mut acknowledgement, 100, false);
+        assert!(!acknowledgement.is_due() && acknowledgement.is_waiting());
+        assert_eq!(acknowledgement.delayed_until(), Some(Time::ZERO + DELAY));
+        packet(&mut acknowledgement, 100, false);
+        assert!(acknowledgement.is_due());
+        acknowledgement.on_sent();
+        assert_eq!(acknowledgement.delayed_until(), None);
+        packet(&mut acknowledgement, 2 * ACKED_PACKET_BYTES, false);
+        assert!(acknowledgement.is_due(), "a packet on loopback counts as several");
+    }
+
+    #[test]
+    fn a_packet_without_data_is_not_acknowledged() {
+        let mut acknowledgement = under_way(false);
+        assert!(!acknowledgement.end_packet(Time::ZERO, DELAY, true));
+        assert!(!acknowledgement.is_waiting());
+    }
+
+    #[test]
+    fn a_gap_is_reported_at_once_on_one_path_and_soon_on_several() {
+        let mut acknowledgement = under_way(false);
+        packet(&mut acknowledgement, 100, true);
+        assert!(acknowledgement.is_due());
+        let mut acknowledgement = under_way(true);
+        packet(&mut acknowledgement, 100, true);
+        assert!(!acknowledgement.is_due());
+        assert_eq!(acknowledgement.delayed_until(), Some(Time::ZERO + GAP_SACK_DELAY_MAX));
+    }
+
+    #[test]
+    fn duplicates_are_reported_up_to_a_limit() {
+        let mut acknowledgement = under_way(true);
+        for tsn in 0..2 * DUPLICATES_MAX as u32 {
+            acknowledgement.on_duplicate(Tsn(tsn));
+        }
+        assert!(acknowledgement.is_due());
+        assert_eq!(acknowledgement.duplicates().len(), DUPLICATES_MAX);
+        acknowledgement.on_sent();
+        assert!(acknowledgement.duplicates().is_empty());
+    }
+}
