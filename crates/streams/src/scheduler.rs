@@ -51,15 +51,15 @@ pub(crate) struct Scheduler {
     is_shown: bool,
     driver_calls: VecDeque<DriverCall>,
     /// Streams whose interest became ready.
-    pub(crate) wakeups: Vec<StreamId>,
+    wakeups: VecDeque<StreamId>,
     /// Streams whose head holds coalesced bytes; some may have sent them meanwhile.
-    pub(crate) coalescing: Vec<StreamId>,
+    coalescing: VecDeque<StreamId>,
     /// Waiters that were woken.
-    pub(crate) woken: Vec<Woken>,
+    woken: Vec<Woken>,
     /// Programs that are due a signal.
-    pub(crate) signals: VecDeque<(StreamId, u64)>,
+    signals: VecDeque<(StreamId, u64)>,
     /// Streams that are closed once their drivers' queues are empty.
-    pub(crate) draining: Vec<StreamId>,
+    draining: VecDeque<StreamId>,
     pub(crate) timers: Timers,
 }
 
@@ -71,11 +71,11 @@ impl Scheduler {
             posts: VecDeque::new(),
             is_shown: false,
             driver_calls: VecDeque::new(),
-            wakeups: Vec::new(),
-            coalescing: Vec::new(),
+            wakeups: VecDeque::new(),
+            coalescing: VecDeque::new(),
             woken: Vec::new(),
             signals: VecDeque::new(),
-            draining: Vec::new(),
+            draining: VecDeque::new(),
             timers: Timers::new(now),
         }
     }
@@ -203,6 +203,74 @@ impl Scheduler {
     #[inline]
     pub(crate) fn next_driver_call(&mut self) -> Option<DriverCall> {
         self.driver_calls.pop_front()
+    }
+
+    /// Lists a stream whose interest became ready.
+    #[inline]
+    pub(crate) fn list_wakeup(&mut self, stream: StreamId) {
+        self.wakeups.push_back(stream);
+    }
+
+    #[inline]
+    pub(crate) fn next_wakeup(&mut self) -> Option<StreamId> {
+        self.wakeups.pop_front()
+    }
+
+    #[inline]
+    pub(crate) fn has_wakeups(&self) -> bool {
+        !self.wakeups.is_empty()
+    }
+
+    /// Lists a stream whose head holds coalesced bytes.
+    pub(crate) fn list_coalescing(&mut self, stream: StreamId) {
+        self.coalescing.push_back(stream);
+    }
+
+    pub(crate) fn next_coalescing(&mut self) -> Option<StreamId> {
+        self.coalescing.pop_front()
+    }
+
+    #[inline]
+    pub(crate) fn coalescing(&self) -> usize {
+        self.coalescing.len()
+    }
+
+    /// Lists a waiter that was woken.
+    pub(crate) fn list_woken(&mut self, woken: Woken) {
+        self.woken.push(woken);
+    }
+
+    /// Appends the waiters that were woken, and forgets them.
+    pub(crate) fn take_woken(&mut self, woken: &mut Vec<Woken>) {
+        woken.append(&mut self.woken);
+    }
+
+    /// Lists a program that is due a signal.
+    pub(crate) fn list_signal(&mut self, stream: StreamId, program: u64) {
+        self.signals.push_back((stream, program));
+    }
+
+    pub(crate) fn next_signal(&mut self) -> Option<(StreamId, u64)> {
+        self.signals.pop_front()
+    }
+
+    /// Forgets the signals of a stream, or those of one of its programs.
+    pub(crate) fn forget_signals(&mut self, stream: StreamId, program: Option<u64>) {
+        self.signals.retain(|(s, other)| *s != stream || program.is_some_and(|program| program != *other));
+    }
+
+    /// Lists a closed stream whose driver's queue is not empty yet.
+    pub(crate) fn list_draining(&mut self, stream: StreamId) {
+        self.draining.push_back(stream);
+    }
+
+    pub(crate) fn next_draining(&mut self) -> Option<StreamId> {
+        self.draining.pop_front()
+    }
+
+    #[inline]
+    pub(crate) fn draining(&self) -> usize {
+        self.draining.len()
     }
 
     /// Returns whether every posted message and every call of a driver has been delivered.

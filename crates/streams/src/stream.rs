@@ -111,7 +111,7 @@ impl Streams {
 
     pub(crate) fn remove(&mut self, s: StreamId) -> Option<Stream> {
         if self.get_mut(s)?.head.waiters().has_programs() {
-            self.scheduler.signals.retain(|(other, _)| *other != s);
+            self.scheduler.forget_signals(s, None);
         }
         self.slab.try_remove(s.index())
     }

@@ -49,7 +49,7 @@ impl Executive {
 
     /// Appends the waiters that were woken, and forgets them.
     pub fn take_woken(&mut self, woken: &mut Vec<Woken>) {
-        woken.append(&mut self.streams.scheduler.woken);
+        self.streams.scheduler.take_woken(woken);
     }
 
     /// Polls as [`Executive::poll`] does; for a writer, also registers with the queue below, so that the queue wakes it.
@@ -76,7 +76,7 @@ impl Executive {
 
     /// Takes the next signal that is due to a program. Events that happen before it is taken share one signal.
     pub fn take_signal_notice(&mut self) -> Option<SignalNotice> {
-        while let Some((s, program)) = self.streams.scheduler.signals.pop_front() {
+        while let Some((s, program)) = self.streams.scheduler.next_signal() {
             let stream = self.streams.get_mut(s);
             if let Some(notice) = stream.and_then(|stream| stream.head.waiters().take_notice(s, program)) {
                 return Some(notice);
@@ -87,7 +87,7 @@ impl Executive {
 
     /// Appends the streams whose interest became ready, each once, and forgets them.
     pub fn take_wakeups(&mut self, woken: &mut Vec<StreamId>) {
-        while let Some(s) = self.streams.scheduler.wakeups.pop() {
+        while let Some(s) = self.streams.scheduler.next_wakeup() {
             if let Some(stream) = self.streams.get_mut(s) {
                 stream.head.unlist();
                 woken.push(s);
@@ -98,7 +98,7 @@ impl Executive {
     /// Returns whether [`Executive::take_wakeups`] would return a stream.
     #[inline]
     pub fn has_wakeups(&self) -> bool {
-        !self.streams.scheduler.wakeups.is_empty()
+        self.streams.scheduler.has_wakeups()
     }
 
     /// Lets every driver take what has arrived; returns whether more may have.
@@ -134,12 +134,12 @@ impl Executive {
     /// Returns whether a head may hold coalesced bytes that only a flush sends down.
     #[inline]
     pub fn is_coalescing(&self) -> bool {
-        !self.streams.scheduler.coalescing.is_empty()
+        self.streams.scheduler.coalescing() > 0
     }
 
     /// Returns whether work is left that needs no open stream: in a driver, or for a stream that was closed.
     pub fn is_busy(&self) -> bool {
-        !self.streams.scheduler.draining.is_empty() || self.drivers.iter().any(|driver| driver.is_busy())
+        self.streams.scheduler.draining() > 0 || self.drivers.iter().any(|driver| driver.is_busy())
     }
 
     /// Returns whether a driver or a head holds data that only a flush of everything sends.
@@ -168,20 +168,14 @@ impl Executive {
     }
 
     fn flush_heads(&mut self) {
-        let listed = std::mem::take(&mut self.streams.scheduler.coalescing);
-        for &s in &listed {
+        // A head that is listed again meanwhile waits for the next flush.
+        for _ in 0..self.streams.scheduler.coalescing() {
+            let Some(s) = self.streams.scheduler.next_coalescing() else { return };
             // A full driver leaves the bytes in the head until it enables the head's service; the next write reports a failure.
             let _ = self.flush_head(s);
             if let Some((stream, ..)) = self.streams.all_parts(s) {
                 stream.head.coalesced.unlist();
             }
         }
-        self.streams.scheduler.coalescing = reuse(listed);
     }
-}
-
-/// Empties a list and keeps its memory for reuse.
-fn reuse(mut list: Vec<StreamId>) -> Vec<StreamId> {
-    list.clear();
-    list
 }

@@ -82,24 +82,20 @@ impl Executive {
         }
         stream.head.begin_close(s, scheduler);
         scheduler.timers.start(s, Alarm::Close, close_time);
-        scheduler.draining.push(s);
+        scheduler.list_draining(s);
         true
     }
 
     /// Ends the closed streams whose queues have drained.
     pub(super) fn end_drained(&mut self) {
-        if self.streams.scheduler.draining.is_empty() {
-            return;
-        }
-        let mut draining = std::mem::take(&mut self.streams.scheduler.draining);
-        draining.retain(|&s| {
-            let Some(stream) = self.streams.get(s) else { return false };
-            let goes_on = stream.is_draining() && !stream.head.is_failed();
-            if !goes_on {
+        for _ in 0..self.streams.scheduler.draining() {
+            let Some(s) = self.streams.scheduler.next_draining() else { return };
+            let Some(stream) = self.streams.get(s) else { continue };
+            if stream.is_draining() && !stream.head.is_failed() {
+                self.streams.scheduler.list_draining(s);
+            } else {
                 self.close_now(s);
             }
-            goes_on
-        });
-        self.streams.scheduler.draining.extend(draining);
+        }
     }
 }

@@ -358,7 +358,7 @@ impl Executive {
         }
         coalesced.append(association, &info, bytes, max_bytes, pool);
         if !coalesced.list() {
-            scheduler.coalescing.push(s);
+            scheduler.list_coalescing(s);
         }
         let due = idle || coalesced.len() == max_bytes;
         stream.head.count_written(1, bytes.len());

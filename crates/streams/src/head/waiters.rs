@@ -155,7 +155,7 @@ impl Waiters {
     ) -> bool {
         self.registrations.retain(|registration| registration.program != program);
         // Forgets pending events, and removes the program from the list of due signals.
-        scheduler.signals.retain(|due| *due != (s, program));
+        scheduler.forget_signals(s, Some(program));
         if events != SignalEvents::NONE {
             if self.registrations.len() >= WAITERS_MAX {
                 return false;
@@ -187,22 +187,23 @@ impl Waiters {
         self.waiters.retain(|&(waiter, interest)| {
             let ready = interest.and(what);
             if ready != Interest::NONE {
-                scheduler.woken.push(Woken { stream: s, waiter, ready });
+                scheduler.list_woken(Woken { stream: s, waiter, ready });
             }
             ready == Interest::NONE
         });
         self.sum_up();
     }
 
-    /// Wakes everybody, whatever they wait for.
+    /// Wakes all waiters, whatever they wait for.
     #[cold]
     pub(crate) fn wake_all(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         if self.wanted != Interest::NONE {
             self.wanted = Interest::NONE;
             self.list(s, scheduler);
         }
-        let woken = self.waiters.drain(..);
-        scheduler.woken.extend(woken.map(|(waiter, ready)| Woken { stream: s, waiter, ready }));
+        for (waiter, ready) in self.waiters.drain(..) {
+            scheduler.list_woken(Woken { stream: s, waiter, ready });
+        }
         self.sum_up();
     }
 
@@ -210,7 +211,7 @@ impl Waiters {
     #[cold]
     pub(crate) fn list(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         if !std::mem::replace(&mut self.listed, true) {
-            scheduler.wakeups.push(s);
+            scheduler.list_wakeup(s);
         }
     }
 
@@ -227,7 +228,7 @@ impl Waiters {
                 continue;
             }
             if registration.pending == SignalEvents::NONE {
-                scheduler.signals.push_back((s, registration.program));
+                scheduler.list_signal(s, registration.program);
             }
             registration.pending |= due;
             if due.intersects(SignalEvents::READ_BAND) {
@@ -264,8 +265,11 @@ mod tests {
             assert!(waiters.register(s, 7, SignalEvents::INPUT, &mut scheduler));
             waiters.signal(s, SignalEvents::INPUT, &mut scheduler);
         }
-        assert_eq!(scheduler.signals, [(s, 7)]);
+        assert_eq!(scheduler.next_signal(), Some((s, 7)));
+        assert_eq!(scheduler.next_signal(), None);
+        assert!(waiters.register(s, 7, SignalEvents::INPUT, &mut scheduler));
+        waiters.signal(s, SignalEvents::INPUT, &mut scheduler);
         assert!(waiters.register(s, 7, SignalEvents::NONE, &mut scheduler));
-        assert!(scheduler.signals.is_empty());
+        assert_eq!(scheduler.next_signal(), None, "a program that is no longer registered");
     }
 }
