@@ -1,7 +1,8 @@
 //! Log lines for the administrator.
 //!
 //! Any program can make the daemon write lines. So the lines that each user causes have a rate, and those of all users together
-//! have another; lines about the daemon and its host have a rate of their own. A line is also left out if it would block.
+//! have another; lines about the daemon and its host have a rate of their own. Ids that one user may have by the thousand share a
+//! rate that is theirs alone. A line is also left out if it would block.
 //! Before the next line of a user, the log says how many lines of this user were left out. If none follows, it says so alone.
 
 use std::collections::HashMap;
@@ -19,10 +20,14 @@ use crate::system::lock::lock;
 
 /// Rate of the lines that one user causes, and of those about the daemon. A user who causes lines without end fills 1 MB a day.
 const OF_ONE: Rate = Rate { at_once: 8, interval: Duration::from_secs(10) };
-/// Rate of the lines of all users together. A user with subordinate ids counts as many users.
+/// Rate of the lines of all users together, and of all subordinate ids together.
 const OF_USERS: Rate = Rate { at_once: 64, interval: Duration::from_secs(1) };
-/// Maximum number of users whose lines are counted at a time. The lines of further users are left out and counted together.
+/// Maximum number of users whose lines are counted at a time, and of subordinate ids. The lines of further ones are left out and
+/// counted together.
 const USERS_MAX: usize = 256;
+/// The first id that counts as subordinate: `/etc/subuid` lends ids to users from 100,000 or 524,288 on, usually 65,536 to each.
+/// A user of a directory service may have such a number, too, and then has a part of this rate.
+const SUBORDINATE_MIN: u32 = 1 << 16;
 
 /// The user who can repeat what a line reports, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +56,16 @@ struct Account {
 #[derive(Debug)]
 struct Journal {
     daemon: Account,
-    /// All users together. Its omitted lines are those of users without an account.
-    users: Account,
-    of_users: HashMap<u32, Account>,
+    users: Users,
+    subordinate: Users,
+}
+
+/// Users who share a rate.
+#[derive(Debug)]
+struct Users {
+    /// All of them together. Its omitted lines are those of users without an account.
+    all: Account,
+    of_each: HashMap<u32, Account>,
 }
 
 /// Lines that were left out.
@@ -66,7 +78,7 @@ struct Omitted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
     Cause(Cause),
-    /// Users beyond [`USERS_MAX`].
+    /// Users or subordinate ids beyond [`USERS_MAX`].
     FurtherUsers,
 }
 
@@ -97,6 +109,24 @@ impl Account {
         self.left == self.rate.at_once && self.omitted == 0
     }
 
+    /// Admits a line, and returns the number of lines that were left out before. Counts the line if it is left out, too, because
+    /// its rate is used up or because `are_all_out`.
+    fn admit(&mut self, are_all_out: bool, now: Instant) -> Option<u64> {
+        self.grant(now);
+        if self.left == 0 || are_all_out {
+            self.omitted += 1;
+            return None;
+        }
+        Some(self.take_omitted())
+    }
+
+    /// Takes the number of omitted lines, if there are any and a line may be written.
+    fn take_report(&mut self, of: Whose, now: Instant) -> Option<Omitted> {
+        self.grant(now);
+        let is_due = self.omitted > 0 && self.left > 0;
+        is_due.then(|| Omitted { lines: self.take_omitted(), of })
+    }
+
     /// Takes the number of omitted lines, to write it as part of a line or as a line of its own.
     fn take_omitted(&mut self) -> u64 {
         self.left -= 1;
@@ -104,85 +134,102 @@ impl Account {
     }
 }
 
-impl Journal {
-    fn new(now: Instant) -> Journal {
-        let (daemon, users) = (Account::new(&OF_ONE, now), Account::new(&OF_USERS, now));
-        Journal { daemon, users, of_users: HashMap::new() }
+impl Users {
+    fn new(now: Instant) -> Users {
+        Users { all: Account::new(&OF_USERS, now), of_each: HashMap::new() }
     }
 
     /// Returns the account of a user. Forgets those that are not in use, if there are too many.
-    fn of_user(&mut self, user: u32, now: Instant) -> Option<&mut Account> {
-        if self.of_users.len() >= USERS_MAX && !self.of_users.contains_key(&user) {
-            self.of_users.retain(|_, account| !account.is_unused(now));
-            if self.of_users.len() >= USERS_MAX {
+    fn of(&mut self, user: u32, now: Instant) -> Option<&mut Account> {
+        if self.of_each.len() >= USERS_MAX && !self.of_each.contains_key(&user) {
+            self.of_each.retain(|_, account| !account.is_unused(now));
+            if self.of_each.len() >= USERS_MAX {
                 return None;
             }
         }
-        Some(self.of_users.entry(user).or_insert_with(|| Account::new(&OF_ONE, now)))
+        Some(self.of_each.entry(user).or_insert_with(|| Account::new(&OF_ONE, now)))
+    }
+
+    /// Admits a line of a user, as [`Journal::admit`] does.
+    fn admit(&mut self, user: u32, now: Instant) -> Option<u64> {
+        self.all.grant(now);
+        let are_out = self.all.left == 0;
+        let Some(account) = self.of(user, now) else {
+            self.all.omitted += 1;
+            return None;
+        };
+        let omitted = account.admit(are_out, now)?;
+        self.all.left -= 1;
+        Some(omitted)
+    }
+
+    /// Counts lines of a user that were left out.
+    fn return_omitted(&mut self, user: u32, lines: u64, now: Instant) {
+        match self.of(user, now) {
+            Some(account) => account.omitted += lines,
+            None => self.all.omitted += lines,
+        }
+    }
+
+    /// Adds the numbers of omitted lines that may be reported now.
+    fn add_reports(&mut self, reports: &mut Vec<Omitted>, now: Instant) {
+        reports.extend(self.all.take_report(Whose::FurtherUsers, now));
+        for (user, account) in &mut self.of_each {
+            if self.all.left > 0
+                && let Some(report) = account.take_report(Whose::Cause(Cause::User(*user)), now)
+            {
+                self.all.left -= 1;
+                reports.push(report);
+            }
+        }
+    }
+
+    /// Returns the number of omitted lines that were not reported.
+    fn omitted(&self) -> u64 {
+        self.of_each.values().chain([&self.all]).map(|account| account.omitted).sum()
+    }
+}
+
+impl Journal {
+    fn new(now: Instant) -> Journal {
+        Journal { daemon: Account::new(&OF_ONE, now), users: Users::new(now), subordinate: Users::new(now) }
+    }
+
+    /// Returns the users among whom this one is.
+    fn among(&mut self, user: u32) -> &mut Users {
+        if user < SUBORDINATE_MIN { &mut self.users } else { &mut self.subordinate }
     }
 
     /// Admits a line, and returns the number of lines of this cause that were left out before. Returns `None` and counts the
     /// line if it is left out, too.
     fn admit(&mut self, cause: Cause, now: Instant) -> Option<u64> {
-        self.users.grant(now);
-        let of_users = self.users.left;
-        let account = match cause {
-            Cause::Daemon => Some(&mut self.daemon),
-            Cause::User(user) => self.of_user(user, now),
-        };
-        let Some(account) = account else {
-            self.users.omitted += 1;
-            return None;
-        };
-        account.grant(now);
-        if account.left == 0 || (of_users == 0 && cause != Cause::Daemon) {
-            account.omitted += 1;
-            return None;
+        match cause {
+            Cause::Daemon => self.daemon.admit(false, now),
+            Cause::User(user) => self.among(user).admit(user, now),
         }
-        let omitted = account.take_omitted();
-        if cause != Cause::Daemon {
-            self.users.left -= 1;
-        }
-        Some(omitted)
     }
 
     /// Counts lines that were admitted and could not be written.
     fn return_omitted(&mut self, omitted: &Omitted, now: Instant) {
-        let account = match omitted.of {
-            Whose::Cause(Cause::Daemon) => Some(&mut self.daemon),
-            Whose::Cause(Cause::User(user)) => self.of_user(user, now),
-            Whose::FurtherUsers => None,
-        };
-        match account {
-            Some(account) => account.omitted += omitted.lines,
-            None => self.users.omitted += omitted.lines,
+        match omitted.of {
+            Whose::Cause(Cause::Daemon) => self.daemon.omitted += omitted.lines,
+            Whose::Cause(Cause::User(user)) => self.among(user).return_omitted(user, omitted.lines, now),
+            Whose::FurtherUsers => self.users.all.omitted += omitted.lines,
         }
     }
 
     /// Takes the numbers of omitted lines that may be reported now.
     fn take_reports(&mut self, now: Instant) -> Vec<Omitted> {
         let mut reports = Vec::new();
-        let mut report = |account: &mut Account, of| {
-            account.grant(now);
-            let is_due = account.omitted > 0 && account.left > 0;
-            if is_due {
-                reports.push(Omitted { lines: account.take_omitted(), of });
-            }
-            is_due
-        };
-        report(&mut self.daemon, Whose::Cause(Cause::Daemon));
-        report(&mut self.users, Whose::FurtherUsers);
-        for (user, account) in &mut self.of_users {
-            if self.users.left > 0 && report(account, Whose::Cause(Cause::User(*user))) {
-                self.users.left -= 1;
-            }
-        }
+        reports.extend(self.daemon.take_report(Whose::Cause(Cause::Daemon), now));
+        self.users.add_reports(&mut reports, now);
+        self.subordinate.add_reports(&mut reports, now);
         reports
     }
 
     /// Returns the number of omitted lines that were not reported.
     fn omitted(&self) -> u64 {
-        self.of_users.values().chain([&self.daemon, &self.users]).map(|account| account.omitted).sum()
+        self.daemon.omitted + self.users.omitted() + self.subordinate.omitted()
     }
 }
 
@@ -311,6 +358,19 @@ mod tests {
     }
 
     #[test]
+    fn a_user_with_many_subordinate_ids_hides_no_line_of_another_user() {
+        let now = Instant::now();
+        let mut journal = Journal::new(now);
+        let of_lent = |id| Cause::User(SUBORDINATE_MIN + id);
+        let lent: u32 = (0..4 * USERS_MAX as u32).map(|id| written(&mut journal, of_lent(id), 8, now)).sum();
+        assert_eq!(lent, OF_USERS.at_once);
+        assert_eq!(written(&mut journal, Cause::User(SUBORDINATE_MIN - 1), 100, now), OF_ONE.at_once);
+        assert!(journal.omitted() > 0);
+        let later = now + OF_ONE.interval;
+        assert!(journal.take_reports(later).iter().any(|report| report.of == Whose::FurtherUsers));
+    }
+
+    #[test]
     fn what_no_later_line_reports_is_reported_alone() {
         let now = Instant::now();
         let mut journal = Journal::new(now);
@@ -340,7 +400,10 @@ mod tests {
         let mut journal = Journal::new(now);
         let many = 4 * USERS_MAX as u32;
         (0..many).for_each(|user| _ = journal.admit(Cause::User(user), now));
-        assert_eq!((journal.of_users.len(), journal.users.omitted), (USERS_MAX, u64::from(many) - 256));
+        assert_eq!(
+            (journal.users.of_each.len(), journal.users.all.omitted),
+            (USERS_MAX, u64::from(many) - 256)
+        );
         let later = now + 10 * OF_ONE.interval;
         let reports = journal.take_reports(later);
         assert!(reports.iter().any(|report| report.to_string() == "768 lines of further users omitted"));
@@ -351,6 +414,6 @@ mod tests {
             Some(0),
             "idle ones are forgotten"
         );
-        assert!(journal.of_users.len() <= USERS_MAX);
+        assert!(journal.users.of_each.len() <= USERS_MAX);
     }
 }
