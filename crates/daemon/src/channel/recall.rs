@@ -209,6 +209,7 @@ impl CarrierSocket {
 
 #[cfg(test)]
 mod tests {
+    use std::io::IoSlice;
     use std::mem::MaybeUninit;
     use std::pin::pin;
     use std::task::{Context, Waker};
@@ -220,14 +221,18 @@ mod tests {
 
     use super::*;
     use crate::channel::accounts::Accounts;
+    use crate::channel::blocked::{Blocked, NotPut};
     use crate::channel::endpoint;
     use crate::channel::ring::OutboundRing;
     use crate::channel::shared_pages::SharedPages;
     use crate::channel::style::Style;
+    use crate::system::lock::lock;
+    use crate::testing::soon;
     use crate::users::budget::{Budget, Limits};
     use crate::users::closer::{Closers, Source};
     use crate::users::descriptor_numbers::Numbers;
     use crate::users::owner::Rings;
+    use crate::users::worker::WORKERS_MAX;
 
     /// Returns a carrier: the daemon's end, and the program's.
     fn carrier() -> (Arc<CarrierSocket>, OwnedFd) {
@@ -308,6 +313,63 @@ mod tests {
                 rustix::net::recv(&program_end, &mut record, RecvFlags::DONTWAIT).expect("a record");
             assert!(carrier.bundle_of(&record[..bytes]) == Some(content(number)), "{number}");
         }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn nothing_comes_between_records_that_are_put_back_although_the_request_has_failed() {
+        let (carrier, program_end) = carrier();
+        carrier.put_record(b"first", &[]).await.expect("room");
+        let mut recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let records = recalled.take().into_iter().map(|record| (record, false)).collect();
+        // All threads of the user are stuck, so the records wait.
+        let (end_it, ends) = std::sync::mpsc::channel::<()>();
+        let ends = Arc::new(std::sync::Mutex::new(ends));
+        for _ in 0..WORKERS_MAX {
+            let ends = Arc::clone(&ends);
+            carrier.closer().worker().run(move || lock(&ends).recv().unwrap_or_default());
+        }
+        {
+            let mut sorting = pin!(recalled.sort(records, &carrier));
+            assert!(sorting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        drop(recalled);
+        let second = carrier.try_put_parts(&[IoSlice::new(b"second")], &[]);
+        assert_eq!(second, Err(NotPut::Blocked(Blocked::Recall)));
+        drop(end_it);
+        carrier.put_record(b"second", &[]).await.expect("room");
+        assert_eq!((read(&program_end).0, read(&program_end).0), ("first".into(), "second".into()));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_ring_whose_records_are_taken_back_has_no_more_room_for_that() {
+        const BYTES: usize = 60_000;
+        /// More than half of the ring.
+        const BUNDLES: usize = 6;
+        let (carrier, program_end) = carrier();
+        let header = Header { bytes: BYTES as u32, ..Header::new(Kind::Data) };
+        for _ in 0..BUNDLES {
+            carrier.ring_has_memory(BYTES + HEADER_BYTES).await;
+            let put = carrier.try_put_bundle(BYTES + HEADER_BYTES, |bundle| {
+                assert!(bundle.push(&header, [&[7; BYTES][..]]));
+            });
+            assert_eq!(put, Ok(true));
+        }
+        let recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        assert_eq!(carrier.unread_bytes(), 0, "the kernel has none of the records");
+        let mut room = pin!(carrier.ring_has_room());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(room.as_mut().poll(&mut context).is_pending());
+        // The runtime has reported the carrier writable to this task, and so to the one before.
+        carrier.has_room().await;
+        assert!(room.as_mut().poll(&mut context).is_pending(), "they may go back");
+        drop(recalled);
+        carrier.recall_ended().await;
+        assert!(room.as_mut().poll(&mut context).is_pending(), "they have gone back");
+        for _ in 0..BUNDLES {
+            let bytes = rustix::net::recv(&program_end, &mut [0; HEADER_BYTES][..], RecvFlags::DONTWAIT);
+            assert!(bytes.is_ok(), "{bytes:?}");
+        }
+        soon(room).await;
     }
 
     #[tokio::test(flavor = "local")]

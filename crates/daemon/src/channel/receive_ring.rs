@@ -381,6 +381,8 @@ impl ReceiveRing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::users::closer::{Closers, Source};
+    use crate::users::descriptor_numbers::Numbers;
 
     /// Puts a bundle of so many bytes; returns its place.
     fn put(ring: &ReceiveRing, bytes: usize, unread: usize) -> Option<usize> {
@@ -435,6 +437,19 @@ mod tests {
         ring.return_memory();
         assert_eq!(ring.account.charged_bytes(), before);
         assert_eq!(put(&ring, 100, 0), Some(0));
+    }
+
+    #[test]
+    fn a_system_that_has_refused_memory_is_asked_again_once_the_ring_is_empty() {
+        const MORE_BYTES: usize = STEP_BYTES + 1;
+        let (ring, closers) = (Arc::new(ReceiveRing::alone()), Closers::new(Numbers::with_max(1 << 16)));
+        let closer = closers.of(1, Source::Carriers);
+        put(&ring, 100, 0);
+        ring.state().on_grown(false, RING_BYTES);
+        let place = |unread: usize| ring.place(MORE_BYTES, unread * record_cost_bytes(), closer.worker());
+        assert_eq!((place(1), ring.state().is_growing), (Place::NoMemory, false));
+        assert_eq!(ring.state().provided, STEP_BYTES, "what it has got remains");
+        assert_eq!(place(0), Place::Growing, "all were read");
     }
 
     #[test]
