@@ -248,7 +248,7 @@ async fn answer(
         sent?;
     }
     if place.is_some() {
-        closer::all_received(connection).await;
+        closer::all_received(connection, closer).await;
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ pub(crate) fn put_record(socket: &Socket, header: &Header, content: &[u8]) -> bo
 
 /// Announces a ring as a program does.
 pub(crate) fn announce(program_end: &OwnedFd, number: u32, memfd: impl AsFd) {
-    send_with(program_end, &Header { context: number, ..Header::new(Kind::Ring) }, memfd.as_fd());
+    send_with(program_end, &Header { context: number, ..Header::new(Kind::Ring) }.encode(), &[memfd]);
 }
 
 /// Puts a message into the ring.
@@ -140,16 +140,16 @@ pub(crate) fn send_memfd(program_end: &OwnedFd, header: &Header) {
     let memfd = memfd_create("long", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a memfd");
     ftruncate(&memfd, bytes.into()).expect("its length");
     fcntl_add_seals(&memfd, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW).expect("its seals");
-    send_with(program_end, header, memfd.as_fd());
+    send_with(program_end, &header.encode(), &[memfd]);
 }
 
-/// Sends a record without content, and a descriptor.
-fn send_with(program_end: &OwnedFd, header: &Header, descriptor: BorrowedFd<'_>) {
-    let descriptors = [descriptor];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Sends a record of these bytes, with descriptors.
+pub(crate) fn send_with(program_end: &OwnedFd, record: &[u8], descriptors: &[impl AsFd]) {
+    let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
-    sendmsg(program_end, &[IoSlice::new(&header.encode())], &mut control, SendFlags::DONTWAIT).expect("room");
+    sendmsg(program_end, &[IoSlice::new(record)], &mut control, SendFlags::DONTWAIT).expect("room");
 }
 
 /// Takes the next record, with the messages of a bundle in its place, as a program that reads does; `None` if there is none.

@@ -55,7 +55,7 @@ pub use interface::interface_addresses;
 pub use link::{BatchLimits, Datagrams, Link, PathInfo, Sink, Transmit, Unreachable, UnreachableReason};
 pub use raw_ip::{RawIp, RawIpConfig, kernel_speaks_sctp};
 pub use stats::LinkStats;
-pub use syscalls::unreceived_bytes;
+pub use syscalls::{set_peek_offset, unreceived_bytes};
 pub use tcp_info::{TcpWindow, tcp_window};
 pub use udp_encap::UdpEncap;
 

@@ -393,6 +393,27 @@ pub fn unreceived_bytes(fd: BorrowedFd<'_>) -> Result<usize, Errno> {
     usize::try_from(bytes).map_err(|_| Errno::EINVAL)
 }
 
+/// Sets the position in a socket's queue at which a peek begins, in bytes (`SO_PEEK_OFF`); `None` for the first record.
+///
+/// # Errors
+///
+/// The socket has no such position.
+pub fn set_peek_offset(fd: BorrowedFd<'_>, bytes: Option<u32>) -> Result<(), Errno> {
+    let value = bytes.map_or(-1, |bytes| libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX));
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the pointer is to an int that lives through the call, and the length is that of an int.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEEK_OFF,
+            (&raw const value).cast(),
+            length,
+        )
+    };
+    Errno::result(result).map(drop)
+}
+
 fn empty_header_of_many() -> libc::mmsghdr {
     libc::mmsghdr { msg_hdr: empty_header(), msg_len: 0 }
 }

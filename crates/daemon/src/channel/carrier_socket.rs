@@ -21,6 +21,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::OwnedRwLockWriteGuard;
 
+use crate::channel::arrivals::Arrivals;
 use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::incoming::FILLER_BYTES;
 use crate::channel::raw_record::RawRecord;
@@ -52,6 +53,7 @@ pub(crate) struct CarrierSocket {
     gate: Arc<tokio::sync::RwLock<()>>,
     /// The memory of bundles for the program.
     ring: Arc<ReceiveRing>,
+    arrivals: Arrivals,
 }
 
 /// Creates a carrier; returns the daemon's end, with a name, and the program's.
@@ -67,6 +69,7 @@ pub(super) fn pair(closer: Arc<Closer>, ring: ReceiveRing) -> Result<(CarrierSoc
         reset: Reset::default(),
         gate: Arc::default(),
         ring: Arc::new(ring),
+        arrivals: Arrivals::default(),
     };
     Ok((socket, program_end))
 }
@@ -115,7 +118,8 @@ pub(crate) fn fill(program_end: BorrowedFd<'_>) -> Result<(), Errno> {
 impl CarrierSocket {
     /// Receives the next record with its descriptors. The caller has checked that the closer has room.
     pub(super) fn receive(&self, place: &mut [u8]) -> Result<(usize, Vec<ReceivedDescriptor>), Errno> {
-        closer::receive(&self.descriptor, place, (&self.closer, self.time()))
+        let received = closer::receive(&self.descriptor, place, (&self.closer, self.time()));
+        received.inspect(|_| self.arrivals.on_received())
     }
 
     /// Calls `receive`, which receives a record.
@@ -128,10 +132,15 @@ impl CarrierSocket {
             asked = true;
             Ok(receive()?)
         });
-        match received {
+        let received = match received {
             Err(_) if !asked => receive(),
             received => received.map_err(errno_of),
-        }
+        };
+        received.inspect_err(|error| {
+            if *error == Errno::AGAIN {
+                self.arrivals.on_empty();
+            }
+        })
     }
 
     /// Discards the next record. Returns how many of its first byte there were; `None` if there was no record.
@@ -155,7 +164,12 @@ impl CarrierSocket {
 
     /// Returns whether the program has shut down sending, and all its records were received.
     pub(super) fn is_at_end(&self) -> bool {
-        polls(self.descriptor.as_fd(), PollFlags::RDHUP) && self.waiting_bytes() == 0
+        self.is_shut() && self.waiting_bytes() == 0
+    }
+
+    /// Returns whether the program has shut down sending.
+    pub(super) fn is_shut(&self) -> bool {
+        polls(self.descriptor.as_fd(), PollFlags::RDHUP)
     }
 
     /// Returns whether the program's end is closed, or shut down in both directions.
@@ -167,8 +181,11 @@ impl CarrierSocket {
     pub(super) async fn readable(&self) {
         loop {
             self.closer.room().await;
-            // This fails only when the runtime has ended. Only an attempt that finds no record clears the readiness.
-            let _ = self.descriptor.readable().await;
+            if !self.arrivals.are_hidden() {
+                // This fails only when the runtime has ended. Only an attempt that finds no record clears the readiness, and an
+                // inspection, which remembers that.
+                let _ = self.descriptor.readable().await;
+            }
             if self.closer.has_room() {
                 return;
             }
@@ -212,6 +229,16 @@ impl CarrierSocket {
     /// Returns what the kernel has reported of records that the program left unread.
     pub(super) fn reset(&self) -> &Reset {
         &self.reset
+    }
+
+    /// Returns what is known about the records in the queue.
+    pub(super) fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
+    }
+
+    /// Returns the socket.
+    pub(super) fn descriptor(&self) -> &AsyncFd<Arc<End>> {
+        &self.descriptor
     }
 
     /// Returns the closer of descriptors that come with records.

@@ -2,11 +2,13 @@
 //! messages hold in the receive windows of associations. The layers above see messages, not where they are stored.
 
 pub(crate) mod accounts;
+mod arrivals;
 pub(crate) mod blocked;
 pub(crate) mod busy_poll;
 pub(crate) mod carrier_socket;
 pub(crate) mod endpoint;
 mod form;
+mod in_flight;
 mod inbound_long;
 pub(crate) mod incoming;
 pub(crate) mod lent_memfd;

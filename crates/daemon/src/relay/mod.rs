@@ -56,7 +56,7 @@ pub(crate) enum Departure {
 pub(crate) const NO_REASON: &str = "";
 
 /// The reason in the ABORT after a malformed record.
-const BROKEN: &[u8] = b"the program has broken its socket";
+pub(crate) const BROKEN: &[u8] = b"the program has broken its socket";
 
 pub(crate) fn abort(association: &Association, reason: &str) {
     association.clone().abort(reason);

@@ -4,17 +4,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use carrier::request::Start;
 use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::relaying::{notify, relay_inbound, relay_send_queue};
+use super::relaying::{broken_in_flight, notify, relay_inbound, relay_send_queue};
 use crate::calls::options;
 use crate::relay::drain::{Batch, take_batch};
 use crate::relay::notifications::USER_ABORT;
 use crate::relay::outbound::unsent;
-use crate::relay::{Departure, NO_REASON, abort, notifications};
+use crate::relay::{BROKEN, Departure, NO_REASON, abort, notifications};
 use crate::state::association::SocketAssociation;
 use crate::state::commands::{ConnectRequest, OneToManyCommand};
 use crate::state::registry::Registry;
@@ -58,6 +59,9 @@ pub(super) async fn run(
             () = endpoint.closed(), if stalled && !closed => {
                 closed = true;
                 batch.departure = close_early(socket).await;
+            }
+            () = broken_in_flight(socket), if stalled => {
+                batch.departure = Some(Departure::Abort(Bytes::from_static(BROKEN)));
             }
             command = commands.recv() => match command {
                 Some(command) => perform(socket, command, &mut listener),

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::listener;
-use super::relaying::{notify, relay_inbound, relay_outbound};
+use super::relaying::{broken_in_flight, notify, relay_inbound, relay_outbound};
 use crate::calls::listen::discard_all;
 use crate::calls::options;
 use crate::channel::incoming::Incoming;
@@ -31,50 +31,56 @@ pub(super) async fn run(
 ) {
     loop {
         let command = tokio::select! {
+            biased;
             command = commands.recv() => command,
-            () = socket.channel().carrier().hung_up() => None,
+            () = ended_by_program(socket) => None,
         };
-        let goes_on = match command {
-            None => false,
+        match command {
+            None => return,
             Some(OneToOneCommand::Connect { request, association }) => {
-                connect(socket, &request, &association).await
+                let is_up = tokio::select! {
+                    is_up = connect(socket, &request, &association) => is_up,
+                    // Dropping the future cancels the setup.
+                    () = ended_by_program(socket) => return,
+                };
+                if is_up {
+                    return relay(socket, &association, Messages::new()).await;
+                }
             }
             Some(OneToOneCommand::Listen(listener)) => {
                 tokio::select! {
                     // Commands come first: after `Unlisten` no association enters the channel. Until then the socket takes no
                     // other state.
                     biased;
-                    command = commands.recv() => command.is_some(),
-                    () = listener::accept(registry, socket, listener) => false,
-                    () = socket.channel().carrier().hung_up() => false,
+                    command = commands.recv() => if command.is_none() { return },
+                    () = listener::accept(registry, socket, listener) => return,
+                    () = ended_by_program(socket) => return,
                 }
             }
-            Some(OneToOneCommand::Unlisten) => true,
+            Some(OneToOneCommand::Unlisten) => {}
             Some(OneToOneCommand::Relay { association, unsent }) => {
-                relay(socket, &association, unsent).await;
-                false
+                return relay(socket, &association, unsent).await;
             }
-        };
-        if !goes_on {
-            return;
         }
     }
 }
 
-/// Sets an association up and relays its messages. Returns true if the setup has failed, so that the socket may try again.
+/// Waits until the program has closed a socket without an association, or has broken it.
+async fn ended_by_program(socket: &Socket) {
+    tokio::select! {
+        () = socket.channel().carrier().hung_up() => {}
+        () = broken_in_flight(socket) => {}
+    }
+}
+
+/// Sets an association up. Returns false if the setup has failed: the socket may try again.
 async fn connect(socket: &Rc<Socket>, request: &ConnectRequest, assoc: &Rc<SocketAssociation>) -> bool {
-    let outcome = tokio::select! {
-        outcome = Association::connect_from(&request.stack, request.port, &request.server) => outcome,
-        // Dropping the future cancels the setup.
-        () = socket.channel().carrier().hung_up() => return false,
-    };
-    match outcome {
+    match Association::connect_from(&request.stack, request.port, &request.server).await {
         Ok(association) => {
             socket.on_connected(association.streams_out());
             assoc.set_up(association);
             options::apply_when_up(socket, assoc);
-            relay(socket, assoc, Messages::new()).await;
-            false
+            true
         }
         Err(error) => {
             let error = errno::of_connect(&error);
@@ -85,7 +91,7 @@ async fn connect(socket: &Rc<Socket>, request: &ConnectRequest, assoc: &Rc<Socke
             if !request.ends_content {
                 notify(socket, notifications::cannot_start(assoc, 0)).await;
             }
-            true
+            false
         }
     }
 }

@@ -5,6 +5,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
+use bytes::Bytes;
 use swiftwater::Event;
 use swiftwater::tokio::Association;
 use tokio::task::{spawn_local, yield_now};
@@ -14,11 +15,12 @@ use crate::channel::putter::Putter;
 use crate::relay::drain::Drain;
 use crate::relay::inbound::Inbound;
 use crate::relay::outbound::{Outbound, QueueOutbound};
-use crate::relay::{Departure, Wait, notifications};
+use crate::relay::{BROKEN, Departure, Wait, notifications};
 use crate::state::association::SocketAssociation;
 use crate::state::held::{Ended, ToProgram};
 use crate::state::send_queue::{Messages, SendQueue};
 use crate::state::socket::Socket;
+use crate::system::journal::{Cause, log};
 use crate::users::closer::STUCK_WAIT;
 
 /// Moves messages from the channel of a one-to-one socket into its association until the program has left. The messages in
@@ -31,28 +33,37 @@ pub(super) async fn relay_outbound(
 ) -> Departure {
     let mut outbound = Outbound::new(socket, assoc, association, unsent);
     loop {
-        let wait = match outbound.step() {
-            Ok(wait) => wait,
-            Err(departure) => return departure,
+        let step = match outbound.step() {
+            Ok(wait) => until_over(wait, socket, association, &mut outbound).await,
+            Err(departure) => Err(departure),
         };
-        let endpoint = &socket.channel().endpoint;
-        match wait {
-            Wait::Turn | Wait::Departure | Wait::End => outbound.next_turn().await,
-            Wait::Message => endpoint.readable().await,
-            Wait::Channel(blocked) => outbound.unblocked(blocked).await,
-            Wait::Memory | Wait::Association => {
-                let needed = async {
-                    match wait {
-                        Wait::Memory => endpoint.room().await,
-                        _ => room(association).await,
-                    }
-                };
-                if let Err(departure) = unless_discarded(socket, pin!(needed)).await {
-                    return departure;
-                }
-            }
+        if let Err(departure) = step {
+            return departure;
         }
     }
+}
+
+/// Waits for the event that the outbound direction of a one-to-one socket waits for. Returns the departure if the program leaves or
+/// breaks the socket meanwhile.
+async fn until_over(
+    wait: Wait,
+    socket: &Rc<Socket>,
+    association: &Association,
+    outbound: &mut Outbound<'_>,
+) -> Result<(), Departure> {
+    let endpoint = &socket.channel().endpoint;
+    match wait {
+        Wait::Turn | Wait::Departure | Wait::End => outbound.next_turn().await,
+        Wait::Message => endpoint.readable().await,
+        Wait::Channel(blocked) => unless_broken(socket, outbound.unblocked(blocked)).await?,
+        Wait::Memory => {
+            unless_broken(socket, unless_discarded(socket, pin!(endpoint.room()))).await??;
+        }
+        Wait::Association => {
+            unless_broken(socket, unless_discarded(socket, pin!(room(association)))).await??;
+        }
+    }
+    Ok(())
 }
 
 /// Moves messages from the send queue of an association of a one-to-many socket until the queue is closed and empty.
@@ -98,6 +109,25 @@ pub(super) async fn relay_inbound(
 async fn room(association: &Association) {
     // If the stack has failed, sending fails as well.
     let _ = association.writable().await;
+}
+
+/// Waits for `needed`, while no records are taken. Returns the departure if the program breaks the socket meanwhile.
+async fn unless_broken<T>(socket: &Socket, needed: impl Future<Output = T>) -> Result<T, Departure> {
+    tokio::select! {
+        biased;
+        done = needed => Ok(done),
+        () = broken_in_flight(socket) => Err(Departure::Abort(Bytes::from_static(BROKEN))),
+    }
+}
+
+/// Waits until a record that nobody takes has come with a descriptor that the shim does not send. The kernel may keep a socket for it
+/// that no process has.
+pub(super) async fn broken_in_flight(socket: &Socket) {
+    socket.channel().carrier().broken_in_flight(socket.turn()).await;
+    log(
+        Cause::User(socket.owner().user),
+        format_args!("a program has sent a descriptor over its socket; the socket is closed"),
+    );
 }
 
 /// Waits for memory or room for the program's messages. Returns the departure if the program has closed the socket in a way that

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-pub(crate) use self::received::{End, ReceivedDescriptor, all_received, gone, receive};
+pub(crate) use self::received::{End, Peeked, ReceivedDescriptor, all_received, gone, peek, receive};
 use crate::system::lock::lock;
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
 use crate::users::thread_time::ThreadTime;

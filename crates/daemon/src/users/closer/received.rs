@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, recv, recvmsg, shutdown,
@@ -17,12 +18,16 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::{CLOSE_WAIT, Closer};
+use crate::system::descriptor_io::polls;
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Taken};
 use crate::users::thread_time::ThreadTime;
 
 /// Maximum number of records that the daemon's thread takes out of a connection that it closes itself. The largest send
 /// buffer that Linux permits unless it is told otherwise (`wmem_max`) holds half as many.
 const LEFT_RECORDS_MAX: usize = 1024;
+
+/// Maximum number of descriptors that a peek copies.
+const PEEKED_MAX: usize = 2;
 
 /// Interval for rechecking whether a caller that has shut its connection down has received its answer.
 const SHUT_RECHECK_INTERVAL: Duration = Duration::from_secs(2);
@@ -183,8 +188,37 @@ pub(crate) async fn gone(connection: &AsyncFd<End>) {
 }
 
 /// Waits until a caller has received all that was sent to it, or has closed its connection. A shutdown is no close: the
-/// kernel keeps what the caller can still receive.
-pub(crate) async fn all_received(connection: &AsyncFd<End>) {
+/// kernel keeps what the caller can still receive. Discards what the caller sends meanwhile, which no shim does: its own end
+/// of the connection may be among that, and then no process can receive or close anything.
+pub(crate) async fn all_received(connection: &AsyncFd<End>, closer: &Arc<Closer>) {
+    tokio::select! {
+        () = all_taken(connection) => {}
+        () = discard_input(connection, closer) => {}
+    }
+}
+
+/// Discards what a caller has sent once there is something, and lets it send no more. Never completes.
+async fn discard_input(connection: &AsyncFd<End>, closer: &Arc<Closer>) {
+    let look = |end: &End| match end.front() {
+        Front::None if !polls(end, PollFlags::RDHUP) => Err(Errno::AGAIN.into()),
+        _ => Ok(()),
+    };
+    // This fails only when the runtime has ended.
+    let _ = connection.async_io(Interest::READABLE, look).await;
+    let end = connection.get_ref();
+    // This fails only if the caller has closed its end.
+    let _ = end.time.measure(|| shutdown(end, Shutdown::Read));
+    while end.front() != Front::None {
+        closer.room().await;
+        end.time.rested().await;
+        // An error was the report that the caller has closed its end, and comes once.
+        let _ = receive(end, &mut [0], (closer, end.time()));
+        tokio::task::yield_now().await;
+    }
+    std::future::pending().await
+}
+
+async fn all_taken(connection: &AsyncFd<End>) {
     loop {
         // A receive by the caller makes the connection polled writable anew. This fails only when the runtime has ended.
         let Ok(mut ready) = connection.writable().await else { return };
@@ -198,6 +232,33 @@ pub(crate) async fn all_received(connection: &AsyncFd<End>) {
             tokio::time::sleep(SHUT_RECHECK_INTERVAL).await;
         }
     }
+}
+
+/// A message that stays in the queue of its socket.
+pub(crate) struct Peeked {
+    /// Length of the message.
+    pub(crate) bytes: usize,
+    /// Copies of its first descriptors, up to [`PEEKED_MAX`].
+    pub(crate) descriptors: Vec<ReceivedDescriptor>,
+    /// Whether the message has more descriptors.
+    pub(crate) has_more: bool,
+}
+
+/// Peeks at a message and its first descriptors, whose copies `closer` closes. The caller has checked that there is room for them.
+pub(crate) fn peek(socket: impl AsFd, (closer, time): (&Arc<Closer>, &ThreadTime)) -> Result<Peeked, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PEEKED_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    // With `TRUNC` the kernel returns the length of the message, although there is no room for its content.
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT | RecvFlags::PEEK | RecvFlags::TRUNC;
+    let peek = || recvmsg(socket, &mut [IoSliceMut::new(&mut [0])], &mut control, flags);
+    let found = time.measure(peek)?;
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(copies) = message {
+            descriptors.extend(copies.map(|descriptor| closer.take_over(descriptor)));
+        }
+    }
+    Ok(Peeked { bytes: found.bytes, descriptors, has_more: found.flags.contains(ReturnFlags::CTRUNC) })
 }
 
 /// Receives a message with all its descriptors, which `closer` closes. The caller has checked that there is room for them.

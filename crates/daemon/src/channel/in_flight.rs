@@ -1,0 +1,298 @@
+//! Descriptors in flight: those that a program has sent over a carrier and that the daemon has not received.
+//!
+//! A program can send the descriptor of its socket into the carrier of this socket or of another one, alone or in the queue of a
+//! further AF_UNIX socket. The kernel then keeps the socket open although no process has it, and the daemon hears of no close. While the daemon
+//! takes records, it closes what comes with them. While a socket takes none, the daemon inspects those that have come. Records of
+//! the shim come with memfds alone, at most one each; any other descriptor breaks the socket.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use rustix::fs::fcntl_get_seals;
+use rustix::io::Errno;
+use tokio::time::Instant;
+
+use super::carrier_socket::{CARRIER_RECORDS_MAX, CarrierSocket};
+use crate::system::quantum::RECORDS_PER_TURN;
+use crate::users::closer::{self, Peeked, ReceivedDescriptor};
+use crate::users::round_share::Turn;
+
+/// Time from the arrival of a record to the inspection, which concerns all that have come by then.
+const INSPECTION_DELAY: Duration = Duration::from_secs(1);
+
+/// A walk through the queue of a carrier.
+struct Inspection {
+    /// Number of descriptors in the queue when the walk began; `None` if the kernel does not tell.
+    in_flight: Option<usize>,
+    /// Number of descriptors that were found.
+    found: usize,
+    /// Number and length of the records that were looked at.
+    records: usize,
+    bytes: u64,
+    /// Number of records that had been received when the walk began.
+    received: u64,
+    /// Whether the program had shut down sending when the walk began.
+    is_last: bool,
+}
+
+/// The outcome of a step of an [`Inspection`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inspected {
+    /// More records are left to look at.
+    Partly,
+    /// The records come with nothing but memfds.
+    Sound,
+    /// A record has come with another descriptor.
+    Broken,
+}
+
+impl CarrierSocket {
+    /// Waits until a record has come with a descriptor that comes with no record of the shim. Tasks wait for that while they take
+    /// no records.
+    pub(crate) async fn broken_in_flight(&self, mut turn: Turn) {
+        loop {
+            self.inspection_due().await;
+            let mut inspection = self.inspection();
+            loop {
+                // The copies of descriptors are closed by a thread.
+                self.closer().room().await;
+                self.time().rested().await;
+                turn.begin().await;
+                let before = inspection.records;
+                let outcome = self.inspect(&mut inspection);
+                turn.is_spent_by(1 + inspection.records.saturating_sub(before));
+                turn.end();
+                match outcome {
+                    Inspected::Partly => tokio::task::yield_now().await,
+                    Inspected::Sound => break,
+                    Inspected::Broken => return,
+                }
+            }
+            self.arrivals().on_inspected();
+            if inspection.is_last {
+                // The runtime reports the end again and again, but nothing more comes.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Waits until records have come that were not inspected, and some more time for others.
+    async fn inspection_due(&self) {
+        let due = match self.arrivals().inspection_due() {
+            Some(due) => due,
+            None => {
+                // This fails only when the runtime has ended.
+                let Ok(mut ready) = self.descriptor().readable().await else { return };
+                let due = Instant::now() + INSPECTION_DELAY;
+                self.arrivals().on_hidden(due);
+                // The next record notifies again.
+                ready.clear_ready();
+                due
+            }
+        };
+        tokio::time::sleep_until(due).await;
+    }
+
+    /// Begins to inspect the queue.
+    fn inspection(&self) -> Inspection {
+        let (received, is_last) = (self.arrivals().received(), self.is_shut());
+        Inspection { in_flight: self.in_flight(), found: 0, records: 0, bytes: 0, received, is_last }
+    }
+
+    /// Looks at the next records of the queue, as many as a turn may move.
+    fn inspect(&self, inspection: &mut Inspection) -> Inspected {
+        if inspection.received != self.arrivals().received() {
+            // Another task has taken records: the positions of the others have changed.
+            *inspection = self.inspection();
+        }
+        if inspection.in_flight == Some(0) {
+            return Inspected::Sound;
+        }
+        let outcome = self.look_at_some(inspection);
+        // If the kernel refuses this, it has refused the offset before.
+        let _ = links::set_peek_offset(self.descriptor().as_fd(), None);
+        outcome
+    }
+
+    fn look_at_some(&self, inspection: &mut Inspection) -> Inspected {
+        for _ in 0..RECORDS_PER_TURN {
+            if inspection.bytes >= self.waiting_bytes() || inspection.records == CARRIER_RECORDS_MAX {
+                return inspection.outcome();
+            }
+            if !self.closer().has_room() || self.time().rests() {
+                return Inspected::Partly;
+            }
+            match self.peek_at(inspection.bytes) {
+                Ok(record) if is_of_shim(&record) => inspection.pass(&record),
+                Ok(_) => return Inspected::Broken,
+                Err(Errno::CONNRESET) => self.reset().on_read_reset(),
+                Err(_) => return Inspected::Sound,
+            }
+        }
+        Inspected::Partly
+    }
+
+    /// Peeks at the record behind so many bytes of others.
+    fn peek_at(&self, bytes: u64) -> Result<Peeked, Errno> {
+        let offset = u32::try_from(bytes).map_err(|_| Errno::OVERFLOW)?;
+        let set = links::set_peek_offset(self.descriptor().as_fd(), Some(offset));
+        set.map_err(|error| Errno::from_raw_os_error(error as i32))?;
+        closer::peek(self.descriptor(), (self.closer(), self.time()))
+    }
+
+    /// Returns the number of descriptors in the queue; `None` if the kernel does not tell.
+    fn in_flight(&self) -> Option<usize> {
+        let path = format!("/proc/self/fdinfo/{}", self.descriptor().as_raw_fd());
+        let lines = std::fs::read_to_string(path).ok()?;
+        lines.lines().find_map(|line| line.strip_prefix("scm_fds:"))?.trim().parse().ok()
+    }
+}
+
+impl Inspection {
+    fn pass(&mut self, record: &Peeked) {
+        self.found += record.descriptors.len();
+        self.records += 1;
+        self.bytes += record.bytes as u64;
+    }
+
+    /// Returns the outcome after the last record.
+    fn outcome(&self) -> Inspected {
+        // A peek at an offset passes over records without content.
+        let are_all_found = self.in_flight.is_none_or(|in_flight| in_flight <= self.found);
+        if are_all_found { Inspected::Sound } else { Inspected::Broken }
+    }
+}
+
+/// Returns whether a record comes with as many descriptors as one of the shim, and of the same kind.
+fn is_of_shim(record: &Peeked) -> bool {
+    // Other files have no seals.
+    let is_memfd = |descriptor: &ReceivedDescriptor| fcntl_get_seals(descriptor).is_ok();
+    match &record.descriptors[..] {
+        [] => !record.has_more,
+        [memfd] => record.bytes > 0 && !record.has_more && is_memfd(memfd),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use carrier::record::{Flags, Header, Kind};
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+    use crate::channel::incoming::Incoming;
+    use crate::channel::style::Style;
+    use crate::state::socket::Socket;
+    use crate::testing::{header, opened, registry, send, send_memfd, send_only, send_with, soon, until};
+
+    /// Returns whether an inspection of what has come so far finds the socket broken.
+    async fn is_broken(socket: &Socket) -> bool {
+        let carrier = socket.channel().carrier();
+        let is_inspected =
+            || carrier.arrivals().are_hidden() && carrier.arrivals().inspection_due().is_none();
+        tokio::select! {
+            biased;
+            () = carrier.broken_in_flight(socket.turn()) => true,
+            () = until("an inspection", is_inspected) => false,
+        }
+    }
+
+    /// Returns a socket that no process has but by a queue.
+    fn other() -> OwnedFd {
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("a pair").0
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn records_of_the_shim_break_nothing_and_are_taken_afterwards() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        send(&program_end, 1, b"a message");
+        let long = header(1, 10);
+        send_memfd(&program_end, &Header { flags: long.flags.with(Flags::IN_MEMFD), ..long });
+        assert!(!is_broken(&socket).await);
+        let endpoint = &socket.channel().endpoint;
+        soon(endpoint.readable()).await;
+        assert!(matches!(endpoint.try_take(), Ok(Incoming::Message(..))));
+        soon(endpoint.readable()).await;
+        assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)), "a thread reads the long one");
+        soon(endpoint.readable()).await;
+        assert!(matches!(endpoint.try_take(), Ok(Incoming::Message(..))));
+        assert!(!socket.channel().carrier().arrivals().are_hidden() || endpoint.try_take().is_err());
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_socket_in_the_queue_breaks_it_wherever_it_lies() {
+        let registry = registry();
+        for records in [0, RECORDS_PER_TURN + 1] {
+            let (socket, program_end) = opened(&registry, Style::OneToOne);
+            (0..records).for_each(|_| send_only(&program_end, Kind::Filler));
+            send_with(&program_end, &header(1, 0).encode(), &[other()]);
+            assert!(is_broken(&socket).await, "behind {records} records");
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_socket_that_comes_after_an_inspection_is_found_by_the_next() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        send_only(&program_end, Kind::Filler);
+        assert!(!is_broken(&socket).await);
+        send_with(&program_end, &header(1, 0).encode(), &[other()]);
+        soon(socket.channel().carrier().broken_in_flight(socket.turn())).await;
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn descriptors_that_no_record_of_the_shim_has_break_the_socket() {
+        let registry = registry();
+        let memfd = || rustix::fs::memfd_create("two", rustix::fs::MemfdFlags::CLOEXEC).expect("a memfd");
+        let file = std::fs::File::open("/dev/null").expect("every Linux has it");
+        let record = header(1, 0).encode();
+        let cases: [(&[u8], Vec<OwnedFd>); 4] = [
+            (&record, vec![memfd(), memfd()]),
+            (&record, vec![memfd(), memfd(), memfd()]),
+            (&record, vec![file.into()]),
+            // An offset passes over it.
+            (b"", vec![memfd()]),
+        ];
+        for (content, descriptors) in cases {
+            let (socket, program_end) = opened(&registry, Style::OneToOne);
+            send_only(&program_end, Kind::Filler);
+            send_with(&program_end, content, &descriptors);
+            assert!(is_broken(&socket).await, "{} bytes, {} descriptors", content.len(), descriptors.len());
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_program_that_has_shut_down_sending_is_inspected_once_more() {
+        let registry = registry();
+        for is_sound in [true, false] {
+            let (socket, program_end) = opened(&registry, Style::OneToOne);
+            send_only(&program_end, Kind::Filler);
+            if !is_sound {
+                send_with(&program_end, b"a word", &[other()]);
+            }
+            rustix::net::shutdown(&program_end, rustix::net::Shutdown::Write).expect("it is open");
+            assert_eq!(is_broken(&socket).await, !is_sound);
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn records_that_another_task_takes_do_not_mislead_an_inspection() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        let long = header(1, 10);
+        let long = Header { flags: long.flags.with(Flags::IN_MEMFD), ..long };
+        (0..RECORDS_PER_TURN + 2).for_each(|_| send_memfd(&program_end, &long));
+        let carrier = socket.channel().carrier();
+        let mut inspection = carrier.inspection();
+        assert_eq!(carrier.inspect(&mut inspection), Inspected::Partly);
+        assert!(socket.channel().endpoint.discard());
+        // It begins again.
+        assert_eq!(carrier.inspect(&mut inspection), Inspected::Partly);
+        assert_eq!(carrier.inspect(&mut inspection), Inspected::Sound);
+        rustix::net::send(&program_end, b"a word", SendFlags::DONTWAIT).expect("it has ended no peek");
+        assert!(socket.channel().endpoint.try_take().is_ok());
+    }
+}
