@@ -96,6 +96,7 @@ impl TwoEndpoints {
             remote: packet.from,
             local: Some(packet.to.ip()),
             marked: packet.ecn == Ecn::CongestionExperienced,
+            in_memory: false,
             segment_bytes,
             bytes: &packet.packet,
         };

@@ -337,7 +337,10 @@ impl<A: Application> Simulation<A> {
     pub fn inject(&mut self, node: usize, from: SocketAddr, packet: &Bytes) {
         let local = Some(self.nodes[node].address.ip());
         let segment_bytes = packet.len();
-        self.arrive(node, &Arrival { remote: from, local, marked: false, segment_bytes, bytes: packet });
+        self.arrive(
+            node,
+            &Arrival { remote: from, local, marked: false, in_memory: false, segment_bytes, bytes: packet },
+        );
     }
 
     /// Delivers packets that arrive together to a host, whether or not another host has sent them.
@@ -424,6 +427,7 @@ impl<A: Application> Simulation<A> {
                 remote: delivery.from,
                 local: Some(delivery.to.ip()),
                 marked: delivery.ecn == Ecn::CongestionExperienced,
+                in_memory: false,
                 segment_bytes: delivery.payload.len(),
                 bytes: &delivery.payload,
             };

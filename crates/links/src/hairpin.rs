@@ -60,7 +60,7 @@ impl<L: Link> Hairpin<L> {
 
     /// Returns the source of a batch as its receiver sees it. `None`: the batch is not for this link, or it is invalid and the
     /// link below reports the error.
-    fn turns_back(&self, transmit: &Transmit<'_>, remote: SocketAddr, bytes: usize) -> Option<SocketAddr> {
+    fn source_of(&self, transmit: &Transmit<'_>, remote: SocketAddr, bytes: usize) -> Option<SocketAddr> {
         let port = self.port_at(remote.ip())?;
         if bytes == 0 || bytes > RECEIVE_BYTES || transmit.segment_bytes == 0 || remote.port() != port {
             return None;
@@ -168,17 +168,19 @@ impl<L: Link> Link for Hairpin<L> {
     }
 
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        self.turn_back(transmit).unwrap_or_else(|| self.link.transmit(transmit))
+    }
+
+    fn turn_back(&mut self, transmit: &Transmit<'_>) -> Option<io::Result<()>> {
         let remote = canonical(transmit.remote);
         let bytes = transmit.slices.iter().map(|slice| slice.len()).sum();
-        let Some(from) = self.turns_back(transmit, remote, bytes) else {
-            return self.link.transmit(transmit);
-        };
+        let from = self.source_of(transmit, remote, bytes)?;
         if self.held_bytes >= HELD_BYTES_MAX {
             self.stats.send_blocked += 1;
-            return Err(io::ErrorKind::WouldBlock.into());
+            return Some(Err(io::ErrorKind::WouldBlock.into()));
         }
         self.hold(transmit, remote, from, bytes);
-        Ok(())
+        Some(Ok(()))
     }
 
     fn transmit_singles(&mut self, transmits: &[Transmit<'_>]) {
@@ -186,7 +188,7 @@ impl<L: Link> Link for Hairpin<L> {
         for transmit in transmits {
             let remote = canonical(transmit.remote);
             let bytes = transmit.slices.iter().map(|slice| slice.len()).sum();
-            match self.turns_back(transmit, remote, bytes) {
+            match self.source_of(transmit, remote, bytes) {
                 Some(from) if self.held_bytes < HELD_BYTES_MAX => self.hold(transmit, remote, from, bytes),
                 Some(_) => self.stats.send_blocked += 1,
                 None => others.push(*transmit),

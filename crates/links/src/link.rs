@@ -68,8 +68,8 @@ pub struct Unreachable {
 pub trait Sink {
     /// Handles a batch of datagrams from one sender.
     fn datagrams(&mut self, datagrams: Datagrams);
-    /// Handles a batch that the link held in memory: it comes from this link. Such batches stay in order among
-    /// themselves, but may overtake those from the network.
+    /// Handles a batch that the link held in memory: it comes from this link, and may lack the checksum of the protocol above. Such
+    /// batches stay in order among themselves, but may overtake those from the network.
     fn held_datagrams(&mut self, datagrams: Datagrams) {
         self.datagrams(datagrams);
     }
@@ -160,6 +160,15 @@ pub trait Link: Send {
     /// `WouldBlock`: nothing was sent; try again when a descriptor is writable. Any other error means that the path cannot be
     /// used, for example that there is no route to the destination.
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()>;
+
+    /// Passes a batch to this link itself, if the link is also its receiver and keeps such batches in memory; returns `None` if
+    /// the batch has to be sent by [`Link::transmit`]. The sink gets it by [`Sink::held_datagrams`] as it is: no network can damage
+    /// it, so the protocol above may leave out its checksum.
+    ///
+    /// The inner error is that of [`Link::transmit`].
+    fn turn_back(&mut self, _transmit: &Transmit<'_>) -> Option<io::Result<()>> {
+        None
+    }
 
     /// Sends single datagrams to many destinations in few system calls. Datagrams that cannot be sent at once are lost,
     /// as any datagram may be, and counted.

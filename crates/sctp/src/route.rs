@@ -11,4 +11,6 @@ pub(crate) struct Route {
     pub(crate) local: Option<IpAddr>,
     /// Whether a congested router has marked the packet (CE, RFC 3168).
     pub(crate) marked: bool,
+    /// Whether it needs no checksum.
+    pub(crate) in_memory: bool,
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use sctp_wire::checksum::Digest;
+use sctp_wire::packet;
 
 use crate::config::Checksum;
 
@@ -68,6 +69,10 @@ pub struct TransmitBuffer {
     covered: usize,
     total_bytes: usize,
     packet: PacketMark,
+    /// Whether packets get their checksums by [`TransmitBuffer::write_checksums`], and not when they end.
+    defers_checksums: bool,
+    /// The packets whose checksums are missing.
+    unsummed: Vec<PacketMark>,
 }
 
 /// Offset of the packet that is being built.
@@ -82,6 +87,24 @@ impl TransmitBuffer {
     /// Returns an empty buffer.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns an empty buffer in which packets have no checksum before [`TransmitBuffer::write_checksums`]. A packet that
+    /// returns to its endpoint in memory needs none ([`Arrival::in_memory`](crate::Arrival::in_memory)).
+    pub fn deferring_checksums() -> Self {
+        TransmitBuffer { defers_checksums: true, ..Self::default() }
+    }
+
+    /// Writes the checksums that are missing (RFC 9260 §6.8).
+    pub fn write_checksums(&mut self) {
+        let mut unsummed = std::mem::take(&mut self.unsummed);
+        let mut end = self.pieces.len();
+        for mark in unsummed.drain(..).rev() {
+            self.write_checksum(mark, end);
+            end = mark.piece_start;
+        }
+        // The list keeps its memory for the next batch.
+        self.unsummed = unsummed;
     }
 
     /// Returns the bytes that [`Piece::Inline`] refers to.
@@ -109,6 +132,7 @@ impl TransmitBuffer {
     pub(crate) fn clear(&mut self) {
         self.inline.clear();
         self.pieces.clear();
+        self.unsummed.clear();
         self.covered = 0;
         self.total_bytes = 0;
     }
@@ -160,21 +184,26 @@ impl TransmitBuffer {
         self.inline.extend_from_slice(&[0; 3][..padding]);
     }
 
-    /// Ends the packet and writes its checksum (RFC 9260 §6.8).
+    /// Ends the packet and writes its checksum (RFC 9260 §6.8), unless the buffer defers that.
     pub(crate) fn end_packet(&mut self, checksum: Checksum) {
         self.cover();
-        if checksum == Checksum::None {
-            return;
+        match checksum {
+            Checksum::None => {}
+            Checksum::Crc32c if self.defers_checksums => self.unsummed.push(self.packet),
+            Checksum::Crc32c => self.write_checksum(self.packet, self.pieces.len()),
         }
+    }
+
+    /// Writes the checksum of a packet whose last piece is in front of `piece_end`.
+    fn write_checksum(&mut self, packet: PacketMark, piece_end: usize) {
         let mut digest = Digest::new();
-        for piece in &self.pieces[self.packet.piece_start..] {
+        for piece in &self.pieces[packet.piece_start..piece_end] {
             match piece {
                 Piece::Inline(range) => digest.update(&self.inline[range.clone()]),
                 Piece::Shared(bytes) => digest.update(bytes),
             }
         }
-        let at = self.packet.inline_start + 8;
-        self.inline[at..at + 4].copy_from_slice(&digest.finalize().to_le_bytes());
+        packet::store_checksum(&mut self.inline[packet.inline_start..], digest.finalize());
     }
 
     /// Returns the pieces of the last finished packet in order.

@@ -71,8 +71,8 @@ impl SctpDriver {
             self.link.receive_held(&mut self.received);
         }
         let mut arrivals = std::mem::take(&mut self.received);
-        self.handle_batches(cx, now, &mut arrivals.held);
-        self.handle_batches(cx, now, &mut arrivals.from_network);
+        self.handle_batches(cx, now, &mut arrivals.held, true);
+        self.handle_batches(cx, now, &mut arrivals.from_network, false);
         for report in arrivals.unreachable.drain(..) {
             let why = match report.reason {
                 UnreachableReason::Port => ::sctp::Unreachable::Port,
@@ -94,7 +94,13 @@ impl SctpDriver {
         Ok(self.received.more || self.received.has_batches())
     }
 
-    fn handle_batches(&mut self, cx: &mut Cx<'_>, now: Time, batches: &mut VecDeque<Datagrams>) {
+    fn handle_batches(
+        &mut self,
+        cx: &mut Cx<'_>,
+        now: Time,
+        batches: &mut VecDeque<Datagrams>,
+        in_memory: bool,
+    ) {
         let mut handled_bytes = 0;
         while handled_bytes < HANDLED_BYTES_MAX
             && let Some(batch) = batches.pop_front()
@@ -107,6 +113,7 @@ impl SctpDriver {
                 remote: batch.remote,
                 local: Some(batch.local),
                 marked: batch.ecn == CE,
+                in_memory,
                 segment_bytes: batch.segment_bytes,
                 bytes: &batch.payload,
             };
@@ -216,16 +223,25 @@ impl SctpDriver {
         }
     }
 
+    /// Hands a batch to the link. Only a batch that leaves this process gets checksums.
     fn hand_over(&mut self, transmit: &::sctp::Transmit) -> io::Result<()> {
-        let slices = gather(&self.buffer);
-        self.link.transmit(&links::Transmit {
-            remote: transmit.remote,
-            local: transmit.local,
-            traffic_class: transmit.dscp << 2 | if transmit.ecn_capable { ECT_0 } else { NOT_ECT },
-            may_fragment: transmit.may_fragment,
-            segment_bytes: transmit.segment_bytes,
-            slices: &slices,
-        })
+        if let Some(outcome) = self.link.turn_back(&for_link(transmit, &gather(&self.buffer))) {
+            return outcome;
+        }
+        self.buffer.write_checksums();
+        self.link.transmit(&for_link(transmit, &gather(&self.buffer)))
+    }
+}
+
+/// Returns a batch with these pieces as the link takes it.
+fn for_link<'a>(transmit: &::sctp::Transmit, slices: &'a [IoSlice<'a>]) -> links::Transmit<'a> {
+    links::Transmit {
+        remote: transmit.remote,
+        local: transmit.local,
+        traffic_class: transmit.dscp << 2 | if transmit.ecn_capable { ECT_0 } else { NOT_ECT },
+        may_fragment: transmit.may_fragment,
+        segment_bytes: transmit.segment_bytes,
+        slices,
     }
 }
 

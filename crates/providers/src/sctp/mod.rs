@@ -124,7 +124,7 @@ impl SctpDriver {
             leftovers: indication::Leftovers::default(),
             attached: detach::Attached::default(),
             charges: charges::Charges::default(),
-            buffer: TransmitBuffer::new(),
+            buffer: TransmitBuffer::deferring_checksums(),
             pool: Pool::default(),
             refused: None,
             requested: None,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod cases;
+mod checksums;
 mod connections;
 mod event_tables;
 mod flood;

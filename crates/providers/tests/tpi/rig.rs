@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use links::{BatchLimits, Datagrams, Hairpin, Link, LinkStats, PathInfo, Sink, Transmit};
 use providers::{SctpDriver, SctpDriverConfig};
-use streams::{Chain, Control, DriverId, Executive, FlushScope, Kind, Message, StreamId};
+use sctp::EndpointStatistics;
+use streams::{Chain, Control, Cx, DriverId, Executive, FlushScope, Kind, Message, StreamId};
 use tpi::{Info, Primitive, State};
 
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -37,7 +38,21 @@ const HOST_PATH: PathInfo = PathInfo {
 type Wire = Arc<Mutex<VecDeque<Bytes>>>;
 
 /// A link that returns every datagram to its sender.
-struct Loop(Wire);
+struct Loop {
+    wire: Wire,
+    way: Way,
+}
+
+/// How datagrams return.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// As those that a network has carried.
+    Network,
+    /// Those that the link can keep in memory say so.
+    Memory,
+    /// The link keeps them in memory, and returns them as if a network had carried them.
+    MemoryUntold,
+}
 
 /// A link from which each receive takes this number of batches without any packet in them.
 struct Flood(usize);
@@ -95,24 +110,33 @@ impl Link for Loop {
     }
 
     fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
-        let mut wire = self.0.lock().unwrap();
+        let mut wire = self.wire.lock().unwrap();
         let Some(payload) = wire.pop_front() else { return Ok(false) };
         let bytes = payload.len();
-        sink.datagrams(Datagrams {
+        let datagrams = Datagrams {
             remote: CARRIER,
             local: HOST,
             ecn: 0,
             segment_bytes: bytes,
             block_bytes: bytes,
             payload,
-        });
+        };
+        match self.way {
+            Way::Memory => sink.held_datagrams(datagrams),
+            Way::Network | Way::MemoryUntold => sink.datagrams(datagrams),
+        }
         Ok(false)
     }
 
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
         let bytes: Vec<u8> = transmit.slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-        self.0.lock().unwrap().extend(bytes.chunks(transmit.segment_bytes).map(Bytes::copy_from_slice));
+        let datagrams = bytes.chunks(transmit.segment_bytes).map(Bytes::copy_from_slice);
+        self.wire.lock().unwrap().extend(datagrams);
         Ok(())
+    }
+
+    fn turn_back(&mut self, transmit: &Transmit<'_>) -> Option<io::Result<()>> {
+        (self.way != Way::Network).then(|| self.transmit(transmit))
     }
 
     fn descriptors<'a>(&'a self, _visit: &mut dyn FnMut(BorrowedFd<'a>)) {}
@@ -131,8 +155,22 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new() -> Self {
+        Self::with_way(Way::Network)
+    }
+
+    /// Returns a provider whose packets return to it in memory.
+    pub(crate) fn in_memory() -> Self {
+        Self::with_way(Way::Memory)
+    }
+
+    /// Returns a provider whose packets return to it as if they came from a network, although they were taken for memory.
+    pub(crate) fn in_memory_untold() -> Self {
+        Self::with_way(Way::MemoryUntold)
+    }
+
+    fn with_way(way: Way) -> Self {
         let wire = Wire::default();
-        Self::on(Box::new(Loop(Arc::clone(&wire))), wire)
+        Self::on(Box::new(Loop { wire: Arc::clone(&wire), way }), wire)
     }
 
     /// Returns a provider whose packets between its own streams wait in memory, while each receive from the network takes
@@ -180,6 +218,17 @@ impl Rig {
     pub(crate) fn flush(&mut self) {
         self.executive.run();
         self.executive.flush(self.now, FlushScope::All);
+    }
+
+    /// Returns the datagrams that wait to be delivered.
+    pub(crate) fn waiting(&self) -> Vec<Bytes> {
+        self.wire.lock().unwrap().iter().cloned().collect()
+    }
+
+    /// Returns the counters of the provider.
+    pub(crate) fn statistics(&mut self) -> EndpointStatistics {
+        let statistics = |driver: &mut SctpDriver, _: &mut Cx<'_>| driver.endpoint_statistics();
+        self.executive.with_driver(self.driver, statistics).unwrap()
     }
 
     /// Delivers one datagram.

@@ -285,5 +285,5 @@ fn line(mtu_bytes: usize, bytes: usize, steps: &Steps) {
 }
 
 fn arrival<'a>(remote: SocketAddr, sent: &Transmit, bytes: &'a Bytes) -> Arrival<'a> {
-    Arrival { remote, local: None, marked: false, segment_bytes: sent.segment_bytes, bytes }
+    Arrival { remote, local: None, marked: false, in_memory: false, segment_bytes: sent.segment_bytes, bytes }
 }

@@ -27,6 +27,9 @@ pub struct Arrival<'a> {
     pub local: Option<IpAddr>,
     /// Whether a congested router has marked them (CE, RFC 3168).
     pub marked: bool,
+    /// Whether the endpoint's own packets have returned in memory, where no network can damage them and nobody else can send any.
+    /// Their checksums are not verified.
+    pub in_memory: bool,
     /// Length of each but the last.
     pub segment_bytes: usize,
     /// All of them, one after the other.
@@ -68,14 +71,15 @@ impl Endpoint {
         host: &mut H,
     ) {
         let segment_bytes = datagram.len();
-        let arrival = Arrival { remote, local, marked: false, segment_bytes, bytes: datagram };
+        let arrival =
+            Arrival { remote, local, marked: false, in_memory: false, segment_bytes, bytes: datagram };
         self.handle_batch(now, &arrival, host);
     }
 
     /// Handles datagrams of one sender that arrived together. Consequences are decided once, after the last.
     pub fn handle_batch<H: Host + ?Sized>(&mut self, now: Time, arrival: &Arrival<'_>, host: &mut H) {
-        let Arrival { remote, local, marked, segment_bytes, bytes } = *arrival;
-        let route = Route { remote, local, marked };
+        let Arrival { remote, local, marked, in_memory, segment_bytes, bytes } = *arrival;
+        let route = Route { remote, local, marked, in_memory };
         let mut unsettled = None;
         for datagram in bytes.chunks(segment_bytes.max(1)) {
             let touched = self.handle_packet(now, route, datagram, bytes, host);
@@ -118,7 +122,7 @@ impl Endpoint {
             self.statistics.malformed += 1;
             return None;
         }
-        if !self.is_intact(&packet) {
+        if !self.is_intact(route, &packet) {
             return None;
         }
         // The first chunk determines the handling of handshake packets (RFC 9260 §8.5.1).
@@ -188,8 +192,9 @@ impl Endpoint {
     }
 
     /// Returns whether the checksum of a packet is valid, and counts invalid ones (RFC 9260 §6.8).
-    fn is_intact(&mut self, packet: &Packet<'_>) -> bool {
-        let intact = self.config.checksum != Checksum::Crc32c || packet.checksum_ok();
+    fn is_intact(&mut self, route: Route, packet: &Packet<'_>) -> bool {
+        let is_verified = self.config.checksum == Checksum::Crc32c && !route.in_memory;
+        let intact = !is_verified || packet.checksum_ok();
         self.statistics.checksum_errors += u64::from(!intact);
         intact
     }
@@ -303,7 +308,7 @@ impl Endpoint {
             return;
         }
         if has(ShutdownAck::KIND) {
-            if !self.may_answer_out_of_the_blue(now, route) || !self.is_intact(packet) {
+            if !self.may_answer_out_of_the_blue(now, route) || !self.is_intact(route, packet) {
                 return;
             }
             return self.reply(route, &header, header.verification_tag, |out| {
@@ -317,7 +322,7 @@ impl Endpoint {
         }
         if self.may_belong_to_other_stack(header.destination_port, route.local)
             || !self.may_answer_out_of_the_blue(now, route)
-            || !self.is_intact(packet)
+            || !self.is_intact(route, packet)
         {
             return;
         }

@@ -82,6 +82,7 @@ fn marked_data(peer: &mut Peer, number: u32) {
         remote: peer.address,
         local: None,
         marked: true,
+        in_memory: false,
         segment_bytes: packet.len(),
         bytes: &packet,
     };
