@@ -18,8 +18,8 @@ use crate::own_addresses::OwnAddresses;
 use crate::route::{Routes, header_bytes, payload_bytes};
 use crate::strangers::readiness::Readiness;
 use crate::strangers::share::Share;
-use crate::strangers::thinning::Thinning;
 use crate::strangers::thinning::filter::Filter;
+use crate::strangers::thinning::{self, Thinning};
 use crate::strangers::{self, Class, SeparateSockets};
 use crate::{BindError, LinkStats};
 
@@ -222,6 +222,11 @@ impl Sockets {
                 // The old filter is still attached.
                 let _ = attach(socket);
             }
+        }
+        let is_filtered = self.list[self.of_peers..].iter().any(|socket| socket.filter().is_some());
+        if let Some(readiness) = self.readiness.as_mut().filter(|_| is_filtered) {
+            // The flood may be over, so no packet need come.
+            readiness.end_receive(Some(thinning::INTERVAL));
         }
     }
 

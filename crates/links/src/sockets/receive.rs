@@ -16,7 +16,6 @@ use crate::link::{ECN, Sink, Unreachable, UnreachableReason};
 use crate::socket_address::RawAddress;
 use crate::strangers::Class;
 use crate::strangers::readiness::Readiness;
-use crate::strangers::thinning;
 use crate::syscalls::receive_message;
 
 /// Maximum number of datagrams or batches, and of bytes, that one `receive` takes from one socket before it returns to the
@@ -78,8 +77,7 @@ impl Sockets {
             }
             false => Ok(false),
         };
-        let is_filtered = self.list[self.of_peers..].iter().any(|socket| socket.filter().is_some());
-        readiness.end_receive(is_filtered.then_some(thinning::INTERVAL));
+        readiness.end_receive(None);
         self.readiness = Some(readiness);
         received
     }

@@ -6,9 +6,9 @@
 //! answers in any case, and all other strangers arrive as before. A flood from everywhere has no busy prefixes and is not thinned,
 //! because a repeated INIT is worth more than a new one, and a filter has no memory. Strays are all thinned.
 //!
-//! All rates are leaky buckets that count each received packet as those for which the filter kept it. So they know the rate of the
-//! flood while it is thinned, and the filter ends with it. A keyed hash assigns prefixes to buckets ([`prefix_hash`]); the key changes
-//! every ten seconds.
+//! All rates are leaky buckets that count each received packet as those for which the filter kept it. So they know the rate of
+//! the flood while it is thinned, and the filter ends with it. A keyed hash assigns prefixes to buckets ([`prefix_hash`]); the key
+//! changes every ten seconds.
 
 pub(crate) mod filter;
 pub(crate) mod prefix_hash;
