@@ -39,8 +39,8 @@ pub(super) struct Leftovers {
     pub(super) unwanted: Vec<AssociationId>,
     /// Bytes that arrived for a closed stream and must be released from the receive window.
     pub(super) unread: Vec<(AssociationId, usize)>,
-    /// Associations that are about to end, and whose user was already told.
-    told: HashSet<AssociationId>,
+    /// Associations that are about to end, and whose end was already reported to the user.
+    reported: HashSet<AssociationId>,
     /// Memory for the fragments of a message.
     blocks: Vec<Bytes>,
 }
@@ -130,7 +130,7 @@ impl Host for Upper<'_, '_> {
                 self.restarted(id, (streams_out, streams_in), text);
             }
             Event::Lost { reason, information } => {
-                self.leftovers.told.insert(id);
+                self.leftovers.reported.insert(id);
                 self.disconnect(id, &reason, information);
             }
             Event::Closed(reason) => self.closed(id, &reason),
@@ -317,8 +317,8 @@ impl Upper<'_, '_> {
 
     /// Reports the end of an association: the reader gets the received messages, then the reason, then a hang-up.
     fn closed(&mut self, id: AssociationId, reason: &CloseReason) {
-        let is_told = self.leftovers.told.remove(&id);
-        if !is_told && self.minors.owner(id) != Some(Owner::NoUser) {
+        let is_reported = self.leftovers.reported.remove(&id);
+        if !is_reported && self.minors.owner(id) != Some(Owner::NoUser) {
             self.disconnect(id, reason, Bytes::new());
         }
         self.leftovers.unread.retain(|(of, _)| *of != id);

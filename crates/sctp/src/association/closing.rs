@@ -35,7 +35,7 @@ impl Association {
         self.tell_loss(cx, &reason, causes);
         // Waiting control chunks are obsolete.
         self.control.clear();
-        self.state = State::Closed { untold: Some(reason.clone()), last_chunk };
+        self.state = State::Closed { unreported: Some(reason.clone()), last_chunk };
         if let Some(tracer) = &mut self.trace {
             tracer.push(cx.now, None, trace::Event::Closed(reason.clone()));
         }

@@ -130,8 +130,8 @@ impl Association {
         if self.returns.has_reports() {
             return;
         }
-        let State::Closed { untold, .. } = &mut self.state else { return };
-        let Some(reason) = untold.take() else { return };
+        let State::Closed { unreported, .. } = &mut self.state else { return };
+        let Some(reason) = unreported.take() else { return };
         if let Some(charge) = self.inbound.as_mut().and_then(Inbound::take_unread_charge) {
             cx.host.keep_charge(self.id, charge);
         }
@@ -147,15 +147,15 @@ impl Association {
     /// Discards the next messages whose lifetime is over, but only some of very many. Without room for the report a message
     /// is sent after all, so that no message vanishes silently and memory stays bounded.
     pub(super) fn discard_expired<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        let is_told = self.reports_failures();
-        let keeps = is_told && !self.has_room_for_event();
+        let is_reported = self.reports_failures();
+        let keeps = is_reported && !self.has_room_for_event();
         let (expired, messages) = self.outbound.take_expired(cx.now, keeps, RETURNED_MAX);
         self.returns.on_discard(cx.now);
         if expired.is_empty() {
             return;
         }
         self.statistics.messages_expired += messages;
-        if is_told {
+        if is_reported {
             self.returns.push(Returning { messages: expired, cause: Some(0) });
             self.return_given_up(cx);
         }

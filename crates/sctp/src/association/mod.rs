@@ -141,8 +141,8 @@ enum State {
         t2: Retry,
     },
     Closed {
-        /// The reason, until the user was told.
-        untold: Option<CloseReason>,
+        /// The reason, until it was reported to the user.
+        unreported: Option<CloseReason>,
         /// The chunk of the final packet: ABORT or SHUTDOWN COMPLETE.
         last_chunk: Option<Control>,
     },

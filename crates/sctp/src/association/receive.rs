@@ -358,8 +358,8 @@ impl Association {
                     && !self.is_in_cookie_wait()
                     && self.reaction.is_first_error() =>
             {
-                let told = &cause.value[..cause.value.len().min(REMOTE_ERROR_BYTES_MAX)];
-                let information = Bytes::copy_from_slice(told);
+                let reported = &cause.value[..cause.value.len().min(REMOTE_ERROR_BYTES_MAX)];
+                let information = Bytes::copy_from_slice(reported);
                 self.tell(cx, Event::RemoteError { cause: cause.kind, information });
             }
             _ => self.discard_chunk(),

@@ -56,10 +56,10 @@ pub struct Compress {
 enum Leaving {
     #[default]
     No,
-    /// The other end is told once it has answered and no record is open.
+    /// The other end hears of it once it has answered and no record is open.
     Owed,
-    /// The other end was told.
-    Told,
+    /// The other end knows of it.
+    Announced,
     /// The other end has wrapped this many messages, and will wrap no more.
     Until(i64),
     /// For [`Compress::LEAVE_WAIT`] it has not answered, or not all of its messages have come.
@@ -152,7 +152,7 @@ impl Compress {
                         true => self.owes_left = true,
                         false => q.other().putnext(self.count_wrapped(association, LEFT)),
                     }
-                } else if self.leaving == Leaving::Told {
+                } else if self.leaving == Leaving::Announced {
                     self.leaving = Leaving::Until(wrapped);
                 }
                 // Any other answer is late: this end has not waited for it.
@@ -221,7 +221,7 @@ impl Compress {
     /// Tells the other end that this one leaves, if that is due and it knows of this one: it may have no such module.
     fn tell_leaving(&mut self, q: &mut Q<'_>, association: u32) {
         if self.leaving == Leaving::Owed && self.answered && !self.in_record {
-            self.leaving = Leaving::Told;
+            self.leaving = Leaving::Announced;
             q.putnext(self.count_wrapped(association, LEAVING));
             self.wait_for_other(q);
         }
@@ -247,7 +247,7 @@ impl Compress {
     /// Returns whether no record is open, and everything has come that the other end has wrapped, or the wait for it is over.
     fn has_left(&self) -> bool {
         match self.leaving {
-            Leaving::No | Leaving::Owed | Leaving::Told => false,
+            Leaving::No | Leaving::Owed | Leaving::Announced => false,
             Leaving::Until(wrapped) => self.unwrapped >= wrapped && !self.in_record,
             Leaving::Overdue => !self.in_record,
         }
@@ -364,7 +364,7 @@ impl Module for Compress {
     /// Ends the wait for the other end, which may have no such module, or whose messages may have been abandoned.
     fn timeout(&mut self, q: &mut Q<'_>, _timer: TimerId) {
         match self.leaving {
-            Leaving::Told | Leaving::Until(_) => self.leaving = Leaving::Overdue,
+            Leaving::Announced | Leaving::Until(_) => self.leaving = Leaving::Overdue,
             Leaving::Owed if !self.answered => self.leaving = Leaving::Overdue,
             _ => {}
         }
