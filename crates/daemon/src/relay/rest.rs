@@ -169,4 +169,24 @@ mod tests {
         drop(rest);
         assert_eq!(found(&second), None);
     }
+
+    #[tokio::test(flavor = "local")]
+    async fn associations_with_equal_ports_and_peers_are_told_apart() {
+        let registry = registry();
+        let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
+        let server = Address { hosts: vec![HOST], port: 7, udp_port: Some(registry.stack().udp_port()) };
+        let mut ends = Vec::new();
+        for host in [1, 2] {
+            let stack = registry.stack().with_local_addresses(&[IpAddr::from([127, 0, 0, host])]);
+            let (connected, accepted) =
+                tokio::join!(Association::connect_from(&stack, 40_000, &server), listener.accept());
+            let first = End::new(&registry, Style::OneToOne, host.into(), connected.expect("it listens"));
+            let accepted = accepted.expect("an association comes").0;
+            ends.push((first, End::new(&registry, Style::OneToOne, 100 + u32::from(host), accepted)));
+        }
+        let _rests: Vec<Rest<'_>> =
+            ends.iter().map(|(first, _)| Rest::of(&first.socket, &first.assoc)).collect();
+        let found = |end: &End| end.socket.relayed().other_end(&end.assoc).map(|(_, id)| id);
+        assert_eq!(ends.iter().map(|(_, second)| found(second)).collect::<Vec<_>>(), [Some(1), Some(2)]);
+    }
 }
