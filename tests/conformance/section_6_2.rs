@@ -198,8 +198,14 @@ fn packets_that_arrive_together_are_acknowledged_together(stage: &Stage) {
         batch.extend_from_slice(&packet);
     }
     let bytes = batch.into();
-    let arrival =
-        Arrival { remote: peer.address, local: None, marked: false, segment_bytes: length, bytes: &bytes };
+    let arrival = Arrival {
+        remote: peer.address,
+        local: None,
+        marked: false,
+        in_memory: false,
+        segment_bytes: length,
+        bytes: &bytes,
+    };
     peer.endpoint.handle_batch(peer.now, &arrival, &mut peer.app);
     peer.collect_output();
     peer.expects("SACK 17");

@@ -271,11 +271,13 @@ fn set_stranger_options(
     ipv6: bool,
     any_address: bool,
 ) -> Result<(), Errno> {
-    set_stranger_buffer(fd, class)?;
+    set_stranger_buffers(fd, class)?;
     if ipv6 {
+        Cutting::Never.set_v6(fd)?;
         set_option(fd, libc::SOL_IPV6, libc::IPV6_RECVERR, 1)?;
     }
     if !ipv6 || any_address {
+        Cutting::Never.set_v4(fd)?;
         set_option(fd, libc::SOL_IP, libc::IP_RECVERR, 1)?;
     }
     match (any_address, ipv6) {
@@ -286,8 +288,12 @@ fn set_stranger_options(
     }
 }
 
-/// Sets the receive buffer of a socket for strangers, and enables the count of dropped packets.
-pub(crate) fn set_stranger_buffer(fd: BorrowedFd<'_>, class: Class) -> Result<(), Errno> {
+/// Send buffer of a socket for strangers: the kernel counts some 800 bytes for an answer that it keeps.
+const STRANGER_SEND_BYTES: i32 = 64 << 10;
+
+/// Sets the buffers of a socket for strangers, and enables the count of dropped packets.
+pub(crate) fn set_stranger_buffers(fd: BorrowedFd<'_>, class: Class) -> Result<(), Errno> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, STRANGER_SEND_BYTES)?;
     let bytes = class.receive_buffer_bytes();
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, i32::try_from(bytes).unwrap_or(i32::MAX))?;
     force_receive_buffer(fd, bytes);

@@ -170,8 +170,9 @@ pub trait Link: Send {
         None
     }
 
-    /// Sends single datagrams to many destinations in few system calls. Datagrams that cannot be sent at once are lost,
-    /// as any datagram may be, and counted.
+    /// Sends answers to strangers: single datagrams to many destinations in few system calls. They leave from sockets of their
+    /// own if there are any, because the kernel may keep them. Datagrams that cannot be sent at once are lost, as any datagram
+    /// may be, and counted.
     fn transmit_singles(&mut self, transmits: &[Transmit<'_>]) {
         for transmit in transmits {
             let _ = self.transmit(transmit);

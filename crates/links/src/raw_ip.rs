@@ -154,6 +154,13 @@ impl Link for RawIp {
         self.send(transmit)
     }
 
+    fn transmit_singles(&mut self, transmits: &[Transmit<'_>]) {
+        for transmit in transmits {
+            // A full buffer loses the answer, which is counted.
+            let _ = self.send_answer(transmit);
+        }
+    }
+
     fn has_ports(&self) -> bool {
         false
     }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
@@ -73,13 +74,13 @@ pub(crate) struct Sockets {
 /// One socket of a link.
 pub(crate) struct Socket {
     pub(crate) inner: BoundSocket,
-    /// Class of packets that the socket receives. A socket for strangers sends nothing.
+    /// Class of packets that the socket receives. A socket for strangers sends answers to strangers alone.
     pub(crate) class: Class,
     share: Share,
     /// `None`: all packets are received.
     pub(crate) thinning: Option<Thinning>,
-    /// Whether there are separate sockets for strangers.
-    has_strangers_apart: bool,
+    /// Places of the separate sockets for strangers in the list; none if there are no such sockets.
+    strangers: Range<usize>,
     /// Whether a send has returned an error that belongs to the error queue, which therefore is not empty.
     pub(crate) reports_waiting: bool,
     idle_receives: u32,
@@ -104,10 +105,11 @@ impl Sockets {
     ) -> Result<Self, BindError> {
         let interfaces = bound.iter().filter_map(|s| Some((s.bound.ip(), s.interface.clone()?))).collect();
         let buffer_bytes = bound.iter().map(|socket| socket.receive_buffer_bytes).min().unwrap_or_default();
+        let of_peers = bound.len();
         let (mut list, mut apart, mut guards) = (Vec::with_capacity(bound.len()), Vec::new(), Vec::new());
         for mut inner in bound {
             let beside = inner.strangers.take();
-            let has_strangers_apart = beside.is_some();
+            let first_stranger = of_peers + apart.len();
             if let Some(SeparateSockets { strangers, guards: of_port }) = beside {
                 guards.extend(of_port);
                 for (class, fd) in strangers {
@@ -115,9 +117,9 @@ impl Sockets {
                     apart.push(Socket::new(BoundSocket { fd, interface, strangers: None, ..inner }, class));
                 }
             }
-            list.push(Socket { has_strangers_apart, ..Socket::new(inner, Class::Peers) });
+            let strangers = first_stranger..of_peers + apart.len();
+            list.push(Socket { strangers, ..Socket::new(inner, Class::Peers) });
         }
-        let of_peers = list.len();
         let of_strangers = || apart.iter().map(|socket| socket.inner.fd.as_fd());
         let readiness = match list.first() {
             Some(first) if !apart.is_empty() => Some(
@@ -198,7 +200,7 @@ impl Sockets {
     pub(crate) fn steer(&self, expected_tags: Option<&[u32]>) -> bool {
         let sockets = &self.list[..self.of_peers];
         let steers = |socket: &Socket| {
-            socket.has_strangers_apart && strangers::steer(socket.inner.fd.as_fd(), expected_tags)
+            !socket.strangers.is_empty() && strangers::steer(socket.inner.fd.as_fd(), expected_tags)
         };
         let all = sockets.iter().all(steers);
         if !all && expected_tags.is_some() {
@@ -232,7 +234,7 @@ impl Sockets {
 
     /// Returns whether every address has sockets for strangers.
     pub(crate) fn has_strangers_apart(&self) -> bool {
-        self.list[..self.of_peers].iter().all(|socket| socket.has_strangers_apart)
+        self.list[..self.of_peers].iter().all(|socket| !socket.strangers.is_empty())
     }
 
     pub(crate) fn stats(&self) -> LinkStats {
@@ -299,7 +301,7 @@ impl Socket {
             class,
             share: class.share(),
             thinning: Thinning::of_class(class),
-            has_strangers_apart: false,
+            strangers: 0..0,
             reports_waiting: false,
             idle_receives: 0,
             small_run: 0,

@@ -165,9 +165,36 @@ pub(crate) fn process_name(process: i32) -> Option<String> {
     Some(name.trim_end().to_owned())
 }
 
+/// Returns the name of a process, if it still exists, with escapes for control characters: a program chooses its name, which
+/// must not reach a terminal as it is.
+pub(crate) fn printable_process_name(process: i32) -> Option<String> {
+    process_name(process).map(|name| name.escape_debug().to_string())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
     use super::*;
+
+    #[test]
+    fn control_characters_in_the_name_of_a_process_are_escaped() {
+        let script = r"printf 'a\033[31m\nb' >/proc/$$/comm && echo named && read -r _";
+        let mut child = Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let mut line = String::new();
+        let output = child.stdout.take().expect("a pipe");
+        BufReader::new(output).read_line(&mut line).expect("it has named itself");
+        let name = printable_process_name(child.id() as i32);
+        drop(child.stdin.take());
+        child.wait().expect("it ends");
+        assert_eq!((line.as_str(), name.as_deref()), ("named\n", Some(r"a\u{1b}[31m\nb")));
+    }
 
     #[test]
     fn a_process_has_a_processor() {

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage};
 
 use super::filter;
-use crate::bind::{SocketOptions, bind, distinct, set_stranger_buffer};
+use crate::bind::{SocketOptions, bind, distinct, set_stranger_buffers};
 use crate::bound_socket::BoundSocket;
 use crate::interface::bind_to_interface;
 use crate::socket_address::RawAddress;
@@ -102,7 +102,7 @@ fn open_without_input(ipv6: bool) -> Result<OwnedFd, Errno> {
 /// them to every raw socket that does.
 fn open_for_strangers(peers: &BoundSocket, class: Class) -> Result<OwnedFd, Errno> {
     let fd = open_without_input(peers.ipv6)?;
-    set_stranger_buffer(fd.as_fd(), class)?;
+    set_stranger_buffers(fd.as_fd(), class)?;
     if peers.ipv6 && peers.bound.ip().is_unspecified() {
         set_option(fd.as_fd(), libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
     }

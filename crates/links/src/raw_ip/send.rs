@@ -24,19 +24,31 @@ impl RawIp {
     /// Sends the packets of a batch. If the send buffer fills up midway, the rest is lost as on a full link, because the caller
     /// must not send the first ones again.
     pub(super) fn send(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
-        let Some(batch) = self.sockets.batch(transmit)? else { return Ok(()) };
+        match self.sockets.batch(transmit)? {
+            Some(batch) => self.send_batch(&batch),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends an answer to a stranger from a socket for strangers.
+    pub(super) fn send_answer(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        self.sockets.answer(transmit).map_or(Ok(()), |batch| self.send_batch(&batch))
+    }
+
+    fn send_batch(&mut self, batch: &Batch<'_>) -> io::Result<()> {
+        let transmit = batch.transmit;
         let packets = Packets::cut(transmit.slices, transmit.segment_bytes);
         let (mut slices, mut counts) = (&packets.slices[..], &packets.counts[..]);
         while !counts.is_empty() {
             let first = counts.len() == packets.counts.len();
-            let (outcome, sent) = match self.send_some(&batch, slices, counts) {
+            let (outcome, sent) = match self.send_some(batch, slices, counts) {
                 (Outcome::Blocked, 0) if !first => (Outcome::Dropped, counts.len()),
                 (outcome, sent) => (outcome, sent.max(1)),
             };
             let (gone, rest) = slices.split_at(counts[..sent].iter().sum());
             (slices, counts) = (rest, &counts[sent..]);
             let bytes = gone.iter().map(|slice| slice.len()).sum();
-            self.sockets.account(&batch, outcome, sent, bytes)?;
+            self.sockets.account(batch, outcome, sent, bytes)?;
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ impl UdpEncap {
     }
 
     /// Sends one datagram.
-    fn send_datagram(&mut self, batch: &Batch<'_>) -> io::Result<()> {
+    pub(super) fn send_datagram(&mut self, batch: &Batch<'_>) -> io::Result<()> {
         let outcome = self.send_slices(batch, None);
         self.sockets.account(batch, outcome, 1, batch.total_bytes)
     }

@@ -1,4 +1,4 @@
-//! Sends single datagrams to many destinations in few system calls.
+//! Sends answers to strangers: single datagrams to many destinations in few system calls, from the sockets for strangers.
 
 use std::os::fd::AsFd;
 
@@ -20,9 +20,9 @@ impl UdpEncap {
             }
         }
         for transmit in transmits {
-            let alone = self.sockets.batch(transmit).ok().flatten().is_some_and(|b| !goes_with_others(&b));
-            if alone {
-                let _ = self.send(transmit);
+            if let Some(batch) = self.sockets.answer(transmit).filter(|batch| !goes_with_others(batch)) {
+                // A full buffer loses the answer, which is counted.
+                let _ = self.send_datagram(&batch);
             }
         }
     }
@@ -39,7 +39,7 @@ impl Sockets {
         let mut leaving: SmallVec<[OutgoingDatagram<'_>; MESSAGES_MAX]> = SmallVec::new();
         let mut bytes: SmallVec<[usize; MESSAGES_MAX]> = SmallVec::new();
         for transmit in transmits {
-            let Ok(Some(batch)) = self.batch(transmit) else { continue };
+            let Some(batch) = self.answer(transmit) else { continue };
             if batch.index == index && goes_with_others(&batch) {
                 let socket = &self.list[index];
                 leaving.push(OutgoingDatagram {

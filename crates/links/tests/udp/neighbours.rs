@@ -1,6 +1,6 @@
 //! A peer on a link of this host is recognized: there is no router in between. The test has a network namespace of its own.
 
-use links::{Link, UdpEncap};
+use links::{Link, UdpEncap, UdpEncapConfig};
 use netns::{Host, HostError};
 
 use crate::common::config;
@@ -68,6 +68,54 @@ fn a_route_without_a_router_is_told_from_others() {
             ("2001:db8:9::1", "2001:db8:c::1", false),
         ];
         check("::", &v6);
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root and network namespaces: ./test --all"]
+fn answers_to_neighbours_that_do_not_exist_stop_no_packet_of_a_peer() {
+    let host = match Host::new() {
+        Err(error @ HostError::Refused(_)) => {
+            assert!(std::env::var("SWIFTWATER_REQUIRE_TOOLS").is_err(), "{error}");
+            return println!("skipped: {error}");
+        }
+        host => host.unwrap(),
+    };
+    for command in [
+        "link set lo up",
+        "link add v0 type veth peer name v1",
+        "link set v1 up",
+        "link set v0 up",
+        "addr add 10.9.0.1/16 dev v0",
+        "neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev v0",
+    ] {
+        host.ip(command).unwrap();
+    }
+    host.run(|| {
+        // A small send buffer takes fewer packets to fill.
+        let small =
+            UdpEncapConfig { strangers_apart: true, send_buffer_bytes: 64 << 10, ..config("10.9.0.1") };
+        let mut link = UdpEncap::bind(&small).unwrap();
+        let to = |a: u8, b: u8| std::net::SocketAddr::from(([10, 9, a, b], 9899));
+        for size in [100, 1000] {
+            let bytes = vec![7; size];
+            let slices = [std::io::IoSlice::new(&bytes)];
+            let transmit = |remote| links::Transmit {
+                remote,
+                local: None,
+                traffic_class: 0,
+                may_fragment: true,
+                segment_bytes: bytes.len(),
+                slices: &slices,
+            };
+            for a in 1..9 {
+                let answers: Vec<_> = (1..255).map(|b| transmit(to(a, b))).collect();
+                link.transmit_singles(&answers);
+            }
+            assert!(link.stats().send_lost > 0, "the buffer for answers is full");
+            link.transmit(&transmit(to(0, 2))).expect("that of peers is not");
+        }
     })
     .unwrap();
 }

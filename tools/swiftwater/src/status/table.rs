@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use swiftwater_daemon::{AssociationStatus, PathStatus, SocketStatus, Status};
 
 use super::{Rates, association_state, socket_state};
-use crate::host::process_name;
+use crate::host::printable_process_name;
 use crate::units::{grouped, mbits, milliseconds};
 
 /// Prefix of an association of a one-to-many socket, as in `ss`.
@@ -102,7 +102,7 @@ fn addresses(list: &[SocketAddr]) -> String {
 
 /// Formats the process as `ss` does, as far as it is known.
 fn process(socket: &SocketStatus) -> String {
-    match process_name(socket.process) {
+    match printable_process_name(socket.process) {
         Some(name) => format!("users:((\"{name}\",pid={}))", socket.process),
         None => format!("uid:{}", socket.user),
     }

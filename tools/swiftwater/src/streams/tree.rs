@@ -2,7 +2,7 @@
 
 use swiftwater_daemon::{PartStatus, QueueStatus, StreamStatus, Streams};
 
-use crate::host::process_name;
+use crate::host::printable_process_name;
 use crate::units::grouped;
 
 /// Columns of a part: its name, its queues, its counters.
@@ -21,7 +21,7 @@ pub(super) fn of(streams: &Streams) -> String {
 
 fn of_stream(stream: &StreamStatus) -> String {
     let local = stream.local.map_or("*:*".to_owned(), |local| local.to_string());
-    let process = match process_name(stream.process) {
+    let process = match printable_process_name(stream.process) {
         Some(name) => format!("{name} (pid {})", stream.process),
         None => format!("uid {}", stream.user),
     };
