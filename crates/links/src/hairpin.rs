@@ -171,6 +171,10 @@ impl<L: Link> Link for Hairpin<L> {
         self.turn_back(transmit).unwrap_or_else(|| self.link.transmit(transmit))
     }
 
+    fn transmit_apart(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        self.turn_back(transmit).unwrap_or_else(|| self.link.transmit_apart(transmit))
+    }
+
     fn turn_back(&mut self, transmit: &Transmit<'_>) -> Option<io::Result<()>> {
         let remote = canonical(transmit.remote);
         let bytes = transmit.slices.iter().map(|slice| slice.len()).sum();
@@ -183,7 +187,7 @@ impl<L: Link> Link for Hairpin<L> {
         Some(Ok(()))
     }
 
-    fn transmit_singles(&mut self, transmits: &[Transmit<'_>]) {
+    fn transmit_answers(&mut self, transmits: &[Transmit<'_>]) {
         let mut others = Vec::new();
         for transmit in transmits {
             let remote = canonical(transmit.remote);
@@ -194,7 +198,7 @@ impl<L: Link> Link for Hairpin<L> {
                 None => others.push(*transmit),
             }
         }
-        self.link.transmit_singles(&others);
+        self.link.transmit_answers(&others);
     }
 
     fn held_bytes(&self) -> usize {

@@ -170,12 +170,21 @@ pub trait Link: Send {
         None
     }
 
-    /// Sends answers to strangers: single datagrams to many destinations in few system calls. They leave from sockets of their
-    /// own if there are any, because the kernel may keep them. Datagrams that cannot be sent at once are lost, as any datagram
-    /// may be, and counted.
-    fn transmit_singles(&mut self, transmits: &[Transmit<'_>]) {
+    /// Sends a batch to a destination that may not exist, from a socket apart if there is one, because the kernel may keep packets
+    /// to such a destination. What cannot be sent at once is lost, as any datagram may be, and counted.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`transmit`](Self::transmit), but not that the batch must wait.
+    fn transmit_apart(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        self.transmit(transmit)
+    }
+
+    /// Sends answers to strangers: single datagrams to many destinations in few system calls, as
+    /// [`transmit_apart`](Self::transmit_apart) does. Those that cannot be sent are lost, and counted.
+    fn transmit_answers(&mut self, transmits: &[Transmit<'_>]) {
         for transmit in transmits {
-            let _ = self.transmit(transmit);
+            let _ = self.transmit_apart(transmit);
         }
     }
 

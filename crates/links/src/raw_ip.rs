@@ -154,11 +154,10 @@ impl Link for RawIp {
         self.send(transmit)
     }
 
-    fn transmit_singles(&mut self, transmits: &[Transmit<'_>]) {
-        for transmit in transmits {
-            // A full buffer loses the answer, which is counted.
-            let _ = self.send_answer(transmit);
-        }
+    fn transmit_apart(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let Some(batch) = self.sockets.batch_apart(transmit)? else { return Ok(()) };
+        let result = self.send_batch(&batch);
+        self.sockets.lose_blocked(result)
     }
 
     fn has_ports(&self) -> bool {

@@ -13,9 +13,9 @@ use crate::strangers::receive::Strangers;
 use crate::syscalls::{attach_filter, detach_filter};
 use crate::{BindError, LinkStats, UdpEncapConfig};
 
+mod answers;
 mod receive;
 mod send;
-mod singles;
 
 const UDP_HEADER_BYTES: usize = 8;
 /// Maximum size of a batch: a larger one can arrive split into its segments, because receive offload includes headers in its
@@ -107,8 +107,14 @@ impl Link for UdpEncap {
         self.send(transmit)
     }
 
-    fn transmit_singles(&mut self, transmits: &[Transmit<'_>]) {
-        self.send_singles(transmits);
+    fn transmit_apart(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let Some(batch) = self.sockets.batch_apart(transmit)? else { return Ok(()) };
+        let result = self.send_from(&batch);
+        self.sockets.lose_blocked(result)
+    }
+
+    fn transmit_answers(&mut self, transmits: &[Transmit<'_>]) {
+        self.send_answers(transmits);
     }
 
     fn set_expected_tags(&mut self, tags: Option<&[u32]>) -> bool {

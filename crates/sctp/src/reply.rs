@@ -52,6 +52,7 @@ impl Reply {
             ecn_capable: false,
             dscp: self.dscp,
             may_fragment: true,
+            is_answering: false,
             segment_bytes: self.packet.len(),
             total_bytes: self.packet.len(),
         }

@@ -30,12 +30,8 @@ impl RawIp {
         }
     }
 
-    /// Sends an answer to a stranger from a socket for strangers.
-    pub(super) fn send_answer(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
-        self.sockets.answer(transmit).map_or(Ok(()), |batch| self.send_batch(&batch))
-    }
-
-    fn send_batch(&mut self, batch: &Batch<'_>) -> io::Result<()> {
+    /// Sends a batch from the socket that it is assigned to.
+    pub(super) fn send_batch(&mut self, batch: &Batch<'_>) -> io::Result<()> {
         let transmit = batch.transmit;
         let packets = Packets::cut(transmit.slices, transmit.segment_bytes);
         let (mut slices, mut counts) = (&packets.slices[..], &packets.counts[..]);

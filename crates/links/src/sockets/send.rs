@@ -63,19 +63,30 @@ impl Sockets {
         }
     }
 
-    /// Assigns an answer to a stranger to a socket: one of those for strangers, in place of the one of peers, which has the same
-    /// address. `None`: it is empty, or no socket reaches the destination. The kernel keeps packets to a neighbour that does not answer for seconds, and
-    /// counts them in the send buffer of their socket, so a flood from invented neighbours would stop the packets of all peers.
-    /// The destination's prefix chooses among the sockets: such a flood has the one prefix of the interface.
-    pub(crate) fn answer<'a>(&mut self, transmit: &'a Transmit<'a>) -> Option<Batch<'a>> {
-        let batch = self.batch(transmit).ok().flatten()?;
-        let mut answering = self.list[batch.index].strangers.clone();
+    /// Assigns a batch for a destination that may not exist to a socket: one of those for strangers, in place of the one of peers,
+    /// which has the same address. The kernel keeps packets to a neighbour that does not answer for seconds, and counts them in
+    /// the send buffer of their socket, so packets to invented neighbours would stop those of all peers. The destination's prefix
+    /// chooses among the sockets: all neighbours of an interface have few prefixes.
+    pub(crate) fn batch_apart<'a>(&mut self, transmit: &'a Transmit<'a>) -> io::Result<Option<Batch<'a>>> {
+        let Some(batch) = self.batch(transmit)? else { return Ok(None) };
+        let mut apart = self.list[batch.index].strangers.clone();
         let prefix = match batch.remote.ip() {
             IpAddr::V4(v4) => u64::from(u32::from(v4) >> 8),
             IpAddr::V6(v6) => (u128::from(v6) >> 72) as u64,
         };
-        let place = prefix % answering.len().max(1) as u64;
-        Some(Batch { index: answering.nth(place as usize).unwrap_or(batch.index), ..batch })
+        let place = prefix % apart.len().max(1) as u64;
+        Ok(Some(Batch { index: apart.nth(place as usize).unwrap_or(batch.index), ..batch }))
+    }
+
+    /// Counts a batch as lost that would have to wait.
+    pub(crate) fn lose_blocked(&mut self, result: io::Result<()>) -> io::Result<()> {
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.stats.send_lost += 1;
+                Ok(())
+            }
+            result => result,
+        }
     }
 
     /// Counts the outcome of some datagrams and returns the caller's result.

@@ -26,20 +26,27 @@ const SLICES_MAX: usize = 1024;
 impl UdpEncap {
     /// Sends a batch by the method that the kernel offers.
     pub(super) fn send(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
-        let Some(batch) = self.sockets.batch(transmit)? else { return Ok(()) };
-        let total_bytes = batch.total_bytes;
-        if total_bytes <= transmit.segment_bytes {
-            return self.send_datagram(&batch);
+        match self.sockets.batch(transmit)? {
+            Some(batch) => self.send_from(&batch),
+            None => Ok(()),
         }
-        let segments = total_bytes.div_ceil(transmit.segment_bytes);
+    }
+
+    /// Sends a batch from the socket that it is assigned to.
+    pub(super) fn send_from(&mut self, batch: &Batch<'_>) -> io::Result<()> {
+        let (total_bytes, segment_bytes) = (batch.total_bytes, batch.transmit.segment_bytes);
+        if total_bytes <= segment_bytes {
+            return self.send_datagram(batch);
+        }
+        let segments = total_bytes.div_ceil(segment_bytes);
         if segments <= self.limits.segments_max && total_bytes <= PACKET_BYTES_MAX {
-            return self.send_batch(&batch, segments);
+            return self.send_batch(batch, segments);
         }
-        self.send_one_by_one(&batch).map(drop)
+        self.send_one_by_one(batch).map(drop)
     }
 
     /// Sends one datagram.
-    pub(super) fn send_datagram(&mut self, batch: &Batch<'_>) -> io::Result<()> {
+    fn send_datagram(&mut self, batch: &Batch<'_>) -> io::Result<()> {
         let outcome = self.send_slices(batch, None);
         self.sockets.account(batch, outcome, 1, batch.total_bytes)
     }

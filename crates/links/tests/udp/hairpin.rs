@@ -182,7 +182,7 @@ fn a_packet_to_the_same_port_of_another_host_is_not_turned_back() {
         };
         // It does not matter whether there is a route.
         let _ = link.transmit(&transmit);
-        link.transmit_singles(&[transmit]);
+        link.transmit_answers(&[transmit]);
         assert_eq!((link.held_bytes(), turned_back(&link)), (0, 0), "{elsewhere}");
     }
 }
@@ -200,7 +200,7 @@ fn answers_to_ourselves_are_turned_back_and_others_leave() {
         segment_bytes: 6,
         slices: &slices,
     });
-    link.transmit_singles(&[here, there]);
+    link.transmit_answers(&[here, there]);
     assert_eq!((link.held_bytes(), turned_back(&link)), (6, 1));
     let mut buffer = [0; 16];
     assert_eq!(other.recv(&mut buffer).unwrap(), 6);

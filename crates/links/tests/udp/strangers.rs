@@ -323,7 +323,7 @@ fn many_answers_leave_in_one_call() {
             slices: &slices,
         })
         .collect();
-    link.transmit_singles(&transmits);
+    link.transmit_answers(&transmits);
     let mut buffer = [0; 64];
     for receiver in &receivers {
         assert_eq!(receiver.recv(&mut buffer).unwrap(), bytes.len());

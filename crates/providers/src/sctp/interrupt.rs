@@ -167,7 +167,7 @@ impl SctpDriver {
                     slices: packet,
                 })
                 .collect();
-            self.link.transmit_singles(&transmits);
+            self.link.transmit_answers(&transmits);
             self.batches_moved += 1;
         }
     }
@@ -229,7 +229,12 @@ impl SctpDriver {
             return outcome;
         }
         self.buffer.write_checksums();
-        self.link.transmit(&for_link(transmit, &gather(&self.buffer)))
+        let slices = gather(&self.buffer);
+        let batch = for_link(transmit, &slices);
+        match transmit.is_answering {
+            true => self.link.transmit(&batch),
+            false => self.link.transmit_apart(&batch),
+        }
     }
 }
 

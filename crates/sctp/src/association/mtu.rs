@@ -69,7 +69,7 @@ impl Association {
         self.statistics.control_chunks_sent += 1;
         path.on_packet_sent();
         path.note_probe(now, Probe::PathMtu);
-        let (remote, local) = (path.remote(), path.local());
+        let (remote, local, is_answering) = (path.remote(), path.local(), path.is_answering());
         if let Some(tracer) = &mut self.trace {
             tracer.packet_sent(now, path_id.index(), None, 0, buffer.last_packet());
         }
@@ -79,6 +79,7 @@ impl Association {
             ecn_capable: false,
             dscp: self.dscp(path_id),
             may_fragment: false,
+            is_answering,
             segment_bytes: bytes,
             total_bytes: bytes,
         })

@@ -47,7 +47,9 @@ impl Association {
         if let Some(answer) = self.probe_answers.pop() {
             self.statistics.packets_sent += 1;
             self.statistics.control_chunks_sent += 1;
-            return Some(answer.put_into(buffer));
+            let path = self.paths.to(answer.remote.ip());
+            let is_answering = path.is_some_and(|path_id| self.paths[path_id].is_answering());
+            return Some(Transmit { is_answering, ..answer.put_into(buffer) });
         }
         buffer.clear();
         self.tick_pacers(now);
@@ -74,6 +76,8 @@ impl Association {
             remote: path.remote(),
             local: path.local(),
             may_fragment: probes_tail || path.may_fragment(batch.segment_bytes),
+            // The addresses of a connect count as confirmed from the beginning (RFC 9260 §5.4).
+            is_answering: path.is_answering() && !matches!(self.state, State::CookieWait(_)),
             segment_bytes: batch.segment_bytes,
             total_bytes: buffer.total_bytes(),
         })

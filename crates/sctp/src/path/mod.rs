@@ -207,6 +207,11 @@ impl Path {
         self.reachability.state()
     }
 
+    /// Returns whether the peer has answered on this path lately.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.reachability.is_answering()
+    }
+
     /// Returns whether new data may take this path.
     #[inline]
     pub(crate) fn takes_data(&self) -> bool {

@@ -3,6 +3,9 @@
 use super::PathSettings;
 use crate::path_state::PathState;
 
+/// Maximum number of errors of a path that still counts as answering: a timeout alone may be a loss.
+const ERRORS_OF_ANSWERING_MAX: u32 = 1;
+
 #[derive(Debug)]
 pub(super) struct Reachability {
     state: PathState,
@@ -24,6 +27,12 @@ impl Reachability {
 
     pub(super) fn errors(&self) -> u32 {
         self.errors
+    }
+
+    /// Returns whether the peer has answered here lately.
+    pub(super) fn is_answering(&self) -> bool {
+        matches!(self.state, PathState::Active | PathState::Suspected)
+            && self.errors <= ERRORS_OF_ANSWERING_MAX
     }
 
     /// Returns whether the path has exceeded Path.Max.Retrans.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod abort;
+mod answering;
 mod answers;
 mod association_limits;
 mod bad_addresses;

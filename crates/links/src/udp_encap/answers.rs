@@ -13,16 +13,18 @@ use crate::syscalls::{MESSAGES_MAX, OutgoingDatagram, send_to_many};
 
 impl UdpEncap {
     /// Sends datagrams to which fragmentation does not apply together, socket by socket, the others one by one.
-    pub(super) fn send_singles(&mut self, transmits: &[Transmit<'_>]) {
+    pub(super) fn send_answers(&mut self, transmits: &[Transmit<'_>]) {
         for transmits in transmits.chunks(MESSAGES_MAX) {
             for index in 0..self.sockets.list.len() {
                 self.sockets.send_together(index, transmits);
             }
         }
         for transmit in transmits {
-            if let Some(batch) = self.sockets.answer(transmit).filter(|batch| !goes_with_others(batch)) {
-                // A full buffer loses the answer, which is counted.
-                let _ = self.send_datagram(&batch);
+            if let Ok(Some(batch)) = self.sockets.batch_apart(transmit)
+                && !goes_with_others(&batch)
+            {
+                let result = self.send_from(&batch);
+                let _ = self.sockets.lose_blocked(result);
             }
         }
     }
@@ -39,7 +41,7 @@ impl Sockets {
         let mut leaving: SmallVec<[OutgoingDatagram<'_>; MESSAGES_MAX]> = SmallVec::new();
         let mut bytes: SmallVec<[usize; MESSAGES_MAX]> = SmallVec::new();
         for transmit in transmits {
-            let Some(batch) = self.answer(transmit) else { continue };
+            let Ok(Some(batch)) = self.batch_apart(transmit) else { continue };
             if batch.index == index && goes_with_others(&batch) {
                 let socket = &self.list[index];
                 leaving.push(OutgoingDatagram {
