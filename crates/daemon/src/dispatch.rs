@@ -21,7 +21,7 @@ use crate::state::association::Outcome;
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
 use crate::state::socket_options::SocketOptions;
-use crate::system::addresses::check_peer;
+use crate::system::addresses::{Family, check_peer};
 use crate::system::socket_cookie::Cookie;
 use crate::tasks;
 use crate::tasks::relaying::{drain, notify_sender_dry};
@@ -45,7 +45,10 @@ pub(crate) async fn perform(
             Ok(Answer::Done.into())
         }
         DaemonRequest::Linger { cookie } => linger(registry, Cookie::named(cookie), credentials).await,
-        DaemonRequest::Open { v6, kind } => open_for(registry, credentials.into(), v6, kind),
+        DaemonRequest::Open { v6, kind } => {
+            let family = if v6 { Family::V6 } else { Family::V4 };
+            open_for(registry, credentials.into(), family, kind)
+        }
         DaemonRequest::Status => report::report(registry, credentials).await,
         DaemonRequest::Streams => streams::report_streams(registry, credentials).await,
         DaemonRequest::Push { association, module } => {
@@ -134,7 +137,7 @@ async fn call(
             return connect_for(registry, socket, args, program_end, credentials).await;
         }
         SocketRequest::Find(address) => {
-            check_peer(socket.v6(), address)?;
+            check_peer(socket.family(), address)?;
             let assoc = socket.associations().with_peer(address).ok_or(Errno::NOENT)?;
             return Ok(Answer::Association(assoc.id()).into());
         }
@@ -252,14 +255,14 @@ async fn recall(
     take_waiting(registry, credentials)?.unless_lost(socket.channel().carrier().recall(program_end)).await?
 }
 
-fn open_for(registry: &Rc<Registry>, owner: Owner, v6: bool, kind: SocketKind) -> Result<Reply, Errno> {
+fn open_for(registry: &Rc<Registry>, owner: Owner, family: Family, kind: SocketKind) -> Result<Reply, Errno> {
     let style = match kind {
         SocketKind::OneToOne => Style::OneToOne,
         SocketKind::TcpStream => Style::TcpStream,
         SocketKind::OneToMany => Style::OneToMany,
     };
     let options = SocketOptions::new(registry.stack());
-    let opened = registry.open(owner, v6, style, style.initial_state(), options)?;
+    let opened = registry.open(owner, family, style, style.initial_state(), options)?;
     let (socket, program_end) = tasks::start(registry, opened);
     let [status, sharers] = socket.channel().page_descriptors()?;
     Ok(Reply::with(vec![program_end, status, sharers]))
@@ -349,7 +352,8 @@ mod tests {
     async fn connected(registry: &Rc<Registry>) -> (u32, OwnedFd) {
         let (style, options) = (Style::OneToOne, SocketOptions::new(registry.stack()));
         let owner = Owner { user: 1, process: 1 };
-        let opened = registry.open(owner, false, style, style.initial_state(), options).expect("a channel");
+        let opened =
+            registry.open(owner, Family::V4, style, style.initial_state(), options).expect("a channel");
         let (socket, program_end) = tasks::start(registry, opened);
         let peer = [SocketAddr::from(([127, 0, 0, 1], 7))];
         let peer = Addresses::new(&peer).expect("one");
@@ -440,7 +444,8 @@ mod tests {
         let _listener = registry.stack().listen(7).expect("a free port");
         let (style, options) = (Style::OneToOne, SocketOptions::new(registry.stack()));
         let owner = Owner { user: 1, process: 1 };
-        let opened = registry.open(owner, false, style, style.initial_state(), options).expect("a channel");
+        let opened =
+            registry.open(owner, Family::V4, style, style.initial_state(), options).expect("a channel");
         let (socket, program_end) = tasks::start(&registry, opened);
         let rounds = Rc::new(Cell::new(0));
         let others = spawn_local({

@@ -21,6 +21,7 @@ use crate::channel::style::Style;
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
 use crate::state::socket_options::SocketOptions;
+use crate::system::addresses::Family;
 use crate::users::descriptor_numbers::Numbers;
 use crate::users::limits::Limits;
 use crate::users::owner::Owner;
@@ -42,7 +43,7 @@ pub(crate) fn registry() -> Registry {
 pub(crate) fn opened(registry: &Registry, style: Style) -> (Rc<Socket>, OwnedFd) {
     let owner = Owner { user: 1, process: 1 };
     let options = SocketOptions::new(registry.stack());
-    let opened = registry.open(owner, false, style, style.initial_state(), options).expect("a channel");
+    let opened = registry.open(owner, Family::V4, style, style.initial_state(), options).expect("a channel");
     (opened.socket, opened.program_end)
 }
 

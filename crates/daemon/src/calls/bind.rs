@@ -45,7 +45,7 @@ pub(crate) fn bind(
     address: SocketAddr,
     credentials: UCred,
 ) -> Result<(), Errno> {
-    check_family(socket.v6(), address)?;
+    check_family(socket.family(), address)?;
     let is_fresh = matches!(socket.state(), State::Idle | State::OneToMany);
     if socket.addresses().is_bound() || !is_fresh {
         return Err(Errno::INVAL);
@@ -63,7 +63,7 @@ fn check_right(registry: &Registry, port: u16, credentials: UCred) -> Result<(),
 /// Returns the bound addresses; binds the socket to a free port if it is not bound.
 pub(crate) fn bound(registry: &Registry, socket: &Socket) -> Result<Bound, Errno> {
     if !socket.addresses().is_bound() {
-        registry.bind(socket, unspecified(socket.v6()))?;
+        registry.bind(socket, unspecified(socket.family()))?;
     }
     socket.addresses().bound().ok_or(Errno::ADDRINUSE)
 }
@@ -77,7 +77,7 @@ pub(crate) fn bind_more(
     credentials: UCred,
 ) -> Result<(), Errno> {
     let first = *list.first().ok_or(Errno::INVAL)?;
-    list.iter().try_for_each(|address| check_family(socket.v6(), *address))?;
+    list.iter().try_for_each(|address| check_family(socket.family(), *address))?;
     let fresh = !socket.addresses().is_bound();
     if fresh {
         bind(registry, socket, first, credentials)?;
@@ -100,7 +100,7 @@ pub(crate) fn bind_less(registry: &Registry, socket: &Socket, list: &[u8]) -> Re
     let list = parse_list(list)?;
     let mut less = socket.addresses().bound().ok_or(Errno::BUSY)?;
     for address in list {
-        check_family(socket.v6(), address)?;
+        check_family(socket.family(), address)?;
         let ip = address.ip().to_canonical();
         if less.ips().len() < 2 {
             return Err(Errno::BUSY);

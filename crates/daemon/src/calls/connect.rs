@@ -49,13 +49,13 @@ pub(crate) fn connect(
         if address.port() != first.port() {
             return Err(Errno::INVAL);
         }
-        let host = check_peer(socket.v6(), address)?;
+        let host = check_peer(socket.family(), address)?;
         if hosts.contains(&host) {
             return Err(Errno::ADDRNOTAVAIL);
         }
         hosts.push(host);
     }
-    let peer = Peer { seen: as_seen(socket.v6(), seen.ok_or(Errno::INVAL)?), hosts };
+    let peer = Peer { seen: as_seen(socket.family(), seen.ok_or(Errno::INVAL)?), hosts };
     match socket.style() {
         Style::OneToMany => connect_one_to_many(registry, socket, peer, args),
         Style::OneToOne | Style::TcpStream | Style::PeeledOff => {

@@ -74,7 +74,8 @@ fn prepare(
 ) -> Result<(Rc<SocketAssociation>, Opened, [OwnedFd; 2]), Errno> {
     let assoc = peelable(socket, id)?;
     let options = socket.options().clone();
-    let opened = registry.open(socket.owner(), socket.v6(), Style::PeeledOff, State::Connected, options)?;
+    let opened =
+        registry.open(socket.owner(), socket.family(), Style::PeeledOff, State::Connected, options)?;
     let Ok(pages) = opened.socket.channel().page_descriptors() else {
         // The new socket has no task that would forget it.
         registry.forget(&opened.socket);

@@ -226,6 +226,7 @@ mod tests {
     use crate::channel::ring::OutboundRing;
     use crate::channel::shared_pages::SharedPages;
     use crate::channel::style::Style;
+    use crate::system::addresses::Family;
     use crate::system::lock::lock;
     use crate::testing::soon;
     use crate::users::budget::{Budget, Limits};
@@ -241,7 +242,8 @@ mod tests {
         let closer = closers.of(1, Source::Carriers);
         let [sent, unread, received] = [(); 3].map(|()| Arc::clone(&account));
         let pins = Arc::new(Pins::new(1));
-        let pages = SharedPages::new(false, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX, &account, &pins);
+        let pages =
+            SharedPages::new(Family::V4, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX, &account, &pins);
         let ring = OutboundRing::new(pages.expect("room").memory(), Rings::one(), 1);
         let pair = endpoint::pair(&Arc::default(), closer, Accounts::new(sent, unread, received), ring);
         let (endpoint, program_end) = pair.expect("a pair");

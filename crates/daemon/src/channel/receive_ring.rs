@@ -369,11 +369,13 @@ impl ReceiveRing {
 
         use crate::channel::shared_pages::SharedPages;
         use crate::channel::style::Style;
+        use crate::system::addresses::Family;
         use crate::users::budget::{Budget, Limits};
 
         let account = Budget::new(Limits { user_bytes: 4 << 20, all_bytes: 16 << 20 }).account(1);
         let pins = Arc::new(Pins::new(1));
-        let pages = SharedPages::new(false, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX, &account, &pins);
+        let pages =
+            SharedPages::new(Family::V4, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX, &account, &pins);
         ReceiveRing::new(pages.expect("memory").memory(), account)
     }
 }

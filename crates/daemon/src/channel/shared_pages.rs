@@ -24,6 +24,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, pread};
 use shared_memory::{Pins, Written};
 
 use crate::channel::style::Style;
+use crate::system::addresses::Family;
 use crate::system::journal::{Cause, log};
 use crate::system::lock::lock;
 use crate::users::budget::{Account, Charge};
@@ -149,7 +150,7 @@ impl SharedPages {
 
     /// Creates the pages of a socket that takes messages up to this length. `NOBUFS`: its user has no memory left.
     pub(crate) fn new(
-        v6: bool,
+        family: Family,
         style: Style,
         state: State,
         message_bytes_max: usize,
@@ -170,8 +171,8 @@ impl SharedPages {
         let memory = Arc::new(Memory { status, sharers, known, reading, charge, ring_charge });
         let (entries, errors) = (Mutex::default(), AtomicU32::default());
         let pages = SharedPages { memory, entries, errors, room_bytes };
-        let family = if v6 { AF_INET6 } else { AF_INET };
-        let identity = [u32::from(carrier::VERSION), family, style.socket_type()].map(u32::to_ne_bytes);
+        let identity =
+            [u32::from(carrier::VERSION), family as u32, style.socket_type()].map(u32::to_ne_bytes);
         pages.write(Layout::IDENTITY_AT, identity.as_flattened());
         pages.set_fragmentation_limit(0);
         pages.set_state(state);
@@ -330,9 +331,6 @@ impl SharedPages {
     }
 }
 
-const AF_INET: u32 = rustix::net::AddressFamily::INET.as_raw() as u32;
-const AF_INET6: u32 = rustix::net::AddressFamily::INET6.as_raw() as u32;
-
 #[cfg(test)]
 impl SharedPages {
     /// Writes words of the sharers' page as a program does.
@@ -360,7 +358,7 @@ mod tests {
     }
 
     fn pages(style: Style, account: &Arc<Account>) -> Result<SharedPages, Errno> {
-        SharedPages::new(false, style, State::Idle, MESSAGE_BYTES_MAX, account, &Arc::new(Pins::new(1)))
+        SharedPages::new(Family::V4, style, State::Idle, MESSAGE_BYTES_MAX, account, &Arc::new(Pins::new(1)))
     }
 
     #[test]

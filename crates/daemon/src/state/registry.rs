@@ -31,6 +31,7 @@ use crate::channel::endpoint;
 use crate::channel::ring::OutboundRing;
 use crate::channel::shared_pages::SharedPages;
 use crate::channel::style::Style;
+use crate::system::addresses::Family;
 use crate::system::socket_cookie::Cookie;
 use crate::users::closer::Source;
 use crate::users::descriptor_numbers::Numbers;
@@ -173,7 +174,7 @@ impl Registry {
     pub(crate) fn open(
         &self,
         owner: Owner,
-        v6: bool,
+        family: Family,
         style: Style,
         state: State,
         mut options: SocketOptions,
@@ -187,7 +188,7 @@ impl Registry {
         let accounts = Accounts::new(sent, unread, received);
         let closer = resources.closer(owner.user, Source::Carriers);
         let pins = resources.pins_of_pages();
-        let pages = SharedPages::new(v6, style, state, message_bytes_max, user.pages(), pins)?;
+        let pages = SharedPages::new(family, style, state, message_bytes_max, user.pages(), pins)?;
         let ring = OutboundRing::new(pages.memory(), Arc::clone(resources.rings()), owner.user);
         let (endpoint, program_end) = endpoint::pair(&self.busy_polling, closer, accounts, ring)?;
         let cookie = Cookie::of(&program_end)?;
@@ -198,7 +199,7 @@ impl Registry {
         let socket = Rc::new(Socket::new(NewSocket {
             number,
             cookie,
-            v6,
+            family,
             style,
             share,
             user,

@@ -192,6 +192,7 @@ mod tests {
 
     fn pages() -> Rc<SharedPages> {
         use crate::channel::style::Style;
+        use crate::system::addresses::Family;
         use crate::users::budget::{Budget, Limits};
         use carrier::status_page::State;
         use shared_memory::Pins;
@@ -199,7 +200,7 @@ mod tests {
         let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
         let (style, state) = (Style::OneToMany, State::OneToMany);
         let pins = Arc::new(Pins::new(1));
-        let pages = SharedPages::new(false, style, state, MESSAGE_BYTES_MAX, &account, &pins);
+        let pages = SharedPages::new(Family::V4, style, state, MESSAGE_BYTES_MAX, &account, &pins);
         Rc::new(pages.expect("a memfd"))
     }
 

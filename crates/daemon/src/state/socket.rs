@@ -27,7 +27,7 @@ use super::stream_rules::StreamRules;
 use crate::channel::Channel;
 use crate::channel::shared_pages::SharedPages;
 use crate::channel::style::Style;
-use crate::system::addresses::{View, as_seen, unspecified};
+use crate::system::addresses::{Family, View, as_seen, unspecified};
 use crate::system::errno;
 use crate::system::socket_cookie::Cookie;
 use crate::users::owner::{Owner, Share};
@@ -38,7 +38,7 @@ use crate::users::user::{AssociationPermit, User};
 pub(super) struct NewSocket {
     pub(super) number: u64,
     pub(super) cookie: Cookie,
-    pub(super) v6: bool,
+    pub(super) family: Family,
     pub(super) style: Style,
     pub(super) share: Arc<Share>,
     pub(super) user: Arc<User>,
@@ -57,7 +57,7 @@ pub(super) struct NewSocket {
 pub(crate) struct Socket {
     number: u64,
     cookie: Cookie,
-    v6: bool,
+    family: Family,
     style: Style,
     share: Arc<Share>,
     user: Arc<User>,
@@ -91,7 +91,7 @@ impl Socket {
         let NewSocket {
             number,
             cookie,
-            v6,
+            family,
             style,
             share,
             user,
@@ -105,7 +105,7 @@ impl Socket {
         Socket {
             number,
             cookie,
-            v6,
+            family,
             style,
             share,
             user,
@@ -136,9 +136,8 @@ impl Socket {
         self.cookie
     }
 
-    /// Returns whether the socket is of the family `AF_INET6`.
-    pub(crate) fn v6(&self) -> bool {
-        self.v6
+    pub(crate) fn family(&self) -> Family {
+        self.family
     }
 
     pub(crate) fn style(&self) -> Style {
@@ -238,12 +237,12 @@ impl Socket {
 
     /// Returns the address for `getsockname`, in the form of the socket's family.
     pub(crate) fn local_address(&self) -> SocketAddr {
-        as_seen(self.v6, self.addresses.local().unwrap_or_else(|| unspecified(self.v6)))
+        as_seen(self.family, self.addresses.local().unwrap_or_else(|| unspecified(self.family)))
     }
 
     /// Returns the form in which the program sees addresses.
     pub(crate) fn view(&self) -> View {
-        self.options().view(self.v6)
+        self.options().view(self.family)
     }
 
     /// Returns the association that an option names, unless it has ended. If the socket can have only one, the number is ignored.

@@ -10,7 +10,7 @@ use swiftwater::internals::{self, ReceiveBudget, SendBudget};
 use swiftwater::{AssociationOptions, ReceivePool, SendPool, Stack};
 
 use super::association_options::AssocOptions;
-use crate::system::addresses::View;
+use crate::system::addresses::{Family, View};
 use crate::users::user::User;
 
 // Levels and names as Linux numbers them.
@@ -276,8 +276,8 @@ impl SocketOptions {
     }
 
     /// Returns the form in which the program sees addresses.
-    pub(crate) fn view(&self, v6: bool) -> View {
-        View { v6, own_v4: self.subscriptions.contains(Subscriptions::OWN_V4) }
+    pub(crate) fn view(&self, family: Family) -> View {
+        View { family, own_v4: self.subscriptions.contains(Subscriptions::OWN_V4) }
     }
 
     pub(crate) fn send_buffer_bytes(&self) -> usize {

@@ -5,19 +5,34 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use rustix::io::Errno;
 
+/// The family of a socket, numbered as in C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum Family {
+    V4 = AF_INET,
+    V6 = AF_INET6,
+}
+
 const AF_INET: u16 = rustix::net::AddressFamily::INET.as_raw();
 const AF_INET6: u16 = rustix::net::AddressFamily::INET6.as_raw();
 const SOCKADDR_IN_BYTES: usize = 16;
 const SOCKADDR_IN6_BYTES: usize = 28;
 
+impl Family {
+    /// Returns the family of an address.
+    pub(crate) fn of(ip: IpAddr) -> Family {
+        if ip.is_ipv6() { Family::V6 } else { Family::V4 }
+    }
+}
+
 /// Checks the family of an address: an IPv6 socket also accepts IPv4 addresses, mapped or not.
-pub(crate) fn check_family(v6: bool, address: SocketAddr) -> Result<(), Errno> {
-    if !v6 && address.is_ipv6() { Err(Errno::INVAL) } else { Ok(()) }
+pub(crate) fn check_family(family: Family, address: SocketAddr) -> Result<(), Errno> {
+    if family == Family::V4 && address.is_ipv6() { Err(Errno::INVAL) } else { Ok(()) }
 }
 
 /// Checks that a peer can have this address, and returns its IP address.
-pub(crate) fn check_peer(v6: bool, peer: SocketAddr) -> Result<IpAddr, Errno> {
-    check_family(v6, peer)?;
+pub(crate) fn check_peer(family: Family, peer: SocketAddr) -> Result<IpAddr, Errno> {
+    check_family(family, peer)?;
     let ip = peer.ip().to_canonical();
     match ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST {
         true => Err(Errno::INVAL),
@@ -42,18 +57,20 @@ pub(crate) fn check_local(ip: IpAddr) -> Result<(), Errno> {
     if is_broadcast { Err(Errno::ADDRNOTAVAIL) } else { Ok(()) }
 }
 
-pub(crate) fn unspecified(v6: bool) -> SocketAddr {
-    let ip: IpAddr = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-    SocketAddr::new(ip, 0)
+pub(crate) fn unspecified(family: Family) -> SocketAddr {
+    match family {
+        Family::V4 => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
+        Family::V6 => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
+    }
 }
 
 /// Returns an address in the form of the socket's family: an IPv6 socket has IPv4 addresses in mapped form.
-pub(crate) fn as_seen(v6: bool, address: SocketAddr) -> SocketAddr {
+pub(crate) fn as_seen(family: Family, address: SocketAddr) -> SocketAddr {
     match address.ip() {
-        IpAddr::V4(ip) if v6 && ip.is_unspecified() => {
+        IpAddr::V4(ip) if family == Family::V6 && ip.is_unspecified() => {
             SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port())
         }
-        IpAddr::V4(ip) if v6 => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
+        IpAddr::V4(ip) if family == Family::V6 => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
         _ => address,
     }
 }
@@ -61,14 +78,14 @@ pub(crate) fn as_seen(v6: bool, address: SocketAddr) -> SocketAddr {
 /// The form in which a program sees the addresses of its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct View {
-    pub(crate) v6: bool,
+    pub(crate) family: Family,
     /// Whether IPv4 addresses are never mapped, not even for an IPv6 socket.
     pub(crate) own_v4: bool,
 }
 
 impl View {
     pub(crate) fn of(self, address: SocketAddr) -> SocketAddr {
-        let seen = as_seen(self.v6, address);
+        let seen = as_seen(self.family, address);
         match seen.ip().to_canonical() {
             IpAddr::V4(ip) if self.own_v4 => SocketAddr::new(ip.into(), seen.port()),
             _ => seen,
@@ -78,7 +95,7 @@ impl View {
 
 /// Returns the source address of the route to a host.
 pub(crate) fn local_toward(host: IpAddr) -> Option<IpAddr> {
-    let probe = UdpSocket::bind(unspecified(host.is_ipv6())).ok()?;
+    let probe = UdpSocket::bind(unspecified(Family::of(host))).ok()?;
     probe.connect((host, 9)).ok()?;
     Some(probe.local_addr().ok()?.ip())
 }
@@ -144,15 +161,15 @@ mod tests {
     #[test]
     fn a_program_is_told_ipv4_addresses_in_the_form_that_it_wants() {
         let parse = |text: &str| text.parse::<SocketAddr>().expect("an address");
-        for (v6, own_v4, address, told) in [
-            (false, false, "192.0.2.1:7", "192.0.2.1:7"),
-            (true, false, "192.0.2.1:7", "[::ffff:192.0.2.1]:7"),
-            (true, true, "192.0.2.1:7", "192.0.2.1:7"),
-            (true, true, "[::ffff:192.0.2.1]:7", "192.0.2.1:7"),
-            (true, true, "[fe80::1%3]:7", "[fe80::1%3]:7"),
-            (true, true, "0.0.0.0:7", "[::]:7"),
+        for (family, own_v4, address, told) in [
+            (Family::V4, false, "192.0.2.1:7", "192.0.2.1:7"),
+            (Family::V6, false, "192.0.2.1:7", "[::ffff:192.0.2.1]:7"),
+            (Family::V6, true, "192.0.2.1:7", "192.0.2.1:7"),
+            (Family::V6, true, "[::ffff:192.0.2.1]:7", "192.0.2.1:7"),
+            (Family::V6, true, "[fe80::1%3]:7", "[fe80::1%3]:7"),
+            (Family::V6, true, "0.0.0.0:7", "[::]:7"),
         ] {
-            assert_eq!(View { v6, own_v4 }.of(parse(address)), parse(told));
+            assert_eq!(View { family, own_v4 }.of(parse(address)), parse(told));
         }
     }
 

@@ -29,7 +29,7 @@ pub(super) async fn accept(registry: &Rc<Registry>, socket: &Rc<Socket>, listene
         // One association waits in the carrier; further ones wait in the executive, up to the backlog.
         socket.channel().carrier().has_room().await;
         let (association, peer) = match listener.accept().await {
-            Ok((association, peer)) => (association, as_seen(socket.v6(), peer)),
+            Ok((association, peer)) => (association, as_seen(socket.family(), peer)),
             Err(error) => return log(cause, format_args!("a listener has failed: {error}")),
         };
         match hand_over(registry, socket, association, peer).await {
@@ -56,7 +56,7 @@ async fn hand_over(
     let has_ended = association.peer().is_none();
     let assoc_options = options.future().clone();
     let opened =
-        registry.open(listener.owner(), listener.v6(), listener.style(), State::Connected, options)?;
+        registry.open(listener.owner(), listener.family(), listener.style(), State::Connected, options)?;
     let (socket, program_end) = super::start(registry, opened);
     let assoc =
         Rc::new(SocketAssociation::with(registry.next_association(), peer, association, assoc_options));

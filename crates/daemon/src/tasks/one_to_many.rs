@@ -141,7 +141,7 @@ async fn next(socket: &Socket, listener: &mut Option<Arc<Listener>>) -> Associat
 }
 
 fn accept(registry: &Registry, socket: &Rc<Socket>, association: Association) {
-    let peer = as_seen(socket.v6(), association.peer_addr());
+    let peer = as_seen(socket.family(), association.peer_addr());
     let Some(permit) = registry.admit_association(socket) else {
         return abort(&association, "the server has as many associations as it may");
     };

@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use super::value::{Build, Value, number};
 use super::{Access, FUTURE};
 use crate::state::socket_options::{IP_TOS, IPPROTO_IP, IPPROTO_IPV6, IPV6_TCLASS, SO_REUSEPORT, SOL_SOCKET};
+use crate::system::addresses::Family;
 
 const SO_REUSEADDR: i32 = 2;
 const SO_DONTROUTE: i32 = 5;
@@ -64,7 +65,7 @@ pub(super) fn set(access: &mut Access<'_>, level: i32, name: i32, value: &[u8]) 
     match level {
         SOL_SOCKET => set_of_socket(access, name, value),
         IPPROTO_IP => set_of_ip(access, name, value),
-        IPPROTO_IPV6 if access.socket.v6() => set_of_ipv6(access, name, value),
+        IPPROTO_IPV6 if access.socket.family() == Family::V6 => set_of_ipv6(access, name, value),
         _ => Err(Errno::NOPROTOOPT),
     }
 }
@@ -73,8 +74,8 @@ pub(super) fn get(access: &Access<'_>, level: i32, name: i32, given: &[u8]) -> R
     match level {
         SOL_SOCKET => of_socket(access, name),
         IPPROTO_IP => of_ip(access, name, given),
-        IPPROTO_IPV6 if access.socket.v6() => of_ipv6(access, name),
-        _ if access.socket.v6() => Err(Errno::NOPROTOOPT),
+        IPPROTO_IPV6 if access.socket.family() == Family::V6 => of_ipv6(access, name),
+        _ if access.socket.family() == Family::V6 => Err(Errno::NOPROTOOPT),
         _ => Err(Errno::OPNOTSUPP),
     }
 }

@@ -17,6 +17,7 @@ use super::{Access, Current, FUTURE, room_for_number, switch};
 use crate::state::association::SocketAssociation;
 use crate::state::association_options::{AssocOptions, Sending};
 use crate::state::notification_type::{FIRST_TYPE, NotificationType};
+use crate::system::addresses::Family;
 
 const SNDRCVINFO_BYTES: usize = 32;
 const SNDINFO_BYTES: usize = 16;
@@ -297,7 +298,8 @@ fn value_of(
 
 fn set_segment(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let (id, bytes) = value_for(value)?;
-    let least = SEGMENT_BYTES_MIN - if access.socket.v6() { IPV6_HEADER_MORE_BYTES } else { 0 };
+    let least =
+        SEGMENT_BYTES_MIN - if access.socket.family() == Family::V6 { IPV6_HEADER_MORE_BYTES } else { 0 };
     if bytes != 0 && !(least..=SEGMENT_BYTES_MAX).contains(&bytes) {
         return Err(Errno::INVAL);
     }

@@ -16,6 +16,7 @@ use super::value::{Build, NamedAddress, STORAGE_BYTES, Value};
 use crate::state::association::SocketAssociation;
 use crate::state::association_options::AssocOptions;
 use crate::state::path_parameters::{PathParameters, flags};
+use crate::system::addresses::Family;
 
 const PRIM_BYTES: usize = 4 + STORAGE_BYTES;
 const PARAMS_BYTES: usize = 156;
@@ -153,7 +154,9 @@ fn set_parameters(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let subject = access.subject(value.i32(0), value.address(4), Errno::INVAL)?;
     match &subject {
         Subject::Future if asked.has(flags::HB_DEMAND) => return Err(Errno::INVAL),
-        Subject::Future if access.socket.v6() => access.options_mut().future_mut().merge_path(&asked),
+        Subject::Future if access.socket.family() == Family::V6 => {
+            access.options_mut().future_mut().merge_path(&asked)
+        }
         Subject::Future => access.options_mut().future_mut().merge_path(&asked.without_flow_label()),
         Subject::Association(assoc) => assoc.options_mut().merge_path(&asked),
         Subject::Path(..) => {}
