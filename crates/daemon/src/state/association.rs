@@ -109,15 +109,20 @@ impl SocketAssociation {
         assoc
     }
 
-    /// Marks the association as up.
+    /// Records that the association is up.
     pub(crate) fn set_up(&self, association: Association) {
-        // An association is set up only once.
         let _ = self.association.set(association);
-        self.outcome.send_replace(Outcome::Up);
+        self.end_setup(Outcome::Up);
     }
 
+    /// Records that the association could not be set up.
     pub(crate) fn set_failed(&self, error: Errno) {
-        self.outcome.send_replace(Outcome::Failed(error));
+        self.end_setup(Outcome::Failed(error));
+    }
+
+    fn end_setup(&self, outcome: Outcome) {
+        let before = self.outcome.send_replace(outcome);
+        debug_assert_eq!(before, Outcome::Pending, "the outcome of a setup is final");
     }
 
     /// Sets whether the program has messages left that it has sent and that the association has not taken. Programs believe them
