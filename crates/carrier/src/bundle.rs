@@ -5,19 +5,31 @@
 
 use std::ops::Range;
 
-use crate::record::{BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind};
+use crate::record::{BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind, Sequence};
 use crate::status_page::RING_BYTES;
 
-/// Returns the range of a bundle in the receive ring; `None` if none can lie there.
-pub fn place(at: u32, bytes: u32) -> Option<Range<usize>> {
-    let (at, bytes) = (at as usize, bytes as usize);
-    let end = at.checked_add(bytes).filter(|end| *end <= RING_BYTES)?;
-    (bytes <= BUNDLE_BYTES_MAX).then_some(at..end)
+/// Where a bundle lies in the receive ring, as a record or the sharers' page says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Offset of the first message in the ring.
+    pub offset: u32,
+    /// Length of all messages with their headers.
+    pub bytes: u32,
+}
+
+impl Extent {
+    /// Returns the range in the receive ring; `None` if no bundle can lie there.
+    pub fn range(self) -> Option<Range<usize>> {
+        let (offset, bytes) = (self.offset as usize, self.bytes as usize);
+        let end = offset.checked_add(bytes).filter(|end| *end <= RING_BYTES)?;
+        (bytes <= BUNDLE_BYTES_MAX).then_some(offset..end)
+    }
 }
 
 /// Returns the header of the record that says where a bundle lies: its offset in the ring, and its length.
-pub fn header(at: usize, bytes: usize) -> Header {
-    Header { context: at as u32, bytes: bytes as u32, ..Header::new(Kind::Bundle) }
+pub fn header(offset: usize, bytes: usize) -> Header {
+    let sequence = Sequence::bundle_at(offset as u32);
+    Header { sequence, bytes: bytes as u32, ..Header::new(Kind::Bundle) }
 }
 
 /// Returns the offset and the header of each message in a record or a bundle, up to the first bytes that are no message.
@@ -68,12 +80,14 @@ mod tests {
     #[test]
     fn a_bundle_lies_in_the_ring() {
         let (ring, longest) = (RING_BYTES as u32, BUNDLE_BYTES_MAX as u32);
-        assert_eq!(place(ring - 100, 100), Some(RING_BYTES - 100..RING_BYTES));
-        assert_eq!(place(0, longest), Some(0..BUNDLE_BYTES_MAX));
-        for (at, bytes) in [(ring - 100, 101), (ring, 1), (0, longest + 1), (u32::MAX, 1), (1, u32::MAX)] {
-            assert_eq!(place(at, bytes), None, "{at}, {bytes}");
+        let range = |offset, bytes| Extent { offset, bytes }.range();
+        assert_eq!(range(ring - 100, 100), Some(RING_BYTES - 100..RING_BYTES));
+        assert_eq!(range(0, longest), Some(0..BUNDLE_BYTES_MAX));
+        for (offset, bytes) in [(ring - 100, 101), (ring, 1), (0, longest + 1), (u32::MAX, 1), (1, u32::MAX)]
+        {
+            assert_eq!(range(offset, bytes), None, "{offset}, {bytes}");
         }
-        let header = header(64, 100);
-        assert_eq!(place(header.context, header.bytes), Some(64..164));
+        assert_eq!(header(64, 100).bundle().and_then(Extent::range), Some(64..164));
+        assert_eq!(Header::new(Kind::Data).bundle(), None);
     }
 }

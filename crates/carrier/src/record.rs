@@ -10,6 +10,7 @@
 use std::net::SocketAddr;
 
 use crate::address;
+use crate::bundle::Extent;
 use crate::bytes::{Reader, Writer};
 
 /// Beginning of every record: "swrd". Data that a program writes past the shim does not begin so by accident.
@@ -46,14 +47,14 @@ pub enum Kind {
     /// finds it removes it and waits for the next record, which follows at once.
     SizeHint,
     /// To the program: messages in the receive ring. [`Header::bytes`] is their length with their headers, and
-    /// [`Header::context`] the place of the first one in the ring.
+    /// [`Header::bundle`] says where they lie.
     Bundle,
     /// From the program's end: keeps that end from polling writable while it connects, or while the ring is full. Discarded.
     Filler,
     /// From the program's end: the ring of a daemon that slept holds messages.
     Wake,
-    /// From the program's end: the memory of a ring, in a memfd, for the messages behind this record. Its number is in
-    /// [`Header::context`].
+    /// From the program's end: the memory of a ring, in a memfd, for the messages behind this record; [`Header::ring_number`]
+    /// is its number.
     Ring,
 }
 
@@ -81,7 +82,7 @@ impl Flags {
     pub const TO_ADDRESS: Flags = Flags(1 << 7);
 
     /// The ring has a record with the same header and no content: it says when it is the turn of this message. The
-    /// numbers in place of the TSNs make the header unique.
+    /// [`Turn`] makes the header unique.
     pub const IN_TURN: Flags = Flags(1 << 8);
 
     const ALL: u16 = (1 << 9) - 1;
@@ -115,6 +116,48 @@ impl Flags {
     }
 }
 
+/// Identifies a long message among those that wait for their turn ([`Flags::IN_TURN`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Number of long messages that the process had sent before.
+    pub counter: u32,
+    /// Identifier of the thread that sends the message.
+    pub thread: u32,
+}
+
+/// Where a record stands among others: two numbers whose meaning follows from the kind, the flags and the direction of the record.
+/// The constructors name what they write, and methods of [`Header`] read it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sequence([u32; 2]);
+
+impl Sequence {
+    /// Returns the numbers of a received message: the TSN of its first chunk, and the cumulative TSN when it was passed up.
+    pub fn received(tsn: u32, cumulative_tsn: u32) -> Sequence {
+        Sequence([tsn, cumulative_tsn])
+    }
+
+    /// Returns the numbers of a message or a filler to the daemon that begins after this many records
+    /// ([`SharersPage::records_sent`](crate::sharers_page::SharersPage::records_sent)).
+    pub fn sent_after(records_before: u32) -> Sequence {
+        Sequence([records_before, 0])
+    }
+
+    /// Returns the numbers of a long message to the daemon that waits for its turn.
+    pub fn in_turn(turn: Turn) -> Sequence {
+        Sequence([turn.counter, turn.thread])
+    }
+
+    /// Returns the numbers of a [`Kind::Ring`].
+    pub fn ring(number: u32) -> Sequence {
+        Sequence([number, 0])
+    }
+
+    /// Returns the numbers of a [`Kind::Bundle`] whose first message lies at this offset in the receive ring.
+    pub fn bundle_at(offset: u32) -> Sequence {
+        Sequence([offset, 0])
+    }
+}
+
 /// Header of a record: the description of a message in the bytes that a program and the daemon share (`sctp-message` says
 /// why they have a format of their own).
 ///
@@ -138,11 +181,9 @@ pub struct Header {
     pub ssn: u16,
     /// Payload protocol identifier: the number whose bytes, most significant first, travel in the packet.
     pub ppid: u32,
-    /// TSN of the first chunk, of a received message. Of a message to the daemon the number of messages that sharers had
-    /// sent as records before ([`SharersPage::records_sent`](crate::sharers_page::SharersPage::records_sent)).
-    pub tsn: u32,
-    /// Cumulative TSN when a received message was passed up.
-    pub cumulative_tsn: u32,
+    /// The TSNs of a received message; the place of a message to the daemon among the others; the number of a ring; the offset
+    /// of a bundle.
+    pub sequence: Sequence,
     /// A number of the program, which returns if sending fails; of a received message the value of `SCTP_CONTEXT`.
     pub context: u32,
     /// Lifetime: a message that was not sent within so many milliseconds is discarded; 0 for no limit.
@@ -164,8 +205,7 @@ impl Header {
             stream: 0,
             ssn: 0,
             ppid: 0,
-            tsn: 0,
-            cumulative_tsn: 0,
+            sequence: Sequence::default(),
             context: 0,
             lifetime_ms: 0,
             association: 0,
@@ -189,7 +229,8 @@ impl Header {
         };
         let mut w = Writer::new(&mut out);
         w.u32(MAGIC).u16(kind).u16(self.flags.0).u16(self.stream).u16(self.ssn);
-        w.u32(self.ppid).u32(self.tsn).u32(self.cumulative_tsn).u32(self.context);
+        let Sequence([first, second]) = self.sequence;
+        w.u32(self.ppid).u32(first).u32(second).u32(self.context);
         w.u32(self.lifetime_ms).u32(self.association).u32(self.bytes);
         if let Some(address) = &self.address {
             address::write(&mut w, address);
@@ -219,8 +260,7 @@ impl Header {
             stream: r.u16()?,
             ssn: r.u16()?,
             ppid: r.u32()?,
-            tsn: r.u32()?,
-            cumulative_tsn: r.u32()?,
+            sequence: Sequence([r.u32()?, r.u32()?]),
             context: r.u32()?,
             lifetime_ms: r.u32()?,
             association: r.u32()?,
@@ -233,6 +273,33 @@ impl Header {
             _ => PAYLOAD_BYTES_MAX,
         };
         (header.bytes as usize <= limit).then_some(header)
+    }
+
+    /// Returns the TSN of the first chunk of a received message.
+    pub fn tsn(&self) -> u32 {
+        self.sequence.0[0]
+    }
+
+    /// Returns the cumulative TSN when a received message was passed up.
+    pub fn cumulative_tsn(&self) -> u32 {
+        self.sequence.0[1]
+    }
+
+    /// Returns the number of records that sharers had sent when they began a message or a filler to the daemon; `None` if
+    /// its [`Turn`] decides its place.
+    #[inline]
+    pub fn records_before(&self) -> Option<u32> {
+        (!self.flags.contains(Flags::IN_TURN)).then_some(self.sequence.0[0])
+    }
+
+    /// Returns the number of the ring that this record announces; `None` if it announces none.
+    pub fn ring_number(&self) -> Option<u32> {
+        (self.kind == Kind::Ring).then_some(self.sequence.0[0])
+    }
+
+    /// Returns where the bundle lies that this record announces; `None` if it announces none.
+    pub fn bundle(&self) -> Option<Extent> {
+        (self.kind == Kind::Bundle).then_some(Extent { offset: self.sequence.0[0], bytes: self.bytes })
     }
 
     /// Returns whether bytes begin like a record, even if they are malformed.
@@ -323,7 +390,11 @@ mod tests {
 
     #[test]
     fn the_content_of_a_bundle_is_elsewhere() {
-        let bundle = |bytes: usize| Header { bytes: bytes as u32, context: 7, ..Header::new(Kind::Bundle) };
+        let bundle = |bytes: usize| Header {
+            bytes: bytes as u32,
+            sequence: Sequence::bundle_at(7),
+            ..Header::new(Kind::Bundle)
+        };
         let longest = bundle(BUNDLE_BYTES_MAX);
         assert_eq!(Header::split(&longest.encode()), Some((longest, &[][..])));
         assert_eq!(Header::parse(&bundle(BUNDLE_BYTES_MAX + 1).encode()), None);

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use proptest::prelude::*;
 use swiftwater_carrier::bundle::{Unread, begins_at, messages as messages_of};
 use swiftwater_carrier::name::CarrierName;
-use swiftwater_carrier::record::{self, Flags, HEADER_BYTES, Header, Kind};
+use swiftwater_carrier::record::{self, Flags, HEADER_BYTES, Header, Kind, Sequence};
 use swiftwater_carrier::request::{
     ADDRESSES_MAX, Addresses, Answer, DaemonRequest, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX,
     PUT_BACK_BYTES_MAX, Recorder, Request, RequestError, SocketKind, SocketRequest, Start,
@@ -122,9 +122,12 @@ proptest! {
         for kind in [Kind::Data, Kind::Notification, Kind::Accepted, Kind::SizeHint, Kind::Filler] {
             let flags = Flags::END.with(Flags::UNORDERED);
             let header = Header {
-                kind, flags, stream, ssn, ppid, tsn, cumulative_tsn, context, lifetime_ms, association, bytes, address,
+                kind, flags, stream, ssn, ppid, sequence: Sequence::received(tsn, cumulative_tsn), context, lifetime_ms, association,
+                bytes, address,
             };
-            prop_assert_eq!(Header::parse(&header.encode()), Some(header));
+            let parsed = Header::parse(&header.encode());
+            prop_assert_eq!(parsed, Some(header));
+            prop_assert_eq!(parsed.map(|header| (header.tsn(), header.cumulative_tsn())), Some((tsn, cumulative_tsn)));
         }
     }
 
@@ -134,7 +137,7 @@ proptest! {
         elsewhere in any::<usize>(),
     ) {
         let record = |(message, n): (&Vec<u8>, u32)| {
-            let header = Header { bytes: message.len() as u32, tsn: n, ..Header::new(Kind::Data) };
+            let header = Header { bytes: message.len() as u32, context: n, ..Header::new(Kind::Data) };
             [&header.encode()[..], &message[..]].concat()
         };
         let bundle: Vec<u8> = messages.iter().zip(0..).flat_map(record).collect();
@@ -142,7 +145,7 @@ proptest! {
         for (message, n) in messages.iter().zip(0..) {
             prop_assert!(begins_at(&bundle, at) && !begins_at(&bundle, at + 1));
             let unread = Unread::of(&bundle, at, 0).expect("a message begins there");
-            prop_assert_eq!((unread.header.tsn, unread.rest), (n, &message[..]));
+            prop_assert_eq!((unread.header.context, unread.rest), (n, &message[..]));
             let half = message.len() / 2;
             prop_assert_eq!(Unread::of(&bundle, at, half).map(|unread| unread.rest), Some(&message[half..]));
             prop_assert_eq!(Unread::of(&bundle, at, message.len() + 1), None);

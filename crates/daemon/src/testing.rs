@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind, Sequence};
 use ring::{Put, Ring, Writer};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -115,7 +115,8 @@ pub(crate) fn put_record(socket: &Socket, header: &Header, content: &[u8]) -> bo
 
 /// Announces a ring as a program does.
 pub(crate) fn announce(program_end: &OwnedFd, number: u32, memfd: impl AsFd) {
-    send_with(program_end, &Header { context: number, ..Header::new(Kind::Ring) }.encode(), &[memfd]);
+    let header = Header { sequence: Sequence::ring(number), ..Header::new(Kind::Ring) };
+    send_with(program_end, &header.encode(), &[memfd]);
 }
 
 /// Puts a message into the ring.

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ::carrier::record::{HEADER_BYTES, Header, Kind};
+use ::carrier::record::{HEADER_BYTES, Header, Kind, Sequence};
 use ::carrier::request::{
     Addresses, Answer, DaemonRequest, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, PUT_BACK_BYTES_MAX,
     Recorder, Request, SocketKind, SocketRequest, Start,
@@ -397,6 +397,7 @@ impl Head {
             association: self.association.into(),
             lifetime_ms: self.lifetime_ms.into(),
             context: self.lifetime_ms.into(),
+            sequence: Sequence::ring(self.lifetime_ms.into()),
             bytes: self.bytes.unwrap_or(u32::try_from(payload_bytes).expect("a short input")),
             address: self.port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, 2000 + u16::from(port)))),
             ..Header::new(kinds[usize::from(self.kind) % kinds.len()])

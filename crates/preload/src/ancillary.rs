@@ -163,7 +163,7 @@ impl<'a> Control<'a> {
             if !can_be_bytes(at) {
                 return Err(Errno(libc::EFAULT));
             }
-            // SAFETY: `new`'s caller guarantees it; the header may be unaligned.
+            // SAFETY: the caller of `Control::of` guarantees that the memory is readable; the header may be unaligned.
             let header = unsafe { at.cast::<cmsghdr>().read_unaligned() };
             if !(size_of::<cmsghdr>()..=rest).contains(&header.cmsg_len) {
                 return Err(Errno(libc::EINVAL));
@@ -232,8 +232,8 @@ pub(crate) unsafe fn write(
 ) {
     let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
     let mut out = Out { message, room, used: 0 };
-    let (stream, ssn, ppid, tsn) = (header.stream, header.ssn, header.ppid.to_be(), header.tsn);
-    let (cumulative_tsn, context) = (header.cumulative_tsn, header.context);
+    let (stream, ssn, ppid, tsn) = (header.stream, header.ssn, header.ppid.to_be(), header.tsn());
+    let (cumulative_tsn, context) = (header.cumulative_tsn(), header.context);
     let association = header.association.cast_signed();
     let flags = unordered(header);
     // The order is the kernel's.

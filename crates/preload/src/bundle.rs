@@ -10,8 +10,8 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::bundle::{Unread, messages};
-use carrier::record::{Flags, Header, Kind};
+use carrier::bundle::{Extent, Unread, messages};
+use carrier::record::{Flags, Header};
 
 use crate::message::{self, Message};
 use crate::pages::Pages;
@@ -20,20 +20,18 @@ use crate::system::{self, Buffers, Errno, Result};
 /// Peeks at the record at the front, and notes in the page if it is a bundle.
 pub(crate) fn begin(fd: RawFd, pages: Pages<'_>) -> Result<bool> {
     let (Some(record), _) = message::measure(fd)? else { return Ok(false) };
-    if record.kind != Kind::Bundle {
-        return Ok(false);
-    }
-    let first = first(pages, &record).ok_or(BROKEN)?;
+    let Some(extent) = record.bundle() else { return Ok(false) };
+    let first = first(pages, extent).ok_or(BROKEN)?;
     pages.sharers.set_front(&first);
     pages.sharers.bundle_at.store(0, Relaxed);
-    pages.sharers.bundle_place.store(record.context, Relaxed);
-    pages.sharers.bundle_bytes.store(record.bytes, Relaxed);
+    pages.sharers.bundle_place.store(extent.offset, Relaxed);
+    pages.sharers.bundle_bytes.store(extent.bytes, Relaxed);
     Ok(true)
 }
 
-/// Returns the header of the first message of a bundle with this record.
-pub(crate) fn first(pages: Pages<'_>, record: &Header) -> Option<Header> {
-    Header::parse(pages.ring.bundle(record.context, record.bytes)?)
+/// Returns the header of the first message of a bundle.
+pub(crate) fn first(pages: Pages<'_>, extent: Extent) -> Option<Header> {
+    Header::parse(pages.ring.bundle(extent)?)
 }
 
 /// Returns whether the record at the front is a bundle with messages already read.
@@ -79,9 +77,9 @@ pub(crate) fn header(pages: Pages<'_>) -> Result<Header> {
     Unread::of(front(pages)?, at, 0).map(|unread| unread.header).ok_or(BROKEN)
 }
 
-/// Returns the length of the messages from offset `from` on in the bundle with this record.
-pub(crate) fn unread_bytes(pages: Pages<'_>, record: &Header, from: usize) -> usize {
-    let bundle = pages.ring.bundle(record.context, record.bytes).unwrap_or_default();
+/// Returns the length of the messages of a bundle from offset `from` on.
+pub(crate) fn unread_bytes(pages: Pages<'_>, extent: Extent, from: usize) -> usize {
+    let bundle = pages.ring.bundle(extent).unwrap_or_default();
     let unread = messages(bundle).filter(|(at, _)| *at >= from);
     unread.map(|(_, header)| header.bytes as usize).sum()
 }
@@ -91,8 +89,11 @@ const BROKEN: Errno = Errno(libc::EPROTO);
 
 /// Returns the bundle at the front.
 fn front(pages: Pages<'_>) -> Result<&[u8]> {
-    let (at, bytes) = (pages.sharers.bundle_place.load(Relaxed), pages.sharers.bundle_bytes.load(Relaxed));
-    pages.ring.bundle(at, bytes).ok_or_else(|| {
+    let extent = Extent {
+        offset: pages.sharers.bundle_place.load(Relaxed),
+        bytes: pages.sharers.bundle_bytes.load(Relaxed),
+    };
+    pages.ring.bundle(extent).ok_or_else(|| {
         // The next call peeks again.
         forget(pages);
         pages.sharers.consumed.store(0, Relaxed);

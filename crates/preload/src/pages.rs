@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
 
-use carrier::bundle;
+use carrier::bundle::Extent;
 use carrier::sharers_page::SharersPage;
 use carrier::status_page::{RING_AT, StatusPage};
 
@@ -35,9 +35,9 @@ impl<'a> ReceiveRing<'a> {
         ReceiveRing { begin: unsafe { status.cast::<u8>().add(RING_AT) }, lifetime: PhantomData }
     }
 
-    /// Returns the bundle that a record at the front of the carrier describes; `None` if it cannot lie in the ring.
-    pub(crate) fn bundle(self, at: u32, bytes: u32) -> Option<&'a [u8]> {
-        let place = bundle::place(at, bytes)?;
+    /// Returns the bundle that a record at the front of the carrier or the sharers' page describes; `None` if it cannot lie in the ring.
+    pub(crate) fn bundle(self, extent: Extent) -> Option<&'a [u8]> {
+        let place = extent.range()?;
         // SAFETY: the place is within the ring, which is mapped. The daemon writes there only once no record in the carrier
         // describes it. If a sharer names another place, the daemon may write while the bytes are copied; nothing else
         // depends on their values.

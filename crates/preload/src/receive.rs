@@ -172,14 +172,14 @@ pub(crate) fn front(fd: RawFd, descriptor: &Descriptor) -> Result<Option<Header>
 fn peek(fd: RawFd, pages: Pages<'_>) -> Result<Option<Header>> {
     loop {
         match message::measure(fd) {
-            Ok((Some(record @ Header { kind: Kind::Bundle, .. }), _)) => {
-                return Ok(bundle::first(pages, &record));
-            }
             Ok((Some(Header { kind: Kind::SizeHint, .. }), _)) => {
                 system::discard(fd)?;
                 await_noticed(fd)?;
             }
-            Ok((header, _)) => return Ok(header),
+            Ok((Some(record), _)) => {
+                return Ok(record.bundle().map_or(Some(record), |extent| bundle::first(pages, extent)));
+            }
+            Ok((None, _)) => return Ok(None),
             Err(Errno(libc::EAGAIN)) => return Ok(None),
             Err(error) => return Err(error),
         }
@@ -276,12 +276,12 @@ pub(crate) fn recover(fd: RawFd, pages: Pages<'_>) {
         return;
     }
     let (record, bytes) = message::measure(fd).unwrap_or((None, 0));
-    let bundle = record.filter(|record| record.kind == Kind::Bundle);
-    let header = bundle.map_or(record, |record| bundle::first(pages, &record));
+    let bundle = record.and_then(|record| record.bundle());
+    let header = bundle.map_or(record, |extent| bundle::first(pages, extent));
     let noted = header.filter(|_| header == pages.sharers.front());
     if let Some(bundle) = bundle.filter(|bundle| noted.is_some() && bundle.bytes as usize == bundle_bytes) {
         // The daemon has put it back.
-        pages.sharers.bundle_place.store(bundle.context, Relaxed);
+        pages.sharers.bundle_place.store(bundle.offset, Relaxed);
         return;
     }
     let is_first = bundle_bytes == 0 || pages.sharers.bundle_at.load(Relaxed) == 0;

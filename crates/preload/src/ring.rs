@@ -10,7 +10,7 @@ use std::slice;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, Sequence, Turn};
 use carrier::sharers_page::SharersPage;
 use libc::c_int;
 use ring::{Put, Writer};
@@ -41,7 +41,8 @@ pub(crate) fn send(
 ) -> Result<()> {
     check(content)?;
     put_waiting(fd, descriptor, flags, |ring| {
-        let header = Header { tsn: descriptor.pages().sharers.records_sent(), ..*header }.encode();
+        let sequence = Sequence::sent_after(descriptor.pages().sharers.records_sent());
+        let header = Header { sequence, ..*header }.encode();
         let done = ring.put(HEADER_BYTES + content.bytes(), |record| {
             record.push(&header);
             for part in content.as_slice().iter().filter(|part| part.iov_len > 0) {
@@ -70,10 +71,10 @@ pub(crate) fn send_long(
         if !ring.takes(HEADER_BYTES) {
             return Ok(Put::Full);
         }
-        // No other record has these numbers: not that of a writer that died before its header was in the ring, either.
-        let (tsn, cumulative_tsn) = (LONG_MESSAGES.fetch_add(1, Relaxed), system::thread_id());
-        let header =
-            Header { flags: header.flags.with(Flags::IN_TURN), tsn, cumulative_tsn, ..header }.encode();
+        // No other record has this turn: not that of a writer that died before its header was in the ring, either.
+        let turn = Turn { counter: LONG_MESSAGES.fetch_add(1, Relaxed), thread: system::thread_id() };
+        let flags = header.flags.with(Flags::IN_TURN);
+        let header = Header { flags, sequence: Sequence::in_turn(turn), ..header }.encode();
         match send_record(&header) {
             Err(Errno(libc::EAGAIN)) => Ok(Put::Full),
             sent => sent.map(|()| ring.put(HEADER_BYTES, |record| record.push(&header))),
@@ -190,7 +191,7 @@ fn restore(fd: RawFd, sharers: &SharersPage) -> Result<()> {
 
 /// Announces a ring to the daemon.
 fn announce(fd: RawFd, number: u32, memfd: RawFd) -> Result<()> {
-    let header = Header { context: number, ..Header::new(Kind::Ring) }.encode();
+    let header = Header { sequence: Sequence::ring(number), ..Header::new(Kind::Ring) }.encode();
     let part = [Buffers::from(&header)];
     // SAFETY: the header is readable.
     let record = unsafe { Buffers::new(&part) };
@@ -218,8 +219,8 @@ fn fill(fd: RawFd, page: &SharersPage) -> Result<()> {
     }
     system::set_send_buffer(fd, 0)?;
     // With the count of records, as a message has it: the daemon may take the filler only for a record behind it.
-    let tsn = page.records_sent();
-    let header = Header { bytes: FILLER_BYTES as u32, tsn, ..Header::new(Kind::Filler) }.encode();
+    let sequence = Sequence::sent_after(page.records_sent());
+    let header = Header { bytes: FILLER_BYTES as u32, sequence, ..Header::new(Kind::Filler) }.encode();
     let parts = [Buffers::from(&header), Buffers::from(&[0; FILLER_BYTES])];
     // SAFETY: both are readable.
     let sent =

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, Sequence};
 use carrier::status_page::{Entry, PeerShut, State};
 use libc::c_int;
 
@@ -427,7 +427,8 @@ impl Outgoing<'_> {
 
     /// Encodes the header of a message that goes as a record.
     fn encode_record(&self, header: &Header) -> [u8; HEADER_BYTES] {
-        Header { tsn: self.pages().sharers.records_sent(), ..*header }.encode()
+        let sequence = Sequence::sent_after(self.pages().sharers.records_sent());
+        Header { sequence, ..*header }.encode()
     }
 
     /// Sends a long message; `send` sends the record with its memfd and does not wait.

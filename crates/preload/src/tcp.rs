@@ -131,8 +131,8 @@ fn records(fd: RawFd, pages: Pages<'_>) -> Result<usize> {
                 let is_long = header.flags.contains(Flags::IN_MEMFD);
                 content += if is_long {
                     header.bytes as usize
-                } else if header.kind == Kind::Bundle {
-                    bundle::unread_bytes(pages, &header, if at == 0 { begun } else { 0 })
+                } else if let Some(extent) = header.bundle() {
+                    bundle::unread_bytes(pages, extent, if at == 0 { begun } else { 0 })
                 } else {
                     bytes.saturating_sub(HEADER_BYTES)
                 };

@@ -125,9 +125,8 @@ fn is_filler(header: Option<Header>) -> bool {
 /// Returns whether a record was begun after a message in the ring that `before` records precede, or a filler has no earlier
 /// record behind it. The ring announces the turn of a long message behind that message, so its record was sent later, too.
 fn is_sent_after(record: &Header, before: u32) -> bool {
-    let is_in_turn = record.flags.contains(Flags::IN_TURN);
-    matches!(record.kind, Kind::Data | Kind::Filler)
-        && (is_in_turn || record.tsn.wrapping_sub(before).cast_signed() >= 0)
+    let is_after = |records: u32| records.wrapping_sub(before).cast_signed() >= 0;
+    matches!(record.kind, Kind::Data | Kind::Filler) && record.records_before().is_none_or(is_after)
 }
 
 /// Input: what the program sends.
@@ -252,10 +251,7 @@ impl Endpoint {
     /// `None` if there is none.
     fn take_before(&self, front: &Front) -> Option<Result<Incoming, Errno>> {
         // The record of a long message brings those with it that were sent before.
-        let (is_in_turn, before) = (front.header.flags.contains(Flags::IN_TURN), front.header.tsn);
-        if is_in_turn || before == self.records_before.get() {
-            return None;
-        }
+        let before = front.header.records_before().filter(|before| *before != self.records_before.get())?;
         let taken = match self.next_header() {
             Ok(Some(next)) if is_sent_after(&next, before) => Err(Errno::AGAIN),
             Ok(_) => self.take_record(Fillers::Go),
@@ -391,8 +387,8 @@ impl Endpoint {
         }
         drop(charge);
         let Some(memfd) = descriptors.into_iter().next() else { return Ok(Incoming::Malformed) };
-        if header.kind == Kind::Ring {
-            self.ring.announce(header.context, memfd);
+        if let Some(number) = header.ring_number() {
+            self.ring.announce(number, memfd);
             return Ok(Incoming::Filler);
         }
         if !header.flags.contains(Flags::IN_TURN) {

@@ -14,7 +14,6 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use carrier::bundle;
 use carrier::record::{BUNDLE_BYTES_MAX, HEADER_BYTES, Header, Kind};
 use carrier::status_page::RING_BYTES;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
@@ -193,8 +192,7 @@ impl ReceiveRing {
 
     /// Returns the place and the content of the bundle with this record; `None` if it is another record.
     pub(super) fn content(&self, record: &[u8]) -> Option<(Range<usize>, Vec<u8>)> {
-        let header = Header::parse(record).filter(|header| header.kind == Kind::Bundle)?;
-        let place = bundle::place(header.context, header.bytes)?;
+        let place = Header::parse(record)?.bundle()?.range()?;
         let mut content = vec![0; place.len()];
         self.memory.read_ring(place.start, &mut content).ok()?;
         Some((place, content))

@@ -223,7 +223,10 @@ impl OutboundRing {
         {
             reader.read(ring, record);
             let Some((header, content)) = Header::split(record) else { break };
-            if header.kind != Kind::Data || header.tsn != before || !accept(&header, content) {
+            if header.kind != Kind::Data
+                || header.records_before() != Some(before)
+                || !accept(&header, content)
+            {
                 break;
             }
             passed.has_room_again |= reader.taken(ring, bytes);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use carrier::record::{BUNDLE_BYTES_MAX, Flags, Header, Kind};
+use carrier::record::{BUNDLE_BYTES_MAX, Flags, Header, Kind, Sequence};
 use swiftwater::internals::{self, MessageRun, Taken};
 use swiftwater::tokio::Association;
 use swiftwater::{Message, Received, RecvError, RecvInfo};
@@ -101,8 +101,7 @@ fn described(header: &Header, info: &RecvInfo, bytes: usize) -> Header {
         stream: info.stream,
         ssn: info.ssn,
         ppid: info.ppid,
-        tsn: info.tsn,
-        cumulative_tsn: info.cumulative_tsn,
+        sequence: Sequence::received(info.tsn, info.cumulative_tsn),
         bytes: bytes as u32,
         ..*header
     }

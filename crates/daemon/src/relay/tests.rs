@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind, Sequence, Turn};
 use carrier::status_page::StatusPage;
 use ring::{Put, Ring, Writer};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -310,8 +310,9 @@ async fn a_turn_whose_message_never_comes_takes_one_record_a_call() {
     let joined = Joined::new().await;
     let long = testing::header(ID, 100_000);
     let long = Header { flags: long.flags.with(Flags::IN_MEMFD).with(Flags::IN_TURN), ..long };
-    put_record(&joined.socket, &Header { tsn: u32::MAX, ..long }, b"");
-    (0..20).for_each(|tsn| send_memfd(&joined.program_end, &Header { tsn, ..long }));
+    let in_turn = |counter| Header { sequence: Sequence::in_turn(Turn { counter, thread: 0 }), ..long };
+    put_record(&joined.socket, &in_turn(u32::MAX), b"");
+    (0..20).for_each(|counter| send_memfd(&joined.program_end, &in_turn(counter)));
     let endpoint = &joined.socket.channel().endpoint;
     for _ in 0..20 {
         let before = endpoint.carrier().waiting_bytes();
@@ -351,7 +352,11 @@ async fn a_record_is_taken_from_behind_a_filler_though_the_ring_is_full_behind_i
     let joined = Joined::new().await;
     send_only(&joined.program_end, Kind::Filler);
     testing::send(&joined.program_end, ID, b"before");
-    put_record(&joined.socket, &Header { tsn: 1, ..testing::header(ID, 5) }, b"after");
+    put_record(
+        &joined.socket,
+        &Header { sequence: Sequence::sent_after(1), ..testing::header(ID, 5) },
+        b"after",
+    );
     fill_half(&joined.socket);
     let endpoint = &joined.socket.channel().endpoint;
     assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)));
@@ -385,7 +390,10 @@ async fn messages_in_the_ring_and_long_ones_keep_their_order() {
     let long = Header { flags: flags.with(Flags::IN_TURN), ..long };
     put(&joined.socket, ID, b"first");
     // A writer has died before it announced the turn of its message.
-    send_memfd(&joined.program_end, &Header { tsn: 9, ..long });
+    send_memfd(
+        &joined.program_end,
+        &Header { sequence: Sequence::in_turn(Turn { counter: 9, thread: 0 }), ..long },
+    );
     send_memfd(&joined.program_end, &long);
     put_record(&joined.socket, &long, b"");
     put(&joined.socket, ID, b"third");

@@ -4,14 +4,16 @@ use super::*;
 
 /// Sends a message as a record whose sender has read this count of records.
 fn send_counted(joined: &Joined, records_sent: u32, content: &[u8]) {
-    let header = Header { tsn: records_sent, ..testing::header(ID, content.len()) };
+    let header =
+        Header { sequence: Sequence::sent_after(records_sent), ..testing::header(ID, content.len()) };
     let record = [&header.encode(), content].concat();
     rustix::net::send(&joined.program_end, &record, rustix::net::SendFlags::DONTWAIT).expect("room");
 }
 
 /// Puts a message into the ring whose sender has read this count of records.
 fn put_counted(joined: &Joined, records_sent: u32, content: &[u8]) {
-    let header = Header { tsn: records_sent, ..testing::header(ID, content.len()) };
+    let header =
+        Header { sequence: Sequence::sent_after(records_sent), ..testing::header(ID, content.len()) };
     put_record(&joined.socket, &header, content);
 }
 
@@ -99,7 +101,7 @@ async fn other_records_in_front_are_taken_on_the_way() {
 #[tokio::test(flavor = "local")]
 async fn a_filler_without_an_earlier_record_behind_it_stays_while_the_ring_is_full() {
     let joined = Joined::new().await;
-    let filler = Header { tsn: 40, ..Header::new(Kind::Filler) }.encode();
+    let filler = Header { sequence: Sequence::sent_after(40), ..Header::new(Kind::Filler) }.encode();
     rustix::net::send(&joined.program_end, &filler, rustix::net::SendFlags::DONTWAIT).expect("room");
     put_counted(&joined, 40, b"first");
     fill_half(&joined.socket);

@@ -53,12 +53,16 @@ async fn records_and_longer_messages_keep_their_place_among_short_messages() {
     let joined = Joined::new().await;
     let mut outbound = joined.outbound();
     let send_counted = |records_sent: u32, content: &[u8]| {
-        let header = Header { tsn: records_sent, ..header(ID, content.len()) };
+        let header = Header { sequence: Sequence::sent_after(records_sent), ..header(ID, content.len()) };
         let record = [&header.encode(), content].concat();
         rustix::net::send(&joined.program_end, &record, rustix::net::SendFlags::DONTWAIT).expect("room");
     };
     let put_counted = |records_sent: u32, content: &[u8]| {
-        put_record(&joined.socket, &Header { tsn: records_sent, ..header(ID, content.len()) }, content);
+        put_record(
+            &joined.socket,
+            &Header { sequence: Sequence::sent_after(records_sent), ..header(ID, content.len()) },
+            content,
+        );
     };
     put_counted(0, b"0");
     put_counted(0, b"1");
