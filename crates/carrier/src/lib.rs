@@ -11,7 +11,8 @@
 //! | the receive ring behind that page | several messages to the program in a bundle | [`status_page::RING_BYTES`], [`bundle`] |
 //! | a ring in memory of the program | messages to the daemon | `ring` |
 //!
-//! The sharers of a descriptor agree among themselves in a page of their own, [`sharers_page`].
+//! The sharers of a descriptor agree among themselves in a page of their own, [`sharers_page`]; how far they have read the first
+//! record is a [`read_position`].
 //!
 //! The daemon's end of a carrier has a [name], by which a program recognises a possible carrier. The daemon itself identifies a
 //! carrier by the cookie that the kernel gives each socket (`SO_COOKIE`), which no program can choose.
@@ -28,6 +29,7 @@ pub mod address;
 pub mod bundle;
 mod bytes;
 pub mod name;
+pub mod read_position;
 pub mod record;
 pub mod request;
 pub mod sharers_page;

@@ -7,10 +7,10 @@
 //!
 //! | a hostile value of | does |
 //! |---|---|
-//! | `lock` | keeps a reader as long as its time limit says; the daemon looks 100 times in 100 ms whether a reader is done |
+//! | `read_lock` | keeps a reader as long as its time limit says; the daemon looks 100 times in 100 ms whether a reader is done |
 //! | `long_taken` | long messages are emptied before they are read, or after the socket is closed |
 //! | `data_taken` | the peer may send into a small receive buffer sooner or later; a close becomes an abort, or vice versa |
-//! | `consumed`, `bundle_*`, the front header | a reader gets other bytes of its own carrier, an empty message or `EPROTO` |
+//! | `position` | a reader gets other bytes of its own carrier, an empty message or `EPROTO` |
 //! | `errors_taken` | an error is told again, or not at all |
 //! | `write_lock` | keeps a sender as long as its time limit says |
 //! | `send_buffer` | the descriptor polls writable sooner or later |
@@ -20,58 +20,108 @@
 //! | `sent` | a blocking send asks the daemon for room every few milliseconds; the daemon counts for itself |
 
 use std::mem::offset_of;
+use std::num::NonZeroU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::record::{HEADER_BYTES, Header};
+use crate::read_position::ReadPosition;
+use crate::record::{Flags, Header, Kind};
 use crate::status_page::{ENTRIES, Entry, StatusPage};
 
 /// Size of the memfd. The system provides memory only for the part that is written.
 pub const SHARERS_BYTES: usize = 12 * 1024;
 
 /// The layout. A fresh page is zero.
+///
+/// The read lock guards `position`, and the write lock guards `sending`. Sharers change everything else without a lock.
 #[derive(Debug)]
 #[repr(C)]
 pub struct SharersPage {
     /// The read lock. The thread identifier of the holder, in a futex that the kernel marks when the holder dies.
-    pub lock: AtomicU32,
+    read_lock: AtomicU32,
     /// Number of messages that were read to their end, modulo 2^32, without notifications. The daemon uses it to tell whether
     /// anything was unread when the program ended, and how much.
-    pub data_taken: AtomicU32,
+    data_taken: AtomicU32,
     /// Number of records with a memfd that were read to their end, modulo 2^32, notifications included. The daemon empties these
     /// memfds.
-    pub long_taken: AtomicU32,
+    long_taken: AtomicU32,
     /// Not zero: a sharer has shut down reading.
-    pub shut_reading: AtomicU32,
+    shut_reading: AtomicU32,
     /// Not zero: a sharer has shut down writing.
-    pub shut_writing: AtomicU32,
-    /// Number of bytes that were read of the message at the front of the carrier, which is still there.
-    pub consumed: AtomicU32,
-    /// Length of the bundle at the front of the carrier; 0 if there is none with messages already read.
-    pub bundle_bytes: AtomicU32,
-    /// Offset of the next message's header in the bundle.
-    pub bundle_at: AtomicU32,
-    /// Offset of the bundle in the receive ring.
-    pub bundle_place: AtomicU32,
-    /// The header of the first message in the record or the bundle that a reader has begun.
-    header: [AtomicU32; HEADER_BYTES / 4],
+    shut_writing: AtomicU32,
+    /// How far the record at the front of the carrier was read.
+    position: ReadPosition,
     /// Number of the last error that a sharer has taken.
-    pub errors_taken: AtomicU32,
-    /// The write lock, of the same kind as `lock`: its holder puts a message into the ring.
-    pub write_lock: AtomicU32,
-    /// Size of the carrier's send buffer to restore, halved; 0 while the buffer has that size.
-    pub send_buffer: AtomicU32,
-    /// Number of the ring that a sharer has announced last. Others send records.
-    pub ring: AtomicU32,
-    /// Number of rings that were announced.
-    pub rings: AtomicU32,
-    /// The last sleep of the daemon that a writer has ended.
-    pub sleep_ended: AtomicU32,
+    errors_taken: AtomicU32,
+    /// The write lock, of the same kind as `read_lock`: its holder puts a message into the ring.
+    write_lock: AtomicU32,
+    /// The ring and the send buffer.
+    sending: Sending,
     /// Number of calls that wait for a message. A sharer that dies in such a call stays counted.
-    pub readers_waiting: AtomicU32,
+    readers_waiting: AtomicU32,
     /// Number of messages that were sent as records of the carrier and not through a ring, modulo 2^32.
     records_sent: AtomicU32,
     sent: [SentBytes; ENTRIES],
+}
+
+/// The ring through which the sharers send, and the carrier's send buffer, for the holder of the write lock.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Sending {
+    /// Size of the carrier's send buffer to restore, halved; 0 while the buffer has that size.
+    lowered_from: AtomicU32,
+    /// Number of the ring that a sharer has announced last. Others send records.
+    ring: AtomicU32,
+    /// Number of rings that were announced.
+    rings: AtomicU32,
+    /// The last sleep of the daemon that a writer has ended.
+    sleep_ended: AtomicU32,
+}
+
+impl Sending {
+    /// Returns whether the ring with this number is the last one that a sharer has announced.
+    #[inline]
+    pub fn is_ring(&self, number: u32) -> bool {
+        self.ring.load(Relaxed) == number
+    }
+
+    /// Returns the number of the next ring, which is never zero.
+    pub fn next_ring(&self) -> u32 {
+        self.rings.fetch_add(1, Relaxed).wrapping_add(1).max(1)
+    }
+
+    /// Notes that the daemon knows the ring with this number.
+    pub fn on_ring_announced(&self, number: u32) {
+        self.ring.store(number, Relaxed);
+    }
+
+    /// Returns the argument of `SO_SNDBUF` that restores the carrier's send buffer; `None` if the buffer has its size.
+    #[inline]
+    pub fn lowered_send_buffer(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.lowered_from.load(Relaxed))
+    }
+
+    /// Notes that a sharer makes the send buffer small, whose size the kernel reports as `bytes`: twice the argument that
+    /// sets it.
+    pub fn on_send_buffer_lowered(&self, bytes: u32) {
+        self.lowered_from.store(bytes / 2, Relaxed);
+    }
+
+    /// Notes that the send buffer has its size again.
+    pub fn on_send_buffer_restored(&self) {
+        self.lowered_from.store(0, Relaxed);
+    }
+
+    /// Returns whether a writer has ended this sleep of the daemon.
+    #[inline]
+    pub fn has_ended(&self, sleep: NonZeroU32) -> bool {
+        self.sleep_ended.load(Relaxed) == sleep.get()
+    }
+
+    /// Notes that a writer has ended this sleep of the daemon.
+    pub fn on_sleep_ended(&self, sleep: NonZeroU32) {
+        self.sleep_ended.store(sleep.get(), Relaxed);
+    }
 }
 
 /// Number of bytes that were sent to an association of a one-to-many socket, modulo 2^32, and in the upper half the association:
@@ -143,7 +193,7 @@ impl ReadSoFar {
     pub fn parse(bytes: &[u8; ReadSoFar::BYTES]) -> ReadSoFar {
         let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         ReadSoFar {
-            is_being_read: word(offset_of!(SharersPage, lock)) != 0,
+            is_being_read: word(offset_of!(SharersPage, read_lock)) != 0,
             data_taken: word(offset_of!(SharersPage, data_taken)),
             long_taken: word(offset_of!(SharersPage, long_taken)),
         }
@@ -153,6 +203,72 @@ impl ReadSoFar {
 impl SharersPage {
     /// Offset of the number of messages read.
     pub const DATA_TAKEN_AT: u64 = offset_of!(SharersPage, data_taken) as u64;
+
+    /// Returns the word of the read lock, whose holder reads the record at the front and changes [`SharersPage::position`].
+    #[inline]
+    pub fn read_lock(&self) -> &AtomicU32 {
+        &self.read_lock
+    }
+
+    /// Returns how far the record at the front of the carrier was read.
+    #[inline]
+    pub fn position(&self) -> &ReadPosition {
+        &self.position
+    }
+
+    /// Returns the word of the write lock, whose holder puts messages into the ring and changes [`SharersPage::sending`].
+    #[inline]
+    pub fn write_lock(&self) -> &AtomicU32 {
+        &self.write_lock
+    }
+
+    /// Returns the state of the ring and of the send buffer.
+    #[inline]
+    pub fn sending(&self) -> &Sending {
+        &self.sending
+    }
+
+    /// Counts a message that was read to its end.
+    #[inline]
+    pub fn on_message_taken(&self, header: &Header) {
+        if header.kind == Kind::Data {
+            self.data_taken.fetch_add(1, Relaxed);
+        }
+        if header.flags.contains(Flags::IN_MEMFD) {
+            self.long_taken.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Notes that a sharer has shut down reading.
+    pub fn on_reading_shut(&self) {
+        self.shut_reading.store(1, Relaxed);
+    }
+
+    /// Notes that a sharer has shut down writing.
+    pub fn on_writing_shut(&self) {
+        self.shut_writing.store(1, Relaxed);
+    }
+
+    /// Returns whether a sharer has shut down reading.
+    pub fn is_reading_shut(&self) -> bool {
+        self.shut_reading.load(Relaxed) != 0
+    }
+
+    /// Returns whether a sharer has shut down writing.
+    #[inline]
+    pub fn is_writing_shut(&self) -> bool {
+        self.shut_writing.load(Relaxed) != 0
+    }
+
+    /// Counts a call that begins to wait for a message, until [`SharersPage::end_wait`]. Returns whether it is the only one.
+    pub fn begin_wait(&self) -> bool {
+        self.readers_waiting.fetch_add(1, AcqRel) == 0
+    }
+
+    /// Counts out a call that waits for a message no more.
+    pub fn end_wait(&self) {
+        self.readers_waiting.fetch_sub(1, AcqRel);
+    }
 
     /// Takes the pending error of a socket: an errno, or zero.
     pub fn take_error(&self, status: &StatusPage) -> i32 {
@@ -184,42 +300,21 @@ impl SharersPage {
     pub fn sent(&self) -> &[SentBytes; ENTRIES] {
         &self.sent
     }
-
-    /// Returns the header of the first message in the record or the bundle that a reader has begun and that is still there.
-    pub fn front(&self) -> Option<Header> {
-        let words = self.header.each_ref().map(|word| word.load(Relaxed).to_ne_bytes());
-        Header::parse(words.as_flattened())
-    }
-
-    /// Notes the header of the first message in a record or a bundle that is being read and stays.
-    pub fn set_front(&self, header: &Header) {
-        let bytes = header.encode();
-        for (word, bytes) in self.header.iter().zip(bytes.as_chunks().0) {
-            word.store(u32::from_ne_bytes(*bytes), Relaxed);
-        }
-    }
 }
 
 impl Default for SharersPage {
     /// Returns a page of zeros.
     fn default() -> SharersPage {
         SharersPage {
-            lock: AtomicU32::default(),
+            read_lock: AtomicU32::default(),
             data_taken: AtomicU32::default(),
             long_taken: AtomicU32::default(),
             shut_reading: AtomicU32::default(),
             shut_writing: AtomicU32::default(),
-            consumed: AtomicU32::default(),
-            bundle_bytes: AtomicU32::default(),
-            bundle_at: AtomicU32::default(),
-            bundle_place: AtomicU32::default(),
-            header: Default::default(),
+            position: ReadPosition::default(),
             errors_taken: AtomicU32::default(),
             write_lock: AtomicU32::default(),
-            send_buffer: AtomicU32::default(),
-            ring: AtomicU32::default(),
-            rings: AtomicU32::default(),
-            sleep_ended: AtomicU32::default(),
+            sending: Sending::default(),
             readers_waiting: AtomicU32::default(),
             records_sent: AtomicU32::default(),
             sent: std::array::from_fn(|_| SentBytes::default()),
@@ -232,7 +327,6 @@ const _: () = assert!(size_of::<SharersPage>() <= SHARERS_BYTES);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Kind;
 
     fn entry_of(association: u32) -> Entry {
         let entry = Entry::default();
@@ -288,13 +382,23 @@ mod tests {
     }
 
     #[test]
-    fn the_front_is_what_was_noted() {
+    fn messages_are_counted_by_what_the_daemon_must_know() {
         let page = SharersPage::default();
-        assert_eq!(page.front(), None);
-        let address = "192.0.2.1:7".parse().expect("an address");
-        let header = Header { stream: 3, bytes: 9, address: Some(address), ..Header::new(Kind::Data) };
-        page.set_front(&header);
-        assert_eq!(page.front(), Some(header));
+        let taken = || (page.data_taken.load(Relaxed), page.long_taken.load(Relaxed));
+        let (data, notification) = (Header::new(Kind::Data), Header::new(Kind::Notification));
+        page.on_message_taken(&data);
+        page.on_message_taken(&notification);
+        assert_eq!(taken(), (1, 0));
+        page.on_message_taken(&Header { flags: Flags::IN_MEMFD, ..data });
+        page.on_message_taken(&Header { flags: Flags::IN_MEMFD, ..notification });
+        assert_eq!(taken(), (2, 2));
+    }
+
+    #[test]
+    fn numbers_of_rings_are_never_zero() {
+        let sending = Sending::default();
+        sending.rings.store(u32::MAX - 1, Relaxed);
+        assert_eq!([sending.next_ring(), sending.next_ring()], [u32::MAX, 1]);
     }
 
     #[test]
@@ -304,6 +408,6 @@ mod tests {
         let expected = ReadSoFar { is_being_read: true, data_taken: 1, long_taken: 2 };
         assert_eq!(ReadSoFar::parse(bytes), expected);
         assert_eq!(ReadSoFar::parse(&[0; ReadSoFar::BYTES]), ReadSoFar::default());
-        assert_eq!(offset_of!(SharersPage, lock), 0);
+        assert_eq!(offset_of!(SharersPage, read_lock), 0);
     }
 }

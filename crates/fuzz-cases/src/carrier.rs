@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use ::carrier::bundle::{Unread, begins_at, messages};
+use ::carrier::bundle::{Extent, Unread, begins_at, messages};
+use ::carrier::read_position::{Front, InBundle};
 use ::carrier::record::{
     BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, parse_accepted,
 };
@@ -129,10 +130,10 @@ fn perform(status: &StatusPage, page: &SharersPage, bundle: &[u8], step: &Step) 
             status.state.store(number, Relaxed);
             assert!(State::from_u32(number).unwrap_or(State::Idle) == status.state());
         }
-        Step::Consumed(consumed) => page.consumed.store(consumed, Relaxed),
+        Step::Consumed(consumed) => page.position().on_part_read(consumed),
         Step::Bundle { bytes, at } => {
-            page.bundle_bytes.store(bytes, Relaxed);
-            page.bundle_at.store(at, Relaxed);
+            let consumed = page.position().load().consumed();
+            page.position().overwrite(InBundle { extent: Extent { offset: 0, bytes }, next: at, consumed });
         }
         Step::EntriesUsed(used) => {
             status.entries_used.store(used, Relaxed);
@@ -156,8 +157,8 @@ fn perform(status: &StatusPage, page: &SharersPage, bundle: &[u8], step: &Step) 
         }
         Step::Front(stream) => {
             let header = Header { stream, ..Header::new(Kind::Data) };
-            page.set_front(&header);
-            assert_eq!(page.front(), Some(header));
+            page.position().on_message_begun(&header, stream.into());
+            assert_eq!(page.position().first(), Some(header));
         }
         Step::Read { room } => read(page, bundle, room.into()),
         Step::Reserve { place, association, bytes } => {
@@ -178,16 +179,16 @@ fn perform(status: &StatusPage, page: &SharersPage, bundle: &[u8], step: &Step) 
 
 /// Reads as the shim does from its copy of the record.
 fn read(page: &SharersPage, bundle: &[u8], room: usize) {
-    let (at, consumed) = (page.bundle_at.load(Relaxed) as usize, page.consumed.load(Relaxed) as usize);
-    let Some(Unread { header, rest, next }) = Unread::of(bundle, at, consumed) else { return };
-    assert!(begins_within(bundle, at, header) && next <= bundle.len());
-    assert_eq!(rest.len() + consumed, header.bytes as usize);
+    let Front::Bundle(position) = page.position().load() else { return };
+    let Some(Unread { header, rest, next }) = position.unread(bundle) else { return };
+    assert!(begins_within(bundle, position.next as usize, header) && next <= bundle.len());
+    assert_eq!(rest.len() + position.consumed as usize, header.bytes as usize);
     let bytes = rest.len().min(room);
+    let short = |number: usize| u32::try_from(number).expect("a short record");
     if bytes == rest.len() {
-        page.consumed.store(0, Relaxed);
-        page.bundle_at.store(u32::try_from(next).expect("a short record"), Relaxed);
+        page.position().on_bundled_message_read(short(next));
     } else {
-        page.consumed.store(u32::try_from(consumed + bytes).expect("a short record"), Relaxed);
+        page.position().on_part_read(position.consumed + short(bytes));
     }
 }
 

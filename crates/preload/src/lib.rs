@@ -12,6 +12,7 @@
 //! | `table` | what is known of the numbers of descriptors |
 //! | `descriptor`, `pages` | one of our descriptors, with its shared pages |
 //! | `receive`, `send` | messages |
+//! | `reader`, `message` | the record at the front of the carrier, under the read lock |
 //! | `bundle` | several messages in a record |
 //! | `waiting` | waits for events that only the daemon sees |
 //! | `sleep`, `sleepers` | calls that sleep on a number which another thread closes |
@@ -57,6 +58,7 @@ mod own_ring;
 mod pages;
 mod parts;
 mod plain;
+mod reader;
 mod receive;
 mod recognition;
 mod ring;

@@ -1,11 +1,9 @@
 //! A message that a program receives, and the record at the front of the carrier.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
+use carrier::record::{HEADER_BYTES, Header};
 
-use crate::pages::Pages;
 use crate::system::{self, Buffers, Result};
 
 /// A received message, or the part of one that fits the program's buffer.
@@ -17,15 +15,8 @@ pub(crate) struct Message {
     pub(crate) whole: bool,
 }
 
-/// Counts a message that was read to its end.
-pub(crate) fn count(page: Pages<'_>, header: &Header) {
-    if header.kind == Kind::Data {
-        page.sharers.data_taken.fetch_add(1, Relaxed);
-    }
-    if header.flags.contains(Flags::IN_MEMFD) {
-        page.sharers.long_taken.fetch_add(1, Relaxed);
-    }
-}
+/// The end of the content.
+pub(crate) const END: Message = Message { bytes: 0, header: None, whole: false };
 
 /// Returns the header of the record at the kernel's peek offset, and the record's length.
 pub(crate) fn measure(fd: RawFd) -> Result<(Option<Header>, usize)> {

@@ -50,7 +50,7 @@ impl OwnRing {
         let number = self.number.load(Relaxed);
         let is_read = number != 0
             && pages.status.ring_number.load(Acquire) == number
-            && pages.sharers.ring.load(Relaxed) == number;
+            && pages.sharers.sending().is_ring(number);
         if !is_read || self.used.load(Relaxed) == 0 && !self.begins() {
             return None;
         }
@@ -92,18 +92,18 @@ impl OwnRing {
     /// messages were sent, and the ring is not the one that was announced last. The caller holds the write lock.
     pub(crate) fn count(&self, pages: Pages<'_>, send: impl FnOnce(u32, RawFd) -> Result<()>) {
         let number = self.number.load(Relaxed);
-        let is_last = number != 0 && pages.sharers.ring.load(Relaxed) == number;
+        let is_last = number != 0 && pages.sharers.sending().is_ring(number);
         if is_last || self.records.fetch_add(1, Relaxed) < RECORDS_BEFORE {
             return;
         }
         self.records.store(0, Relaxed);
-        let number = pages.sharers.rings.fetch_add(1, Relaxed).wrapping_add(1).max(1);
+        let number = pages.sharers.sending().next_ring();
         // Without a ring the messages go as records.
         let Ok(memfd) = self.make() else { return };
         if send(number, memfd).is_ok() {
             self.used.store(0, Relaxed);
             self.number.store(number, Relaxed);
-            pages.sharers.ring.store(number, Relaxed);
+            pages.sharers.sending().on_ring_announced(number);
         }
         system::close(memfd);
     }

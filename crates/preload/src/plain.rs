@@ -11,8 +11,9 @@ use carrier::request::{PUT_BACK_BYTES_MAX, SocketRequest};
 use crate::ask::request;
 use crate::descriptor::Descriptor;
 use crate::lock::{self, Patience};
+use crate::reader::Reader;
 use crate::system::{self, Buffers, Errno, Result};
-use crate::{files, form, receive};
+use crate::{files, form};
 
 /// Name of the file with what is left to read.
 const MESSAGE: &CStr = c"swiftwater-message";
@@ -35,13 +36,13 @@ pub(crate) enum Plain {
 /// standard input.
 pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Result<Plain> {
     let pages = descriptor.pages();
-    let _held = receive::hold_any_form(fd, pages, &Patience::of_a_request()).map_err(lock::as_told)?;
+    let reader = Reader::lock_in_any_form(fd, pages, &Patience::of_a_request()).map_err(lock::as_told)?;
     match request(fd, &SocketRequest::Hold) {
-        Err(Errno(libc::ESHUTDOWN)) if is_input => return rest(fd, descriptor).map(Plain::Rest),
+        Err(Errno(libc::ESHUTDOWN)) if is_input => return rest(&reader).map(Plain::Rest),
         held => held?,
     }
     let moved = match pages.status.plain.load(Relaxed) {
-        0 => each_message(fd, descriptor, |record, _| form::put_back(fd, record)),
+        0 => each_message(&reader, |record, _| form::put_back(fd, record)),
         _ => Ok(()),
     };
     // Records that stay in the carrier are read as records.
@@ -56,7 +57,7 @@ pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Re
 /// [`form::STAYS_PLAIN`].
 pub(crate) fn of_records(fd: RawFd, descriptor: Descriptor) -> Result<Descriptor> {
     if descriptor.pages().status.plain.load(Relaxed) != 0 {
-        receive::hold(fd, descriptor.pages(), &Patience::of_a_request()).map_err(lock::as_told)?;
+        Reader::lock(fd, descriptor.pages(), &Patience::of_a_request()).map_err(lock::as_told)?;
     }
     Ok(descriptor)
 }
@@ -64,14 +65,14 @@ pub(crate) fn of_records(fd: RawFd, descriptor: Descriptor) -> Result<Descriptor
 /// Makes the carrier's content records, if possible.
 pub(crate) fn back_to_records(fd: RawFd, descriptor: &Descriptor) {
     // If this fails, the next reader tries again.
-    let _ = receive::hold(fd, descriptor.pages(), &Patience::of_a_request());
+    let _ = Reader::lock(fd, descriptor.pages(), &Patience::of_a_request());
 }
 
 /// Returns a file with the content of all waiting messages.
-fn rest(fd: RawFd, descriptor: &Descriptor) -> Result<RawFd> {
+fn rest(reader: &Reader<'_>) -> Result<RawFd> {
     let file = system::memfd(MESSAGE)?;
     let mut end = 0;
-    let filled = each_message(fd, descriptor, |_, content| {
+    let filled = each_message(reader, |_, content| {
         files::write_at(file, content, end)?;
         end += content.len();
         Ok(())
@@ -80,17 +81,13 @@ fn rest(fd: RawFd, descriptor: &Descriptor) -> Result<RawFd> {
 }
 
 /// Takes out all messages, and calls `f` with each as a record and with its content; long messages come in parts.
-fn each_message(
-    fd: RawFd,
-    descriptor: &Descriptor,
-    mut f: impl FnMut(&[u8], &[u8]) -> Result<()>,
-) -> Result<()> {
+fn each_message(reader: &Reader<'_>, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
     let mut record = [0; PUT_BACK_BYTES_MAX];
     loop {
         let buffers = [Buffers::of(&mut record[HEADER_BYTES..])];
         // SAFETY: the destination is writable.
         let buffers = unsafe { Buffers::new(&buffers) };
-        let message = match receive::take_held(fd, descriptor, buffers, libc::MSG_DONTWAIT) {
+        let message = match reader.take(buffers, libc::MSG_DONTWAIT) {
             Err(Errno(libc::EAGAIN | libc::ENOTCONN)) => return Ok(()),
             message => message?,
         };

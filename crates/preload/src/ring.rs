@@ -4,7 +4,6 @@
 //! room. With the smallest send buffer that the kernel has, one filler is enough for that, and another record has to wait: so a
 //! call that may block waits in the kernel, subject to the descriptor's time limit, to signals and to the end of the daemon.
 
-use std::num::NonZeroU32;
 use std::os::fd::RawFd;
 use std::slice;
 use std::sync::atomic::AtomicU32;
@@ -140,7 +139,7 @@ fn try_put(
     put: impl Fn(Writer<'_>) -> Result<Put>,
 ) -> Result<bool> {
     let pages = descriptor.pages();
-    let _held = lock::hold(&pages.sharers.write_lock, patience).map_err(lock::as_told)?;
+    let _held = lock::hold(pages.sharers.write_lock(), patience).map_err(lock::as_told)?;
     let Some(ring) = descriptor.ring.writer(pages) else {
         descriptor.ring.count(pages, |number, memfd| announce(fd, number, memfd));
         return Err(ALONE);
@@ -151,12 +150,12 @@ fn try_put(
         done = put(ring)?;
     }
     let sleep = match done {
-        Put::Done { sleep } => sleep.map_or(0, NonZeroU32::get),
+        Put::Done { sleep } => sleep,
         Put::Full => return fill(fd, pages.sharers).map(|()| false),
     };
     if ring.takes(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
         restore(fd, pages.sharers)?;
-    } else if pages.sharers.send_buffer.load(Relaxed) == 0 {
+    } else if pages.sharers.sending().lowered_send_buffer().is_none() {
         // The next message may find no room. The descriptor polls writable only while any message that fits a record does.
         ring.note_full();
         if !ring.takes(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
@@ -164,10 +163,10 @@ fn try_put(
             let _ = fill(fd, pages.sharers);
         }
     }
-    if sleep != 0 && pages.sharers.sleep_ended.load(Relaxed) != sleep {
+    if let Some(sleep) = sleep.filter(|sleep| !pages.sharers.sending().has_ended(*sleep)) {
         wake(fd)?;
         // Noted last: if this thread dies before, the next writer wakes the daemon.
-        pages.sharers.sleep_ended.store(sleep, Relaxed);
+        pages.sharers.sending().on_sleep_ended(sleep);
     }
     Ok(true)
 }
@@ -175,16 +174,15 @@ fn try_put(
 /// Restores the send buffer that a sharer has made small because its ring was full.
 pub(crate) fn restore_send_buffer(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<()> {
     let sharers = descriptor.pages().sharers;
-    let _held = lock::hold(&sharers.write_lock, &Patience::of_send(fd, flags)).map_err(lock::as_told)?;
+    let _held = lock::hold(sharers.write_lock(), &Patience::of_send(fd, flags)).map_err(lock::as_told)?;
     restore(fd, sharers)
 }
 
 /// Restores the send buffer if it is small. The caller holds the write lock.
 fn restore(fd: RawFd, sharers: &SharersPage) -> Result<()> {
-    let half = sharers.send_buffer.load(Relaxed);
-    if half > 0 {
-        system::set_send_buffer(fd, half as c_int)?;
-        sharers.send_buffer.store(0, Relaxed);
+    if let Some(bytes) = sharers.sending().lowered_send_buffer() {
+        system::set_send_buffer(fd, bytes.get() as c_int)?;
+        sharers.sending().on_send_buffer_restored();
     }
     Ok(())
 }
@@ -213,9 +211,9 @@ fn wake(fd: RawFd) -> Result<()> {
 
 /// Makes the descriptor poll unwritable until the daemon has discarded this filler, which it does once half of the ring is free.
 fn fill(fd: RawFd, page: &SharersPage) -> Result<()> {
-    if page.send_buffer.load(Relaxed) == 0 {
+    if page.sending().lowered_send_buffer().is_none() {
         // Noted first: the next sender restores the size, also if this thread dies.
-        page.send_buffer.store(system::send_buffer(fd)? as u32 / 2, Relaxed);
+        page.sending().on_send_buffer_lowered(system::send_buffer(fd)? as u32);
     }
     system::set_send_buffer(fd, 0)?;
     // With the count of records, as a message has it: the daemon may take the filler only for a record behind it.

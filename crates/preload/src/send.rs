@@ -123,7 +123,7 @@ impl Outgoing<'_> {
         }
         match pages.status.state() {
             State::Connected
-                if pages.sharers.shut_writing.load(Relaxed) != 0
+                if pages.sharers.is_writing_shut()
                     || pages.status.peer_shut.load(Relaxed) != PeerShut::No as u32 =>
             {
                 return Err(Errno(libc::ESHUTDOWN));

@@ -5,7 +5,8 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use carrier::record::{self, ACCEPTED_BYTES, Flags, HEADER_BYTES};
+use carrier::read_position::Front;
+use carrier::record::{self, ACCEPTED_BYTES, HEADER_BYTES};
 use carrier::request::{Addresses, Answer, DaemonRequest, InitMessage, SocketKind, SocketRequest, Start};
 use carrier::status_page::{PeerShut, State};
 use libc::{c_int, iovec};
@@ -13,10 +14,11 @@ use libc::{c_int, iovec};
 use crate::ask::{self, Reply, answers, ask, ask_daemon, ask_for_value};
 use crate::descriptor::Descriptor;
 use crate::lock::Patience;
+use crate::reader::Reader;
 use crate::sleep::{asleep, with_copy};
 use crate::system::{self, Buffers, Errno, Result};
 use crate::waiting::{await_connection, error_without_daemon};
-use crate::{bundle, cancel, lock, receive, self_connect, start, table, tcp};
+use crate::{cancel, lock, self_connect, start, table, tcp};
 
 /// Opens a socket.
 pub(crate) fn open(v6: bool, kind: SocketKind, flags: c_int) -> Result<RawFd> {
@@ -108,9 +110,9 @@ pub(crate) unsafe fn option(
 /// carrier any more in either direction. A daemon that cannot watch its last close forgets it.
 pub(crate) fn is_over(descriptor: &Descriptor) -> bool {
     let pages = descriptor.pages();
-    let reads_no_more = pages.sharers.shut_reading.load(Relaxed) != 0
-        || pages.status.peer_shut.load(Acquire) == PeerShut::Both as u32;
-    has_ended(descriptor) || pages.sharers.shut_writing.load(Relaxed) != 0 && reads_no_more
+    let reads_no_more =
+        pages.sharers.is_reading_shut() || pages.status.peer_shut.load(Acquire) == PeerShut::Both as u32;
+    has_ended(descriptor) || pages.sharers.is_writing_shut() && reads_no_more
 }
 
 /// Returns whether the one association of a socket has ended.
@@ -212,26 +214,16 @@ pub(crate) fn await_room(fd: RawFd, association: u32) -> Result<()> {
 pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, flags: c_int) -> Result<RawFd> {
     let pages = descriptor.pages();
     // No sharer reads while the daemon sorts the content of the carrier.
-    let held = receive::hold(fd, pages, &Patience::of_a_request()).map_err(lock::as_told)?;
-    let consumed = pages.sharers.consumed.load(Relaxed);
-    let front = if consumed > 0 { receive::front(fd, descriptor)? } else { None };
-    let front_at = if bundle::is_begun(pages) { pages.sharers.bundle_at.load(Relaxed) } else { 0 };
-    let request = SocketRequest::PeelOff { association, front_begun: consumed > 0, front_at };
+    let reader = Reader::lock(fd, pages, &Patience::of_a_request()).map_err(lock::as_told)?;
+    let front = pages.sharers.position().load();
+    let front_begun = front.consumed() > 0;
+    let header = if front_begun { reader.front()? } else { None };
+    let front_at = if let Front::Bundle(position) = front { position.next } else { 0 };
+    let request = SocketRequest::PeelOff { association, front_begun, front_at };
     // After an error it is unknown whether the daemon has sorted the content.
-    let reply = ask(&request, fd).inspect_err(|_| receive::recover(fd, pages))?;
-    // The messages that were read are no longer part of the bundle.
-    bundle::forget(pages);
-    if let Some(header) = front {
-        // Taking the records out and putting them back has moved the kernel's offset.
-        system::set_peek_offset(fd, -1)?;
-        if !bundle::begin(fd, pages)? {
-            pages.sharers.set_front(&header);
-            if !header.flags.contains(Flags::IN_MEMFD) {
-                system::set_peek_offset(fd, receive::peek_offset(consumed))?;
-            }
-        }
-    }
-    drop(held);
+    let reply = ask(&request, fd).inspect_err(|_| reader.recover())?;
+    reader.on_sorted(front, header)?;
+    drop(reader);
     let [carrier, pages @ ..] = reply.descriptors;
     adopt(system::lowest(carrier), pages, flags)
 }
@@ -271,7 +263,7 @@ fn take_association(
     flags: c_int,
     patience: &Patience,
 ) -> Result<(RawFd, SocketAddr)> {
-    let _held = lock::hold(&descriptor.pages().sharers.lock, patience)?;
+    let _held = lock::hold(descriptor.pages().sharers.read_lock(), patience)?;
     let mut bytes = [0; HEADER_BYTES + ACCEPTED_BYTES];
     let place = [Buffers::of(&mut bytes)];
     // Peeks first: if the process has no room for the descriptors, the record stays for the next call.
@@ -309,9 +301,9 @@ pub(crate) fn check_shutdown(descriptor: &Descriptor, how: c_int) -> Result<bool
 /// Notes the shutdown in the page, for everybody who shares the descriptor.
 pub(crate) fn note_shutdown(descriptor: &Descriptor, how: c_int) {
     if how != libc::SHUT_WR {
-        descriptor.pages().sharers.shut_reading.store(1, Relaxed);
+        descriptor.pages().sharers.on_reading_shut();
     }
     if how != libc::SHUT_RD {
-        descriptor.pages().sharers.shut_writing.store(1, Relaxed);
+        descriptor.pages().sharers.on_writing_shut();
     }
 }

@@ -4,6 +4,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::abi::SCTP_NODELAY;
+use carrier::read_position::Front;
 use carrier::record::{Flags, HEADER_BYTES, Kind};
 use carrier::status_page::RING_BYTES;
 use libc::{c_int, iovec};
@@ -13,6 +14,7 @@ use crate::environment;
 use crate::lock::Patience;
 use crate::message::{self, Message};
 use crate::pages::Pages;
+use crate::reader::Reader;
 use crate::system::{self, Buffers, Errno, Result};
 use crate::{bundle, lock, receive, table};
 
@@ -109,20 +111,20 @@ pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
         return receive::available(fd, descriptor);
     }
     let pages = descriptor.pages();
-    let _held = receive::hold(fd, pages, &Patience::of_a_look()).map_err(lock::as_told)?;
-    let Some(front) = receive::front(fd, descriptor)? else { return Ok(0) };
-    let consumed = pages.sharers.consumed.load(Relaxed);
-    let counted = records(fd, pages);
-    // As it was: a record that was read in part is peeked at from there.
-    let in_record = consumed > 0 && !bundle::is_begun(pages) && !front.flags.contains(Flags::IN_MEMFD);
-    system::set_peek_offset(fd, if in_record { receive::peek_offset(consumed) } else { -1 })?;
-    Ok(counted?.saturating_sub(consumed as usize))
+    let reader = Reader::lock(fd, pages, &Patience::of_a_look()).map_err(lock::as_told)?;
+    if reader.front()?.is_none() {
+        return Ok(0);
+    }
+    let noted = pages.sharers.position().load();
+    let counted = records(fd, pages, noted);
+    reader.restore_peek_offset()?;
+    Ok(counted?.saturating_sub(noted.consumed() as usize))
 }
 
-/// Returns the length of the content of all records, except for messages of a bundle at the front that were read.
-/// The caller holds the lock.
-fn records(fd: RawFd, pages: Pages<'_>) -> Result<usize> {
-    let begun = if bundle::is_begun(pages) { pages.sharers.bundle_at.load(Relaxed) as usize } else { 0 };
+/// Returns the length of the content of all records, except for messages of a bundle at the front that were read, and leaves
+/// the kernel's peek offset anywhere. The caller holds the read lock.
+fn records(fd: RawFd, pages: Pages<'_>, noted: Front) -> Result<usize> {
+    let begun = if let Front::Bundle(position) = noted { position.next as usize } else { 0 };
     let (mut at, mut content) = (0, 0);
     for _ in 0..COUNTED_RECORDS_MAX {
         system::set_peek_offset(fd, at as c_int)?;
@@ -166,11 +168,9 @@ fn receive_more(fd: RawFd, descriptor: &Descriptor, part: iovec, flags: c_int) -
         return receive::receive(fd, descriptor, buffers, flags).map(|message| message.bytes);
     }
     let flags = libc::MSG_DONTWAIT;
-    let _held = receive::hold(fd, descriptor.pages(), &Patience::of_receive(fd, flags))?;
-    match receive::front(fd, descriptor)? {
-        Some(header) if header.kind == Kind::Data => {
-            receive::take_held(fd, descriptor, buffers, flags).map(|message| message.bytes)
-        }
+    let reader = Reader::lock(fd, descriptor.pages(), &Patience::of_receive(fd, flags))?;
+    match reader.front()? {
+        Some(header) if header.kind == Kind::Data => reader.take(buffers, flags).map(|message| message.bytes),
         _ => Ok(0),
     }
 }

@@ -1,0 +1,425 @@
+//! The record at the front of the carrier, for the holder of the read lock.
+//!
+//! A short read would drop the rest of a record. So the shim peeks at a record that may be longer than the program's buffer, and
+//! removes it once its last byte has been read; until then the sharers' page says how far it was read, and the kernel's
+//! peek offset stands there. The status page says how long records may be, and whether they may hold several messages
+//! (see [`bundle`]).
+
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering::Acquire;
+
+use carrier::read_position::{Front, InBundle};
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
+use carrier::status_page::{PeerShut, State};
+use libc::c_int;
+
+use crate::bundle;
+use crate::form;
+use crate::lock::{self, Held, Patience};
+use crate::message::{self, END, Message};
+use crate::pages::Pages;
+use crate::parts::{Direction, with_header};
+use crate::system::{self, Buffers, Errno, Result};
+
+/// The read lock of a socket, held until this is dropped, and what its holder may do. No thread holds it while it waits for a
+/// message.
+pub(crate) struct Reader<'a> {
+    fd: RawFd,
+    pages: Pages<'a>,
+    _held: Held<'a>,
+}
+
+/// Where the front of the carrier is read.
+enum Found {
+    /// A record, which is still in the carrier.
+    Record(Peeked),
+    /// A message that has been removed, or was peeked at in a bundle.
+    Taken(Message),
+    /// Nothing, and nothing will come.
+    End,
+}
+
+/// Result of peeking at the record at the front.
+struct Peeked {
+    header: Header,
+    /// Number of bytes of the message that earlier calls have read.
+    consumed: usize,
+    /// Number of bytes that are in the program's buffer now.
+    copied: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Takes the read lock and makes the carrier bring records.
+    pub(crate) fn lock(fd: RawFd, pages: Pages<'a>, patience: &Patience) -> Result<Reader<'a>> {
+        let reader = Reader::lock_in_any_form(fd, pages, patience)?;
+        if pages.status.plain.load(Acquire) != 0 {
+            form::to_records(fd)?;
+        }
+        Ok(reader)
+    }
+
+    /// Takes the read lock, whatever the form of the content.
+    pub(crate) fn lock_in_any_form(fd: RawFd, pages: Pages<'a>, patience: &Patience) -> Result<Reader<'a>> {
+        let held = lock::hold(pages.sharers.read_lock(), patience)?;
+        let inherited = held.inherited;
+        let reader = Reader { fd, pages, _held: held };
+        if inherited {
+            reader.recover();
+            form::resume_daemon(fd, pages);
+        }
+        Ok(reader)
+    }
+
+    /// Returns the header of the message at the front.
+    pub(crate) fn front(&self) -> Result<Option<Header>> {
+        match self.pages.sharers.position().load() {
+            Front::Bundle(position) => bundle::next_header(self.pages, position).map(Some),
+            Front::Message { header, .. } => Ok(Some(header)),
+            Front::Fresh => self.peek_header(),
+        }
+    }
+
+    /// Returns the header of the first message in the record at the front, after removing records that only announce others.
+    fn peek_header(&self) -> Result<Option<Header>> {
+        loop {
+            match message::measure(self.fd) {
+                Ok((Some(Header { kind: Kind::SizeHint, .. }), _)) => {
+                    system::discard(self.fd)?;
+                    self.await_noticed()?;
+                }
+                Ok((Some(record), _)) => {
+                    return Ok(record
+                        .bundle()
+                        .map_or(Some(record), |extent| bundle::first(self.pages, extent)));
+                }
+                Ok((None, _)) | Err(Errno(libc::EAGAIN)) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes the next message, or a part of it.
+    pub(crate) fn take(&self, buffers: Buffers<'_>, flags: c_int) -> Result<Message> {
+        let position = self.pages.sharers.position();
+        let found = match position.load() {
+            Front::Message { header, consumed } => {
+                Found::Record(self.peek_rest(header, consumed as usize, buffers)?)
+            }
+            Front::Bundle(at) => Found::Taken(self.take_from_bundle(at, buffers, flags)?),
+            Front::Fresh => self.find(buffers, flags)?,
+        };
+        let Peeked { header, consumed, copied } = match found {
+            Found::Record(peeked) => peeked,
+            Found::Taken(message) => return Ok(message),
+            Found::End => return end(self.fd, self.pages),
+        };
+        let until = consumed + copied;
+        let whole = until == header.bytes as usize;
+        let in_record = !header.flags.contains(Flags::IN_MEMFD);
+        if flags & libc::MSG_PEEK != 0 {
+            // The kernel has moved its offset past the bytes that were peeked at.
+            if in_record && consumed > 0 {
+                system::set_peek_offset(self.fd, peek_offset(consumed as u32))?;
+            }
+        } else if whole {
+            system::discard(self.fd)?;
+            self.pages.sharers.on_message_taken(&header);
+            if consumed > 0 {
+                position.on_record_removed();
+                if in_record {
+                    system::set_peek_offset(self.fd, -1)?;
+                }
+            }
+        } else if consumed > 0 {
+            position.on_part_read(until as u32);
+        } else {
+            position.on_message_begun(&header, until as u32);
+            if in_record {
+                system::set_peek_offset(self.fd, peek_offset(until as u32))?;
+            }
+        }
+        Ok(Message { bytes: copied, header: Some(header), whole: whole && header.flags.contains(Flags::END) })
+    }
+
+    /// Finds a record that no reader has begun. A record that surely fits is removed at once.
+    fn find(&self, buffers: Buffers<'_>, flags: c_int) -> Result<Found> {
+        let (fd, status) = (self.fd, self.pages.status);
+        loop {
+            if status.bundles.load(Acquire) != 0
+                && let Some(position) = bundle::begin(fd, self.pages, 0)?
+            {
+                return self.take_from_bundle(position, buffers, flags).map(Found::Taken);
+            }
+            let longest = status.longest.load(Acquire) as usize;
+            let fits = longest <= buffers.bytes().min(PAYLOAD_BYTES_MAX) && flags & libc::MSG_PEEK == 0;
+            let (bytes, header) = if fits { take_whole(fd, buffers)? } else { peek(fd, buffers)? };
+            match header {
+                None => return Ok(Found::End),
+                // The status page describes the records that follow this one by now.
+                Some(Header { kind: Kind::SizeHint, .. }) => {
+                    if !fits {
+                        system::discard(fd)?;
+                    }
+                    self.await_noticed()?;
+                }
+                Some(header) if fits => {
+                    self.pages.sharers.on_message_taken(&header);
+                    let whole = header.flags.contains(Flags::END);
+                    return Ok(Found::Taken(Message { bytes, header: Some(header), whole }));
+                }
+                Some(header) => return Ok(Found::Record(Peeked { header, consumed: 0, copied: bytes })),
+            }
+        }
+    }
+
+    fn take_from_bundle(&self, position: InBundle, buffers: Buffers<'_>, flags: c_int) -> Result<Message> {
+        bundle::take(self.fd, self.pages, position, buffers, flags & libc::MSG_PEEK != 0)
+    }
+
+    /// Waits for the message that the daemon sends directly after a size hint: a descriptor that polls readable must be readable.
+    fn await_noticed(&self) -> Result<()> {
+        let at_most = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+        match system::poll(self.fd, libc::POLLIN, at_most) {
+            // The kernel polls no descriptor where the limit on descriptors is 0.
+            Ok(_) | Err(Errno(libc::EINTR | libc::EINVAL)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Peeks at the rest of a message.
+    fn peek_rest(&self, header: Header, consumed: usize, buffers: Buffers<'_>) -> Result<Peeked> {
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        if !header.flags.contains(Flags::IN_MEMFD) {
+            // SAFETY: the program's buffer is writable.
+            let received = unsafe { system::receive::<0>(self.fd, buffers.as_slice(), flags) }?;
+            return Ok(Peeked { header, consumed, copied: received.bytes });
+        }
+        let mut again = [0; HEADER_BYTES];
+        // SAFETY: the destination is writable.
+        let received = unsafe { system::receive::<1>(self.fd, &[Buffers::of(&mut again)], flags) }?;
+        let [memfd] = received.descriptors;
+        if memfd < 0 {
+            return Err(Errno(libc::EMFILE));
+        }
+        // SAFETY: the program's buffer is writable.
+        let copied = unsafe { system::read_at(memfd, buffers, consumed) };
+        system::close(memfd);
+        Ok(Peeked { header, consumed, copied: copied? })
+    }
+
+    /// Makes the sharers' page agree with the carrier after the previous holder of the lock died, or did not learn the
+    /// outcome of a request, and may have stopped half-way.
+    pub(crate) fn recover(&self) {
+        let position = self.pages.sharers.position();
+        // A carrier always accepts the option.
+        let _ = system::set_peek_offset(self.fd, -1);
+        let noted = position.load();
+        if noted == Front::Fresh {
+            return;
+        }
+        let (record, bytes) = message::measure(self.fd).unwrap_or((None, 0));
+        let extent = record.and_then(|record| record.bundle());
+        let first = extent.map_or(record, |extent| bundle::first(self.pages, extent));
+        let first = first.filter(|_| first == position.first());
+        let has_read_none_whole = match noted {
+            Front::Bundle(before) => {
+                if let Some(extent) =
+                    extent.filter(|extent| first.is_some() && extent.bytes == before.extent.bytes)
+                {
+                    // The daemon has put it back.
+                    return position.on_bundle_moved(extent);
+                }
+                before.next == 0
+            }
+            Front::Message { .. } | Front::Fresh => true,
+        };
+        position.on_bundle_dissolved();
+        match first.filter(|_| has_read_none_whole && extent.is_none() && noted.consumed() > 0) {
+            Some(header) if header.flags.contains(Flags::IN_MEMFD) => {}
+            // The rest of the bundle, if there was one, was peeled off.
+            Some(header) if header.record_bytes() == bytes => {
+                let _ = system::set_peek_offset(self.fd, peek_offset(noted.consumed()));
+            }
+            // The record was removed.
+            _ => position.on_record_removed(),
+        }
+    }
+
+    /// Notes that the daemon has taken out all records and put back those that remain, after the front was `before`; `header` is
+    /// that of a message of which a reader had read a part.
+    pub(crate) fn on_sorted(&self, before: Front, header: Option<Header>) -> Result<()> {
+        let (fd, position) = (self.fd, self.pages.sharers.position());
+        // The messages that were read are no longer part of the bundle.
+        position.on_bundle_dissolved();
+        let (Some(header), consumed @ 1..) = (header, before.consumed()) else { return Ok(()) };
+        // The kernel's offset has moved with the records.
+        system::set_peek_offset(fd, -1)?;
+        if bundle::begin(fd, self.pages, consumed)?.is_none() {
+            position.on_message_begun(&header, consumed);
+            if !header.flags.contains(Flags::IN_MEMFD) {
+                system::set_peek_offset(fd, peek_offset(consumed))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the kernel peek from where the next message continues, after [`message::measure`] was used at other offsets.
+    pub(crate) fn restore_peek_offset(&self) -> Result<()> {
+        let offset = match self.pages.sharers.position().load() {
+            Front::Message { header, consumed } if !header.flags.contains(Flags::IN_MEMFD) => {
+                peek_offset(consumed)
+            }
+            _ => -1,
+        };
+        system::set_peek_offset(self.fd, offset)
+    }
+}
+
+/// Returns the kernel's peek offset for a message that was read this far. A sharer may have written any number: beyond the
+/// record, the kernel finds nothing; a negative one makes it peek from the beginning.
+fn peek_offset(consumed: u32) -> c_int {
+    consumed.wrapping_add(HEADER_BYTES as u32) as c_int
+}
+
+/// Removes a record that is no longer than `buffers` and returns its number of bytes. No header means the end.
+fn take_whole(fd: RawFd, buffers: Buffers<'_>) -> Result<(usize, Option<Header>)> {
+    let mut bytes = [0; HEADER_BYTES];
+    let received = with_header(&mut bytes, buffers, Direction::In, |iov| {
+        // SAFETY: the header and the program's buffer are writable.
+        unsafe { system::receive::<0>(fd, iov, libc::MSG_DONTWAIT) }
+    })?;
+    match received.bytes {
+        0 => Ok((0, None)),
+        all => parse(&bytes).map(|header| (all - HEADER_BYTES, Some(header))),
+    }
+}
+
+/// Peeks at a record that no reader has begun and returns the number of bytes in `buffers`. No header means the end.
+fn peek(fd: RawFd, buffers: Buffers<'_>) -> Result<(usize, Option<Header>)> {
+    let mut bytes = [0; HEADER_BYTES];
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    let received = with_header(&mut bytes, buffers, Direction::In, |iov| {
+        // SAFETY: the header and the program's buffer are writable.
+        unsafe { system::receive::<1>(fd, iov, flags) }
+    })?;
+    let [memfd] = received.descriptors;
+    if received.bytes == 0 {
+        return Ok((0, None));
+    }
+    let peeked = parse(&bytes).and_then(|header| {
+        let copied = match header.flags.contains(Flags::IN_MEMFD) {
+            true if memfd < 0 => return Err(Errno(libc::EMFILE)),
+            // SAFETY: the program's buffer is writable.
+            true => unsafe { system::read_at(memfd, buffers, 0) }?,
+            false => buffers.bytes().min(header.bytes as usize),
+        };
+        Ok((copied, Some(header)))
+    });
+    if memfd >= 0 {
+        system::close(memfd);
+    }
+    peeked
+}
+
+fn parse(record: &[u8; HEADER_BYTES]) -> Result<Header> {
+    let for_us = |kind| matches!(kind, Kind::Data | Kind::Notification | Kind::SizeHint);
+    Header::parse(record).filter(|header| for_us(header.kind)).ok_or(Errno(libc::EPROTO))
+}
+
+/// Returns the end, or the reason for which there is none.
+pub(crate) fn end(fd: RawFd, pages: Pages<'_>) -> Result<Message> {
+    match pages.take_error() {
+        0 => {}
+        error => return Err(Errno(error)),
+    }
+    match pages.status.state() {
+        State::Ended => Ok(END),
+        _ if pages.sharers.is_reading_shut() => Ok(END),
+        _ if pages.status.peer_shut.load(Acquire) == PeerShut::Both as u32 => Ok(END),
+        State::Lost => Err(Errno(libc::ENOTCONN)),
+        _ if !system::is_hung_up(fd) => Ok(END),
+        // The daemon has died.
+        _ => Err(Errno(libc::ECONNRESET)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use carrier::bundle::Extent;
+    use carrier::read_position::ReadPosition;
+
+    use super::*;
+    use crate::descriptor::{self, Descriptor};
+
+    /// Returns the header of the message at the front.
+    fn hello() -> Header {
+        Header { flags: Flags::END, bytes: 5, ..Header::new(Kind::Data) }
+    }
+
+    /// Returns the program's end of a carrier with one message at its front, and the daemon's end.
+    fn carrier_ends() -> [RawFd; 2] {
+        let mut ends = [-1; 2];
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+        // SAFETY: the kernel writes two numbers.
+        assert_eq!(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) }, 0);
+        let record = [&hello().encode()[..], b"hello"].concat();
+        // SAFETY: the record is readable.
+        let sent = unsafe { libc::send(ends[1], record.as_ptr().cast(), record.len(), 0) };
+        assert_eq!(usize::try_from(sent), Ok(record.len()));
+        ends
+    }
+
+    /// Takes the next message, or peeks at it.
+    fn take(reader: &Reader<'_>, flags: c_int) -> Result<Vec<u8>> {
+        let mut place = [0; 16];
+        let part = [Buffers::of(&mut place)];
+        // SAFETY: the memory is writable.
+        let message = reader.take(unsafe { Buffers::new(&part) }, flags)?;
+        Ok(place[..message.bytes].to_vec())
+    }
+
+    /// Calls `check` with a reader that has recovered after `died` has noted how far another one had read.
+    fn recovered(died: impl FnOnce(&ReadPosition), check: impl FnOnce(&Reader<'_>)) {
+        let descriptor = Descriptor::map(descriptor::tests::files()).expect("pages of this version");
+        let ends = carrier_ends();
+        died(descriptor.pages().sharers.position());
+        let reader = Reader::lock(ends[0], descriptor.pages(), &Patience::of_a_look()).expect("it is free");
+        reader.recover();
+        check(&reader);
+        ends.into_iter().for_each(system::close);
+    }
+
+    /// The daemon has taken the bundle apart after a reader had begun it, of which that one had read nothing.
+    #[test]
+    fn a_message_of_a_bundle_that_was_only_peeked_at_is_found_from_its_beginning() {
+        let begun = Extent { offset: 0, bytes: 200 };
+        recovered(
+            |position| position.on_bundle_begun(begun, &hello(), 0),
+            |reader| {
+                assert_eq!(take(reader, libc::MSG_PEEK), Ok(b"hello".to_vec()));
+                assert_eq!(take(reader, 0), Ok(b"hello".to_vec()));
+            },
+        );
+    }
+
+    #[test]
+    fn a_message_that_was_read_in_part_continues_there() {
+        recovered(
+            |position| position.on_message_begun(&hello(), 2),
+            |reader| {
+                assert_eq!(take(reader, libc::MSG_PEEK), Ok(b"llo".to_vec()));
+                assert_eq!(take(reader, 0), Ok(b"llo".to_vec()));
+                assert_eq!(take(reader, libc::MSG_DONTWAIT), Err(Errno(libc::EAGAIN)));
+            },
+        );
+    }
+
+    #[test]
+    fn a_message_that_was_removed_is_not_continued() {
+        let other = Header { stream: 7, ..hello() };
+        recovered(
+            |position| position.on_message_begun(&other, 2),
+            |reader| assert_eq!(take(reader, 0), Ok(b"hello".to_vec())),
+        );
+    }
+}
