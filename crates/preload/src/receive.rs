@@ -12,6 +12,7 @@ use crate::cancel;
 use crate::descriptor::Descriptor;
 use crate::lock::{self, Patience};
 use crate::message::{END, Message};
+use crate::pages::Pages;
 use crate::reader::{Reader, end};
 use crate::self_connect;
 use crate::sleep::{asleep, with_copy};
@@ -27,76 +28,132 @@ pub(crate) fn receive(
     flags: c_int,
 ) -> Result<Message> {
     cancel::point();
-    match receive_now(fd, descriptor, buffers, flags) {
+    match receive_or_wait(fd, descriptor, buffers, flags) {
         // The time limit of a call that waits has passed by now.
         Err(Errno(libc::EAGAIN)) if self_connect::something_came() => {
-            receive_now(fd, descriptor, buffers, flags | libc::MSG_DONTWAIT)
+            receive_or_wait(fd, descriptor, buffers, flags | libc::MSG_DONTWAIT)
         }
         result => result,
     }
 }
 
-fn receive_now(fd: RawFd, descriptor: &Descriptor, buffers: Buffers<'_>, flags: c_int) -> Result<Message> {
+/// The outcome of a receive on one number.
+enum Outcome {
+    Received(Message),
+    /// The number was closed while the call slept. The call goes on with this copy, which it closes.
+    Moved(RawFd),
+}
+
+fn receive_or_wait(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    buffers: Buffers<'_>,
+    flags: c_int,
+) -> Result<Message> {
+    let mut outcome = receive_at(fd, descriptor, buffers, flags)?;
+    loop {
+        match outcome {
+            Outcome::Received(message) => return Ok(message),
+            Outcome::Moved(copy) => {
+                outcome = with_copy(copy, |fd| receive_at(fd, descriptor, buffers, flags))?;
+            }
+        }
+    }
+}
+
+fn receive_at(fd: RawFd, descriptor: &Descriptor, buffers: Buffers<'_>, flags: c_int) -> Result<Outcome> {
     if flags & libc::MSG_ERRQUEUE != 0 {
         // Nothing is ever put there.
         return Err(Errno(libc::EAGAIN));
     }
+    reach_connection(fd, descriptor, flags)?;
     let pages = descriptor.pages();
-    let waits = || system::waits(fd, flags);
-    match pages.status.state() {
-        State::Listening => return Err(Errno(libc::ENOTCONN)),
-        State::Connecting if !waits() => return Err(Errno(libc::EAGAIN)),
-        State::Connecting => waiting::await_connection(fd, descriptor)?,
-        _ => {}
-    }
     // A message for which the program has no room stays.
     let flags = if buffers.bytes() == 0 { flags | libc::MSG_PEEK } else { flags };
-    let ordinary = pages.status.state() == State::Connected && !pages.sharers.is_writing_shut();
     let patience = Patience::of_receive(fd, flags);
-    // The descriptor may be closed while the call sleeps; then it goes on with a copy of its own.
-    let go_on_with = |copy| with_copy(copy, |fd| receive_now(fd, descriptor, buffers, flags));
-    if ordinary
-        && !pages.sharers.position().is_in_bundle()
-        && descriptor.expects_to_wait()
+    if will_probably_wait(descriptor)
         && let Some(copy) = await_message(fd, descriptor, flags, &patience)?
     {
-        return go_on_with(copy);
+        return Ok(Outcome::Moved(copy));
     }
     loop {
-        // The order matters: the last message is in the carrier before the status page says that nothing will come.
-        let silent = pages.status.state() == State::OneToMany
-            && pages.status.associations.load(Acquire) == 0
-            && waits();
-        let lost = pages.status.state() == State::Lost;
-        let peer_shut = pages.status.peer_shut.load(Acquire) == PeerShut::Both as u32;
+        let seen = Seen::in_page(pages);
         match Reader::lock(fd, pages, &patience).and_then(|reader| reader.take(buffers, flags)) {
             Err(lock::TIMED_OUT) => return Err(Errno(libc::EAGAIN)),
-            Err(Errno(libc::EAGAIN)) if silent => return Err(Errno(libc::ENOTCONN)),
-            Err(Errno(libc::EAGAIN)) if peer_shut => return Ok(END),
-            Err(Errno(libc::EAGAIN)) if pages.status.state() == State::Idle => {
-                return Err(Errno(match pages.take_error() {
-                    0 if waits() => libc::ENOTCONN,
-                    0 => libc::EAGAIN,
-                    error => error,
-                }));
+            Err(Errno(libc::EAGAIN)) => {
+                if let Some(result) = seen.without_message(pages, || system::waits(fd, flags)) {
+                    return result.map(Outcome::Received);
+                }
             }
-            Err(Errno(libc::ENOTCONN)) if !waits() => return Err(Errno(libc::EAGAIN)),
-            Err(Errno(libc::EAGAIN)) => {}
-            result => return result,
+            Err(Errno(libc::ENOTCONN)) if !system::waits(fd, flags) => return Err(Errno(libc::EAGAIN)),
+            result => return result.map(Outcome::Received),
         }
-        if pages.sharers.is_writing_shut() && waits() {
-            if lost {
-                return end(fd, pages);
+        let moved = if pages.sharers.is_writing_shut() && system::waits(fd, flags) {
+            if seen.state == State::Lost {
+                return end(fd, pages).map(Outcome::Received);
             }
-            if let Some(copy) = asleep(fd, descriptor, || waiting::await_news(fd))? {
-                return go_on_with(copy);
+            asleep(fd, descriptor, || waiting::await_news(fd))?
+        } else {
+            let moved = await_message(fd, descriptor, flags, &patience)?;
+            if moved.is_none() {
+                descriptor.has_waited();
             }
-            continue;
+            moved
+        };
+        if let Some(copy) = moved {
+            return Ok(Outcome::Moved(copy));
         }
-        if let Some(copy) = await_message(fd, descriptor, flags, &patience)? {
-            return go_on_with(copy);
+    }
+}
+
+/// Waits until the setup of an association has ended, if one is under way and the call may wait.
+fn reach_connection(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<()> {
+    match descriptor.pages().status.state() {
+        State::Listening => Err(Errno(libc::ENOTCONN)),
+        State::Connecting if !system::waits(fd, flags) => Err(Errno(libc::EAGAIN)),
+        State::Connecting => waiting::await_connection(fd, descriptor),
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether a look into the carrier would probably find nothing, so that the call waits first.
+fn will_probably_wait(descriptor: &Descriptor) -> bool {
+    let pages = descriptor.pages();
+    pages.status.state() == State::Connected
+        && !pages.sharers.is_writing_shut()
+        && !pages.sharers.position().is_in_bundle()
+        && descriptor.expects_to_wait()
+}
+
+/// The state of a socket before a look into its carrier. The order matters: the last message is in the carrier before the status
+/// page says that nothing will come.
+struct Seen {
+    state: State,
+    has_associations: bool,
+    is_peer_shut: bool,
+}
+
+impl Seen {
+    fn in_page(pages: Pages<'_>) -> Seen {
+        Seen {
+            state: pages.status.state(),
+            has_associations: pages.status.associations.load(Acquire) > 0,
+            is_peer_shut: pages.status.peer_shut.load(Acquire) == PeerShut::Both as u32,
         }
-        descriptor.has_waited();
+    }
+
+    /// Returns the result of a call that has found nothing; `None` if a message may come.
+    fn without_message(&self, pages: Pages<'_>, waits: impl Fn() -> bool) -> Option<Result<Message>> {
+        match self.state {
+            State::OneToMany if !self.has_associations && waits() => Some(Err(Errno(libc::ENOTCONN))),
+            _ if self.is_peer_shut => Some(Ok(END)),
+            State::Idle => Some(Err(Errno(match pages.take_error() {
+                0 if waits() => libc::ENOTCONN,
+                0 => libc::EAGAIN,
+                error => error,
+            }))),
+            _ => None,
+        }
     }
 }
 
