@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, Sequence};
+use carrier::sharers_page::SentBytes;
 use carrier::status_page::{Entry, PeerShut, State};
 use libc::c_int;
 
@@ -206,11 +207,8 @@ impl Outgoing<'_> {
 
     /// Keeps others from sending to an association to which nothing was sent. Returns false if something was.
     fn close_unused(&self, association: u32) -> bool {
-        let pages = self.pages();
-        let mut entries = pages.status.entries().iter().zip(pages.sharers.sent());
-        let found = entries.find(|(entry, _)| entry.association.load(Relaxed) == association);
         // Of more associations than entries nothing is known.
-        found.is_none_or(|(entry, sent)| sent.close_unused(entry, association))
+        self.entry_of(association).is_none_or(|(entry, sent)| sent.close_unused(entry, association))
     }
 
     /// Sends to each association that exists when its turn comes and whose peer has not shut it down. The daemon lists them,
@@ -236,15 +234,13 @@ impl Outgoing<'_> {
         }
     }
 
+    /// Sends to an association of a one-to-many socket, as soon as it has room.
     fn send_to_association(&self, association: u32) -> Result<usize> {
         let bytes = self.content.bytes() as u32;
         let patience = Patience::of_send(self.fd, self.flags);
-        for tries in 0_u32.. {
-            let pages = self.pages();
-            let mut entries = pages.status.entries().iter().zip(pages.sharers.sent());
-            let Some((entry, sent)) =
-                entries.find(|(entry, _)| entry.association.load(Relaxed) == association)
-            else {
+        let mut waits = 0;
+        loop {
+            let Some((entry, sent)) = self.entry_of(association) else {
                 // There are more associations than entries, or this one has ended.
                 self.await_room(association)?;
                 return self.hand_over(association);
@@ -254,15 +250,7 @@ impl Outgoing<'_> {
             }
             check_stream(self.info, &entry.default_stream, &entry.streams_out)?;
             if sent.reserve(entry, association, bytes) {
-                let unreserve = || sent.unreserve(entry, association, bytes);
-                let sent = cancel::undoing(unreserve, || self.hand_over(association))
-                    .inspect_err(|_| unreserve())?;
-                if ends(self.info) {
-                    // The daemon knows of the end when it answers, so that the next send fails.
-                    let _gone = setup::await_room(self.fd, association);
-                    return Ok(0);
-                }
-                return Ok(sent);
+                return self.send_reserved(association, || sent.unreserve(entry, association, bytes));
             }
             if entry.association.load(Relaxed) != association {
                 // The association has ended, and its entry belongs to another.
@@ -272,12 +260,31 @@ impl Outgoing<'_> {
                 return Err(Errno(libc::EAGAIN));
             }
             self.await_room(association)?;
-            if tries >= ROOM_TRIES {
+            waits += 1;
+            if waits > ROOM_TRIES {
                 // Other senders took the room each time, or a sharer has written a false count of sent bytes.
                 patience.pause(ROOM_PAUSE)?;
             }
         }
-        Err(Errno(libc::EAGAIN))
+    }
+
+    /// Returns the entry of an association in the status page, and the number of bytes sent to it.
+    fn entry_of(&self, association: u32) -> Option<(&Entry, &SentBytes)> {
+        let pages = self.pages();
+        let mut entries = pages.status.entries().iter().zip(pages.sharers.sent());
+        entries.find(|(entry, _)| entry.association.load(Relaxed) == association)
+    }
+
+    /// Sends a message for which there is room; `unreserve` gives the room back if that fails.
+    fn send_reserved(&self, association: u32, unreserve: impl Fn()) -> Result<usize> {
+        let bytes =
+            cancel::undoing(&unreserve, || self.hand_over(association)).inspect_err(|_| unreserve())?;
+        if !ends(self.info) {
+            return Ok(bytes);
+        }
+        // The daemon knows of the end when it answers, so that the next send fails.
+        let _gone = setup::await_room(self.fd, association);
+        Ok(0)
     }
 
     /// Returns whether the message goes to an association that was shut down: one that ends it does, but a message for
