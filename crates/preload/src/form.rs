@@ -21,6 +21,8 @@ pub(crate) const STAYS_PLAIN: Errno = Errno(libc::ESTALE);
 
 /// Pause before a message is put back again that could not be.
 const PUT_BACK_PAUSE: Duration = Duration::from_millis(5);
+/// Number of times that a message is put back: for about a minute.
+const PUT_BACK_TRIES: u32 = 12_000;
 
 /// Makes the carrier's content records. The caller holds the lock.
 ///
@@ -43,18 +45,31 @@ pub(crate) fn resume_daemon(fd: RawFd, page: Pages<'_>) {
     let _ = request(fd, &SocketRequest::SetForm { plain: page.status.plain.load(Relaxed) != 0 });
 }
 
-/// Puts back a message that is in the carrier no more. Tries until the daemon has it: the message is nowhere else.
+/// Puts back a message that is in the carrier no more. The message is nowhere else, so this tries for long while descriptors or
+/// room for requests are missing.
+///
+/// # Errors
+///
+/// The daemon has not taken the message, which is lost.
 pub(crate) fn put_back(fd: RawFd, record: &[u8]) -> Result<()> {
-    loop {
-        match request(fd, &SocketRequest::PutBack(record)) {
-            // The process, its child or the daemon lacks descriptors or room for requests.
-            Err(Errno(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::EAGAIN | libc::EINTR)) => {
-                // A signal handler shortens the pause.
-                let _ = Patience::of_a_request().pause(PUT_BACK_PAUSE);
-            }
-            put => return put,
+    repeated(
+        || request(fd, &SocketRequest::PutBack(record)),
+        || {
+            // A signal handler shortens the pause.
+            let _ = Patience::of_a_request().pause(PUT_BACK_PAUSE);
+        },
+    )
+}
+
+/// Repeats `put` while the process, its child or the daemon lacks descriptors or room for requests, with a `pause` in between.
+fn repeated(put: impl Fn() -> Result<()>, pause: impl Fn()) -> Result<()> {
+    for _ in 1..PUT_BACK_TRIES {
+        match put() {
+            Err(Errno(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::EAGAIN | libc::EINTR)) => pause(),
+            result => return result,
         }
     }
+    put()
 }
 
 /// Takes out all packets of plain content, and calls `f` with each as a record.
@@ -73,5 +88,32 @@ fn each_packet(fd: RawFd, mut f: impl FnMut(&[u8]) -> Result<()>) -> Result<()> 
         let header = Header { flags: Flags::END, bytes: bytes as u32, ..Header::new(Kind::Data) };
         record[..HEADER_BYTES].copy_from_slice(&header.encode());
         f(&record[..HEADER_BYTES + bytes])?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_message_is_put_back_again_while_room_is_missing_but_not_for_ever() {
+        let tries = Cell::new(0);
+        let put_back = |results: &dyn Fn(u32) -> Result<()>| {
+            tries.set(0);
+            repeated(
+                || {
+                    tries.set(tries.get() + 1);
+                    results(tries.get())
+                },
+                || (),
+            )
+        };
+        let full = Err(Errno(libc::EMFILE));
+        assert_eq!((put_back(&|tries| if tries < 7 { full } else { Ok(()) }), tries.get()), (Ok(()), 7));
+        assert_eq!((put_back(&|_| full), tries.get()), (full, PUT_BACK_TRIES));
+        let broken = Err(Errno(libc::ENETDOWN));
+        assert_eq!((put_back(&|_| broken), tries.get()), (broken, 1));
     }
 }
