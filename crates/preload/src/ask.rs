@@ -61,7 +61,7 @@ impl Reply {
 /// Sends a request about the socket of a descriptor on a connection of its own, and returns the answer. A cancellation
 /// point where the answer comes late.
 pub(crate) fn ask(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
-    match repeated(|| ask_here(request, fd)) {
+    match repeated(|| ask_once(request, fd)) {
         // The process may have no free descriptor for the connection.
         Err(Errno(libc::EMFILE)) if request.answer_kind() == AnswerKind::Frame => ask_in_child(request, fd),
         asked => asked,
@@ -71,14 +71,14 @@ pub(crate) fn ask(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
 #[cold]
 #[inline(never)]
 fn ask_in_child(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
-    child::with_room(fd, || repeated(|| ask_here(request, fd)))
+    child::with_room(fd, || repeated(|| ask_once(request, fd)))
 }
 
 /// Sends a request that concerns no socket on a connection of its own, and returns the answer.
 pub(crate) fn ask_daemon(request: &DaemonRequest<'_>) -> Result<Reply> {
     repeated(|| {
-        let connection = asked_once(&Request::Daemon(*request), None)?;
-        let reply = answer(connection, false, NOWHERE);
+        let connection = send_request_once(&Request::Daemon(*request), None)?;
+        let reply = receive_answer(connection, false, NOWHERE);
         system::close(connection);
         unless_failed(reply?)
     })
@@ -105,11 +105,11 @@ pub(crate) fn barrier() {
 /// closed, has no association any more, but no longer than `time`. A signal ends the wait, too. A cancellation point.
 pub(crate) fn linger(cookie: u64, time: Duration) {
     let ask_once = || {
-        let connection = asked_once(&DaemonRequest::Linger { cookie }.into(), None)?;
+        let connection = send_request_once(&DaemonRequest::Linger { cookie }.into(), None)?;
         let wait = || system::await_events([connection], libc::POLLIN, Some(system::timespec(time)));
         let reply = match cancel::undoing(|| system::close(connection), wait) {
             Ok([0]) => Err(Errno(libc::EAGAIN)),
-            Ok(_) => answer(connection, false, NOWHERE),
+            Ok(_) => receive_answer(connection, false, NOWHERE),
             Err(error) => Err(error),
         };
         system::close(connection);
@@ -134,13 +134,13 @@ fn repeated<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
     ask().map_err(|error| if error == UNREAD { Errno(libc::ENOBUFS) } else { error })
 }
 
-fn ask_here(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
-    let connection = asked_once(&Request::Socket(*request), Some(fd))?;
+fn ask_once(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
+    let connection = send_request_once(&Request::Socket(*request), Some(fd))?;
     let late = request.answer_kind() == AnswerKind::LateFrame;
     if late {
         system::wait_no_longer_than_to_send(connection, fd);
     }
-    let reply = cancel::undoing(|| system::close(connection), || answer(connection, late, NOWHERE));
+    let reply = cancel::undoing(|| system::close(connection), || receive_answer(connection, late, NOWHERE));
     system::close(connection);
     unless_failed(reply?)
 }
@@ -152,7 +152,7 @@ pub(crate) fn ask_for_value<'a>(
     about: RawFd,
     buffer: iovec,
 ) -> Result<usize> {
-    match repeated(|| ask_here_for_value(request, about, buffer)) {
+    match repeated(|| ask_once_for_value(request, about, buffer)) {
         Err(Errno(libc::EMFILE)) => ask_in_child_for_value(request, about, buffer),
         asked => asked,
     }
@@ -167,7 +167,7 @@ fn ask_in_child_for_value<'a>(
 ) -> Result<usize> {
     let shared = mapping::map_shared(OPTION_BYTES_MAX).map_err(|_| Errno(libc::EMFILE))?;
     let there = iovec { iov_base: shared.as_ptr(), iov_len: OPTION_BYTES_MAX };
-    let value = child::with_room(about, || repeated(|| ask_here_for_value(request, about, there))).and_then(
+    let value = child::with_room(about, || repeated(|| ask_once_for_value(request, about, there))).and_then(
         |bytes| {
             // SAFETY: the mapping has room for the longest value.
             let value = unsafe { slice::from_raw_parts(shared.as_ptr().cast(), bytes) };
@@ -179,17 +179,17 @@ fn ask_in_child_for_value<'a>(
     value
 }
 
-fn ask_here_for_value<'a>(
+fn ask_once_for_value<'a>(
     request: &dyn Fn() -> SocketRequest<'a>,
     about: RawFd,
     buffer: iovec,
 ) -> Result<usize> {
-    let connection = asked_once(&Request::Socket(request()), Some(about))?;
+    let connection = send_request_once(&Request::Socket(request()), Some(about))?;
     let rest = iovec {
         iov_base: buffer.iov_base.wrapping_byte_add(VALUE_BYTES_HERE),
         iov_len: buffer.iov_len.saturating_sub(VALUE_BYTES_HERE),
     };
-    let reply = answer(connection, false, rest);
+    let reply = receive_answer(connection, false, rest);
     system::close(connection);
     let reply = reply?;
     let Answer::Value(beginning) = reply.answer()? else { return Err(Errno(libc::EPROTO)) };
@@ -205,19 +205,19 @@ fn write(buffer: iovec, value: &[u8]) -> Result<usize> {
 }
 
 /// Sends a request and returns the connection on which the answer will come.
-pub(crate) fn asked(request: &SocketRequest<'_>, fd: RawFd) -> Result<RawFd> {
-    repeated(|| asked_once(&Request::Socket(*request), Some(fd)))
+pub(crate) fn send_request(request: &SocketRequest<'_>, fd: RawFd) -> Result<RawFd> {
+    repeated(|| send_request_once(&Request::Socket(*request), Some(fd)))
 }
 
-fn asked_once(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
-    asked_at(daemon_address().ok_or(Errno(libc::ENETDOWN))?, request, about)
+fn send_request_once(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
+    send_request_to(daemon_address().ok_or(Errno(libc::ENETDOWN))?, request, about)
 }
 
 #[inline(never)]
-fn asked_at(daemon: Address, request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
+fn send_request_to(daemon: Address, request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
     let mut head = [0; HEAD_BYTES_MAX];
     let (bytes, value) = request.encode_head(&mut head).ok_or(Errno(libc::EINVAL))?;
-    let connection = call_at(daemon)?;
+    let connection = connect_to(daemon)?;
     let asked = send(connection, &[Buffers::from(&head[..bytes]), Buffers::from(value)], about);
     asked.map(|_| connection).inspect_err(|_| system::close(connection))
 }
@@ -225,12 +225,12 @@ fn asked_at(daemon: Address, request: &Request<'_>, about: Option<RawFd>) -> Res
 /// Sends a request, with the descriptor that it concerns.
 fn send(connection: RawFd, frame: &[iovec], about: Option<RawFd>) -> Result<usize> {
     // SAFETY: the frame outlives the call, or is a program's.
-    system::send(connection, unsafe { Buffers::new(frame) }, about, libc::MSG_NOSIGNAL).map_err(as_told)
+    system::send(connection, unsafe { Buffers::new(frame) }, about, libc::MSG_NOSIGNAL).map_err(request_error)
 }
 
 /// Returns the error of a request. The kernel reports a connection that ends with a request unread like the end of a
 /// peer, whether the daemon has ended it or has ended itself: the next try finds out.
-fn as_told(error: Errno) -> Errno {
+fn request_error(error: Errno) -> Errno {
     if error == Errno(libc::EPIPE) { UNREAD } else { error }
 }
 
@@ -238,7 +238,7 @@ fn as_told(error: Errno) -> Errno {
 const NOWHERE: iovec = iovec { iov_base: ptr::null_mut(), iov_len: 0 };
 
 /// Receives an answer. The part that exceeds the frame of a [`Reply`] goes to `rest`, as far as it fits.
-fn answer(connection: RawFd, late: bool, rest: iovec) -> Result<Reply> {
+fn receive_answer(connection: RawFd, late: bool, rest: iovec) -> Result<Reply> {
     let mut reply = Reply { frame: [0; ANSWER_BYTES_MAX], bytes: 0, descriptors: [-1; 3] };
     let received = loop {
         let buffer = [Buffers::of(&mut reply.frame), rest];
@@ -251,7 +251,7 @@ fn answer(connection: RawFd, late: bool, rest: iovec) -> Result<Reply> {
         };
         match received {
             Err(Errno(libc::EINTR)) if !late => {}
-            other => break other.map_err(as_told),
+            other => break other.map_err(request_error),
         }
     }?;
     (reply.bytes, reply.descriptors) = (received.bytes, received.descriptors);
@@ -266,15 +266,15 @@ fn answer(connection: RawFd, late: bool, rest: iovec) -> Result<Reply> {
 }
 
 /// Returns whether a daemon accepts connections.
-pub(crate) fn answers() -> bool {
-    daemon_address().is_some_and(|daemon| call_at(daemon).map(system::close).is_ok())
+pub(crate) fn daemon_accepts() -> bool {
+    daemon_address().is_some_and(|daemon| connect_to(daemon).map(system::close).is_ok())
 }
 
 /// Address of a daemon, and its length.
 type Address = (libc::sockaddr_un, socklen_t);
 
 /// Connects to a trusted daemon at this address.
-fn call_at((address, bytes): Address) -> Result<RawFd> {
+fn connect_to((address, bytes): Address) -> Result<RawFd> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: the call takes no pointer.
     let fd = unsafe { system_call!(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as RawFd;
@@ -391,7 +391,7 @@ mod tests {
         for has_unread in [false, true] {
             assert_eq!(send_after_end(has_unread), Err(UNREAD));
         }
-        assert_eq!(as_told(Errno(libc::EMFILE)), Errno(libc::EMFILE));
+        assert_eq!(request_error(Errno(libc::EMFILE)), Errno(libc::EMFILE));
     }
 
     /// Treatment of a connection by a daemon.
@@ -444,8 +444,8 @@ mod tests {
             system::close(listener);
         });
         let answered = repeated(|| {
-            let connection = asked_at(daemon, &DaemonRequest::Barrier.into(), None)?;
-            let reply = answer(connection, false, NOWHERE);
+            let connection = send_request_to(daemon, &DaemonRequest::Barrier.into(), None)?;
+            let reply = receive_answer(connection, false, NOWHERE);
             system::close(connection);
             reply?.answer().map(|answer| assert_eq!(answer, Answer::Done))
         });
@@ -492,7 +492,7 @@ mod tests {
             }
         });
         let listener = listener.join().expect("it listens");
-        let called = call_at((address, bytes));
+        let called = connect_to((address, bytes));
         system::close(listener);
         called.inspect(|connection| system::close(*connection))
     }

@@ -28,7 +28,7 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) const TIMED_OUT: Errno = Errno(libc::ETIMEDOUT);
 
 /// Returns the error that the program sees.
-pub(crate) fn as_told(error: Errno) -> Errno {
+pub(crate) fn program_error(error: Errno) -> Errno {
     if error == TIMED_OUT { Errno(libc::EAGAIN) } else { error }
 }
 
@@ -134,7 +134,7 @@ fn duration(time: libc::timespec) -> Option<Duration> {
 /// # Errors
 ///
 /// `EDEADLK`: this thread holds the lock, and the call comes from a signal handler. `ETIMEDOUT`: the time is over, which programs
-/// see as `EAGAIN` ([`as_told`]). `EINTR`: a signal was handled meanwhile.
+/// see as `EAGAIN` ([`program_error`]). `EINTR`: a signal was handled meanwhile.
 pub(crate) fn hold<'a>(word: &'a AtomicU32, patience: &Patience) -> Result<Held<'a>> {
     let thread = thread_id();
     let list = List::of_this_thread();
@@ -158,7 +158,7 @@ pub(crate) fn hold<'a>(word: &'a AtomicU32, patience: &Patience) -> Result<Held<
     }
 }
 
-/// Waits for the lock. `take` is called with each word that means that nobody holds the lock.
+/// Waits for the lock. Calls `take` with each word that means that no thread holds the lock.
 #[cold]
 fn wait<'a>(
     word: &AtomicU32,
@@ -196,7 +196,7 @@ impl Drop for Held<'_> {
         if self.word.compare_exchange(mine, 0, AcqRel, Relaxed).is_err()
             && self.word.compare_exchange(contended, 0, AcqRel, Relaxed).is_ok()
         {
-            // The call fails only if nobody waits.
+            // The call fails only if no thread waits.
             let _ = futex(self.word, libc::FUTEX_WAKE, 1, None);
         }
         self.pending.withdraw();
@@ -235,7 +235,7 @@ pub(crate) unsafe fn abandon_since(mark: Mark) {
             .compare_exchange(mine | FUTEX_WAITERS, FUTEX_OWNER_DIED | FUTEX_WAITERS, AcqRel, Relaxed)
             .is_ok()
     {
-        // The call fails only if nobody waits.
+        // The call fails only if no thread waits.
         let _ = futex(word, libc::FUTEX_WAKE, 1, None);
     }
     Pending { list, before: mark.0 }.withdraw();
@@ -476,8 +476,8 @@ mod tests {
 
     #[test]
     fn a_time_that_is_over_is_told_as_that_of_a_socket() {
-        assert_eq!(as_told(TIMED_OUT), Errno(libc::EAGAIN));
-        assert_eq!(as_told(Errno(libc::EINTR)), Errno(libc::EINTR));
+        assert_eq!(program_error(TIMED_OUT), Errno(libc::EAGAIN));
+        assert_eq!(program_error(Errno(libc::EINTR)), Errno(libc::EINTR));
     }
 
     extern "C" fn ignore(_signal: c_int) {}

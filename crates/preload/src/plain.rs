@@ -36,7 +36,8 @@ pub(crate) enum Plain {
 /// standard input.
 pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Result<Plain> {
     let pages = descriptor.pages();
-    let reader = Reader::lock_in_any_form(fd, pages, &Patience::of_a_request()).map_err(lock::as_told)?;
+    let reader =
+        Reader::lock_in_any_form(fd, pages, &Patience::of_a_request()).map_err(lock::program_error)?;
     match request(fd, &SocketRequest::Hold) {
         Err(Errno(libc::ESHUTDOWN)) if is_input => return rest(&reader).map(Plain::Rest),
         held => held?,
@@ -57,7 +58,7 @@ pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Re
 /// [`form::STAYS_PLAIN`].
 pub(crate) fn of_records(fd: RawFd, descriptor: Descriptor) -> Result<Descriptor> {
     if descriptor.pages().status.plain.load(Relaxed) != 0 {
-        Reader::lock(fd, descriptor.pages(), &Patience::of_a_request()).map_err(lock::as_told)?;
+        Reader::lock(fd, descriptor.pages(), &Patience::of_a_request()).map_err(lock::program_error)?;
     }
     Ok(descriptor)
 }

@@ -30,7 +30,7 @@ pub(crate) fn receive(
     cancel::point();
     match receive_or_wait(fd, descriptor, buffers, flags) {
         // The time limit of a call that waits has passed by now.
-        Err(Errno(libc::EAGAIN)) if self_connect::something_came() => {
+        Err(Errno(libc::EAGAIN)) if self_connect::let_daemon_catch_up() => {
             receive_or_wait(fd, descriptor, buffers, flags | libc::MSG_DONTWAIT)
         }
         result => result,
@@ -192,7 +192,7 @@ fn await_message(
 /// Returns the number of bytes that the next call would return (`FIONREAD`).
 pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
     let pages = descriptor.pages();
-    let reader = Reader::lock(fd, pages, &Patience::of_a_look()).map_err(lock::as_told)?;
+    let reader = Reader::lock(fd, pages, &Patience::of_a_look()).map_err(lock::program_error)?;
     let consumed = pages.sharers.position().load().consumed();
     Ok(reader.front()?.map_or(0, |header| header.bytes.saturating_sub(consumed) as usize))
 }

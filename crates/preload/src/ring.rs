@@ -139,7 +139,7 @@ fn try_put(
     put: impl Fn(Writer<'_>) -> Result<Put>,
 ) -> Result<bool> {
     let pages = descriptor.pages();
-    let _held = lock::hold(pages.sharers.write_lock(), patience).map_err(lock::as_told)?;
+    let _held = lock::hold(pages.sharers.write_lock(), patience).map_err(lock::program_error)?;
     let Some(ring) = descriptor.ring.writer(pages) else {
         descriptor.ring.count(pages, |number, memfd| announce(fd, number, memfd));
         return Err(ALONE);
@@ -174,7 +174,8 @@ fn try_put(
 /// Restores the send buffer that a sharer has made small because its ring was full.
 pub(crate) fn restore_send_buffer(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<()> {
     let sharers = descriptor.pages().sharers;
-    let _held = lock::hold(sharers.write_lock(), &Patience::of_send(fd, flags)).map_err(lock::as_told)?;
+    let _held =
+        lock::hold(sharers.write_lock(), &Patience::of_send(fd, flags)).map_err(lock::program_error)?;
     restore(fd, sharers)
 }
 

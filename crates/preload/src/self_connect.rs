@@ -36,8 +36,9 @@ pub(crate) fn sends(page: Pages<'_>) {
     }
 }
 
-/// Makes the daemon pass on what was sent; returns whether anything was sent, so that it pays to look again.
-pub(crate) fn something_came() -> bool {
+/// Makes the daemon pass on what this process has sent since the last call. Returns whether it had sent anything, so that a
+/// message may have come.
+pub(crate) fn let_daemon_catch_up() -> bool {
     let was_sent = DONE.load(Relaxed) & SENT != 0;
     if was_sent {
         DONE.fetch_and(!SENT, Relaxed);

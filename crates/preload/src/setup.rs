@@ -11,7 +11,7 @@ use carrier::request::{Addresses, Answer, DaemonRequest, InitMessage, SocketKind
 use carrier::status_page::{PeerShut, State};
 use libc::{c_int, iovec};
 
-use crate::ask::{self, Reply, answers, ask, ask_daemon, ask_for_value};
+use crate::ask::{self, Reply, ask, ask_daemon, ask_for_value, daemon_accepts};
 use crate::descriptor::Descriptor;
 use crate::lock::Patience;
 use crate::reader::Reader;
@@ -25,7 +25,7 @@ pub(crate) fn open(v6: bool, kind: SocketKind, flags: c_int) -> Result<RawFd> {
     // A kernel without SCTP reports this error.
     let no_daemon = |error| if error == Errno(libc::ENETDOWN) { Errno(libc::EPROTONOSUPPORT) } else { error };
     let mut reply = ask_daemon(&DaemonRequest::Open { v6, kind });
-    if reply.as_ref().is_err_and(|error| *error == Errno(libc::ENETDOWN)) && start::daemon(answers) {
+    if reply.as_ref().is_err_and(|error| *error == Errno(libc::ENETDOWN)) && start::daemon(daemon_accepts) {
         reply = ask_daemon(&DaemonRequest::Open { v6, kind });
     }
     let reply = reply.map_err(no_daemon)?;
@@ -214,7 +214,7 @@ pub(crate) fn await_room(fd: RawFd, association: u32) -> Result<()> {
 pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, flags: c_int) -> Result<RawFd> {
     let pages = descriptor.pages();
     // No sharer reads while the daemon sorts the content of the carrier.
-    let reader = Reader::lock(fd, pages, &Patience::of_a_request()).map_err(lock::as_told)?;
+    let reader = Reader::lock(fd, pages, &Patience::of_a_request()).map_err(lock::program_error)?;
     let front = pages.sharers.position().load();
     let front_begun = front.consumed() > 0;
     let header = if front_begun { reader.front()? } else { None };

@@ -111,7 +111,7 @@ pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
         return receive::available(fd, descriptor);
     }
     let pages = descriptor.pages();
-    let reader = Reader::lock(fd, pages, &Patience::of_a_look()).map_err(lock::as_told)?;
+    let reader = Reader::lock(fd, pages, &Patience::of_a_look()).map_err(lock::program_error)?;
     if reader.front()?.is_none() {
         return Ok(0);
     }

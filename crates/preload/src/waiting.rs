@@ -8,7 +8,7 @@ use carrier::request::SocketRequest;
 use carrier::status_page::State;
 use libc::c_int;
 
-use crate::ask::{self, asked};
+use crate::ask::{self, send_request};
 use crate::cancel;
 use crate::descriptor::Descriptor;
 use crate::system::{self, Errno, Result};
@@ -33,7 +33,7 @@ pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()>
 /// Waits until there is something to read, or the association has ended; the carrier does not report that end to a side that has
 /// shut it down itself.
 pub(crate) fn await_news(fd: RawFd) -> Result<()> {
-    let connection = asked(&SocketRequest::AwaitEnd, fd)?;
+    let connection = send_request(&SocketRequest::AwaitEnd, fd)?;
     let wait = || system::await_events([fd, connection], libc::POLLIN, system::receive_timeout(fd));
     let events = cancel::undoing(|| system::close(connection), wait);
     system::close(connection);
