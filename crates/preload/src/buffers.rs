@@ -6,7 +6,7 @@ use libc::iovec;
 
 use crate::errno::{Errno, Result};
 
-/// Size of the first and the last page of the address space, which belong to nobody: programs pass pointers there to mean none.
+/// Size of the first and the last page of the address space. No object lies there; programs pass such pointers in place of null.
 const NOWHERE_BYTES: usize = 4096;
 
 /// Returns whether a program's pointer can be valid; the kernel would check further.

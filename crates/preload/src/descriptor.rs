@@ -1,4 +1,4 @@
-//! One of our descriptors: its pages and its receive ring, mapped.
+//! An SCTP descriptor, which is a carrier of the daemon: its pages and its receive ring, mapped.
 
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
@@ -15,7 +15,7 @@ use crate::pages::{Pages, ReceiveRing};
 use crate::sleepers::Sleepers;
 use crate::system::{self, Errno, Result};
 
-/// A socket's pages, shared with everybody who shares the descriptor.
+/// A socket's pages, which all sharers of the descriptor have mapped, and what this process knows of the socket.
 pub(crate) struct Descriptor {
     status: NonNull<StatusPage>,
     sharers: NonNull<SharersPage>,

@@ -2,7 +2,7 @@
 //!
 //! It stands between a program and the C library, and answers calls on descriptors that are carriers of the daemon; all other
 //! calls pass unchanged. The shim keeps no essential state: the state of a descriptor lies in its page and in the daemon, so all
-//! who share the descriptor see the same, also after `fork`, `exec` and `dup`.
+//! sharers of the descriptor see the same, also after `fork`, `exec` and `dup`.
 //!
 //! | file | part |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `next` | the functions of the C library that the shim replaces |
 //! | `recognition` | which descriptors are SCTP sockets |
 //! | `table` | what is known of the numbers of descriptors |
-//! | `descriptor`, `pages` | one of our descriptors, with its shared pages |
+//! | `descriptor`, `pages` | an SCTP descriptor, with its shared pages |
 //! | `receive`, `send` | messages |
 //! | `reader`, `message` | the record at the front of the carrier, under the read lock |
 //! | `bundle` | several messages in a record |

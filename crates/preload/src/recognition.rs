@@ -13,7 +13,7 @@ use carrier::request::SocketRequest;
 use crate::ask::ask;
 use crate::descriptor::Descriptor;
 use crate::system::{Errno, Result};
-use crate::table::{self, Entered};
+use crate::table::{self, Entry};
 use crate::{files, form, plain, target};
 
 /// Returns the descriptor, if it is an SCTP socket that can be used.
@@ -22,7 +22,7 @@ pub(crate) fn find(fd: RawFd) -> Option<Arc<Descriptor>> {
 }
 
 /// Returns whether a descriptor is an SCTP socket, or may be one.
-pub(crate) fn concerns(fd: RawFd) -> bool {
+pub(crate) fn may_be_sctp_socket(fd: RawFd) -> bool {
     !matches!(look_up(fd), Ok(None))
 }
 
@@ -34,9 +34,9 @@ pub(crate) fn concerns(fd: RawFd) -> bool {
 /// headers that the program must not see.
 pub(crate) fn look_up(fd: RawFd) -> Result<Option<Arc<Descriptor>>> {
     match table::look_up(fd) {
-        Entered::Socket(descriptor) => Ok(Some(descriptor)),
-        Entered::Foreign => Ok(None),
-        Entered::Unknown => recognize(fd),
+        Entry::Socket(descriptor) => Ok(Some(descriptor)),
+        Entry::Foreign => Ok(None),
+        Entry::Unknown => recognize(fd),
     }
 }
 

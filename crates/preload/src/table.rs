@@ -21,8 +21,8 @@ const CHUNK: usize = 1024;
 /// Number of chunks. The shim asks anew each time for descriptors beyond them; no process has as many unless it asked for them.
 const CHUNKS: usize = 1024;
 
-/// State of one number.
-struct Entry {
+/// The place of one number in the table.
+struct Slot {
     /// Number of threads that look at `what` at this moment.
     looking: AtomicU32,
     /// Null: unknown. [`foreign`]: not an SCTP socket. [`lent`]: a copy for threads whose number was closed. Any other: a
@@ -33,7 +33,7 @@ struct Entry {
 
 type SharedDescriptor = Arc<Descriptor>;
 
-static TABLE: [AtomicPtr<Entry>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
+static TABLE: [AtomicPtr<Slot>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
 /// Where the process that owns this memory is named: in a page that the kernel clears in each child which gets a copy of
 /// the memory. Null as long as no number is known.
 static OWNER: AtomicPtr<AtomicI32> = AtomicPtr::new(ptr::null_mut());
@@ -58,34 +58,36 @@ fn is_descriptor(what: *mut SharedDescriptor) -> bool {
     !what.is_null() && what != foreign() && !is_lent(what)
 }
 
-/// The table's knowledge of a number.
-pub(crate) enum Entered {
+/// The entry of a number.
+pub(crate) enum Entry {
+    /// An SCTP descriptor.
     Socket(Arc<Descriptor>),
     /// Not an SCTP socket, or beyond the table, or a copy that the program does not know.
     Foreign,
+    /// The shim has not asked the daemon yet.
     Unknown,
 }
 
-/// Returns what is known of a number.
-pub(crate) fn look_up(fd: RawFd) -> Entered {
-    let Some(entry) = entry(fd) else { return Entered::Foreign };
-    entry.looking.fetch_add(1, SeqCst);
-    let found = match entry.what.load(SeqCst) {
-        what if what.is_null() => Entered::Unknown,
-        what if !is_descriptor(what) => Entered::Foreign,
+/// Returns the entry of a number.
+pub(crate) fn look_up(fd: RawFd) -> Entry {
+    let Some(slot) = slot(fd) else { return Entry::Foreign };
+    slot.looking.fetch_add(1, SeqCst);
+    let found = match slot.what.load(SeqCst) {
+        what if what.is_null() => Entry::Unknown,
+        what if !is_descriptor(what) => Entry::Foreign,
         // SAFETY: the pointer came from `Box::into_raw`, and `replace` keeps it alive while a thread looks.
-        descriptor => Entered::Socket(unsafe { Arc::clone(&*descriptor) }),
+        descriptor => Entry::Socket(unsafe { Arc::clone(&*descriptor) }),
     };
-    entry.looking.fetch_sub(1, SeqCst);
+    slot.looking.fetch_sub(1, SeqCst);
     found
 }
 
 /// Enters the daemon's answer about an unknown number: its descriptor, or that it is not an SCTP socket. If the number is
 /// known by now, this changes nothing.
 pub(crate) fn learn(fd: RawFd, descriptor: Option<&Arc<Descriptor>>) {
-    let Some(entry) = entry(fd) else { return };
+    let Some(slot) = slot(fd) else { return };
     let what = descriptor.map_or(foreign(), boxed);
-    if entry.what.compare_exchange(ptr::null_mut(), what, AcqRel, Acquire).is_err() && what != foreign() {
+    if slot.what.compare_exchange(ptr::null_mut(), what, AcqRel, Acquire).is_err() && what != foreign() {
         // SAFETY: the box was made above, and nobody has seen it.
         drop(unsafe { Box::from_raw(what) });
     }
@@ -100,20 +102,20 @@ fn boxed(descriptor: &SharedDescriptor) -> *mut SharedDescriptor {
 
 /// Returns whether the number is known as an SCTP socket, in the process that owns this memory.
 pub(crate) fn is_known(fd: RawFd) -> bool {
-    let what = entry(fd).map(|entry| entry.what.load(Acquire));
+    let what = slot(fd).map(|slot| slot.what.load(Acquire));
     what.is_some_and(is_descriptor) && owner() == system::process_id()
 }
 
 /// Returns whether the number is this descriptor's, or a copy that was lent to its sleepers. Numbers beyond the table are
 /// what the caller takes them for.
 pub(crate) fn is(fd: RawFd, descriptor: &Descriptor) -> bool {
-    let Some(entry) = entry(fd) else { return true };
-    entry.looking.fetch_add(1, SeqCst);
-    let what = entry.what.load(SeqCst);
+    let Some(slot) = slot(fd) else { return true };
+    slot.looking.fetch_add(1, SeqCst);
+    let what = slot.what.load(SeqCst);
     // SAFETY: the pointer came from `Box::into_raw`, and `replace` keeps it alive while a thread looks.
     let is_its_own = || is_descriptor(what) && unsafe { ptr::eq(Arc::as_ptr(&*what), descriptor) };
     let is = what == lent(descriptor) || is_its_own();
-    entry.looking.fetch_sub(1, SeqCst);
+    slot.looking.fetch_sub(1, SeqCst);
     is
 }
 
@@ -128,7 +130,7 @@ pub(crate) fn set(fd: RawFd, descriptor: &Arc<Descriptor>) {
     replace(fd, || boxed(descriptor));
 }
 
-/// Enters a number as a copy of one of our descriptors, or forgets it.
+/// Enters a number as a copy of an SCTP descriptor, or forgets it.
 pub(crate) fn set_copy(fd: RawFd, of: Option<&Arc<Descriptor>>) {
     match of {
         Some(descriptor) => set(fd, descriptor),
@@ -159,7 +161,7 @@ fn tell_leak_sanitizer(boxed: *const SharedDescriptor) {
 pub(crate) fn close(fd: RawFd) {
     let known = is_known(fd).then(|| look_up(fd));
     let keep = || {
-        if let Some(Entered::Socket(descriptor)) = &known {
+        if let Some(Entry::Socket(descriptor)) = &known {
             keep(fd, descriptor);
         }
     };
@@ -196,11 +198,11 @@ pub(crate) fn lend(fd: RawFd, descriptor: &Descriptor) -> Result<RawFd> {
 
 /// Closes a copy that was lent, unless the program has closed it with all numbers that it does not know.
 pub(crate) fn take_back(copy: RawFd) {
-    let unmark = |entry: &Entry| {
-        let what = entry.what.load(Acquire);
-        is_lent(what) && entry.what.compare_exchange(what, ptr::null_mut(), AcqRel, Relaxed).is_ok()
+    let unmark = |slot: &Slot| {
+        let what = slot.what.load(Acquire);
+        is_lent(what) && slot.what.compare_exchange(what, ptr::null_mut(), AcqRel, Relaxed).is_ok()
     };
-    if entry(copy).is_none_or(unmark) {
+    if slot(copy).is_none_or(unmark) {
         system::close(copy);
     }
 }
@@ -216,20 +218,20 @@ pub(crate) fn close_range(first: u32, last: u32) {
     for n in (first / CHUNK..=last / CHUNK).filter(|n| !TABLE[*n].load(Acquire).is_null()) {
         let known = (n * CHUNK).max(first)..=(n * CHUNK + CHUNK - 1).min(last);
         let known = known.filter_map(|number| RawFd::try_from(number).ok());
-        known.filter(|fd| entry(*fd).is_some_and(|e| !e.what.load(Acquire).is_null())).for_each(close);
+        known.filter(|fd| slot(*fd).is_some_and(|e| !e.what.load(Acquire).is_null())).for_each(close);
     }
 }
 
 fn replace(fd: RawFd, new: impl FnOnce() -> *mut SharedDescriptor) {
-    let Some(entry) = entry(fd).filter(|_| owner() == system::process_id()) else { return };
-    let old = entry.what.swap(new(), SeqCst);
+    let Some(slot) = slot(fd).filter(|_| owner() == system::process_id()) else { return };
+    let old = slot.what.swap(new(), SeqCst);
     if !is_descriptor(old) {
         return;
     }
     // A thread that looked before the swap is about to count itself in. If it never does, as after a `fork` at that moment, a
     // page stays mapped.
     for _ in 0..1000 {
-        if entry.looking.load(SeqCst) == 0 {
+        if slot.looking.load(SeqCst) == 0 {
             // SAFETY: the pointer came from `Box::into_raw`, and nobody can find it any more.
             return drop(unsafe { Box::from_raw(old) });
         }
@@ -237,7 +239,7 @@ fn replace(fd: RawFd, new: impl FnOnce() -> *mut SharedDescriptor) {
     }
 }
 
-fn entry(fd: RawFd) -> Option<&'static Entry> {
+fn slot(fd: RawFd) -> Option<&'static Slot> {
     owner();
     let number = usize::try_from(fd).ok()?;
     let chunk = TABLE.get(number / CHUNK)?;
@@ -250,10 +252,10 @@ fn entry(fd: RawFd) -> Option<&'static Entry> {
 }
 
 #[cold]
-fn make(chunk: &AtomicPtr<Entry>) -> Option<*mut Entry> {
-    let bytes = CHUNK * size_of::<Entry>();
+fn make(chunk: &AtomicPtr<Slot>) -> Option<*mut Slot> {
+    let bytes = CHUNK * size_of::<Slot>();
     own()?;
-    let fresh: *mut Entry = mapping::map_private(bytes).ok()?.as_ptr().cast();
+    let fresh: *mut Slot = mapping::map_private(bytes).ok()?.as_ptr().cast();
     match chunk.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
         Ok(_) => Some(fresh),
         Err(other) => {
@@ -349,7 +351,7 @@ mod tests {
     }
 
     fn find(fd: RawFd) -> Option<Arc<Descriptor>> {
-        if let Entered::Socket(descriptor) = look_up(fd) { Some(descriptor) } else { None }
+        if let Entry::Socket(descriptor) = look_up(fd) { Some(descriptor) } else { None }
     }
 
     fn is_at(fd: RawFd, descriptor: &Arc<Descriptor>) -> bool {
@@ -438,7 +440,7 @@ mod tests {
         let lend = || lend(std::os::fd::AsRawFd::as_raw_fd(&file), &one).expect("a free number");
         let copy = lend();
         assert!(is(copy, &one) && !is(copy, &other) && !is_known(copy));
-        assert!(matches!(look_up(copy), Entered::Foreign));
+        assert!(matches!(look_up(copy), Entry::Foreign));
         take_back(copy);
         assert!(!is(copy, &one) && !system::try_close(copy), "it was closed");
         // The program closes the number, which becomes another file.
@@ -476,8 +478,8 @@ mod tests {
         assert_eq!(Arc::strong_count(&other), 1, "what came too late is freed");
         forget(fd);
         learn(fd, None);
-        assert!(matches!(look_up(fd), Entered::Foreign));
+        assert!(matches!(look_up(fd), Entry::Foreign));
         forget(fd);
-        assert!(matches!(look_up(fd), Entered::Unknown));
+        assert!(matches!(look_up(fd), Entry::Unknown));
     }
 }

@@ -143,7 +143,7 @@ impl StrangerFile {
     }
 }
 
-/// Prints a message about a program on standard error, unless the user has silenced it or standard error is one of our sockets.
+/// Prints a message about a program on standard error, unless the user has silenced it or standard error is an SCTP descriptor.
 pub(crate) fn say(path: &CStr, what: &str) {
     if environment::is_quiet() || files::may_be_carrier(libc::STDERR_FILENO) {
         return;

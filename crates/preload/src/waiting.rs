@@ -12,7 +12,7 @@ use crate::ask::{self, send_request};
 use crate::cancel;
 use crate::descriptor::Descriptor;
 use crate::system::{self, Errno, Result};
-use crate::table::{self, Entered};
+use crate::table::{self, Entry};
 
 /// Waits until the carrier polls writable, which it does once setup has succeeded or failed.
 pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()> {
@@ -53,7 +53,7 @@ impl Lingering {
         if !table::is_known(fd) {
             return None;
         }
-        let Entered::Socket(descriptor) = table::look_up(fd) else { return None };
+        let Entry::Socket(descriptor) = table::look_up(fd) else { return None };
         let seconds = descriptor.pages().status.linger_s.load(Relaxed);
         let cookie = if seconds > 0 { system::cookie(fd).ok() } else { None }?;
         Some(Lingering { cookie, time: Duration::from_secs(seconds.into()) })

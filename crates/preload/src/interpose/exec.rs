@@ -1,4 +1,4 @@
-//! Calls that execute programs. A program without the shim whose standard input, output or error is one of our sockets must read
+//! Calls that execute programs. A program without the shim whose standard input, output or error is an SCTP descriptor must read
 //! the content that peers send, not records: see [`form`].
 //!
 //! Only these three are converted. A program that inherits a socket under another number uses SCTP knowingly and needs the

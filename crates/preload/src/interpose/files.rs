@@ -80,7 +80,7 @@ fn send(fd: c_int, descriptor: &Descriptor, parts: &[iovec], flags: c_int) -> Re
     Outgoing { fd, descriptor, content, info, control: Control::NONE, to: None, flags }.send()
 }
 
-/// Fails for our sockets as the kernel does where it cannot splice: programs read and write instead.
+/// Fails for SCTP descriptors as the kernel does where it cannot splice: programs read and write instead.
 ///
 /// # Safety
 ///
@@ -94,7 +94,7 @@ pub unsafe extern "C-unwind" fn splice(
     bytes: size_t,
     flags: c_uint,
 ) -> ssize_t {
-    if recognition::concerns(from) || recognition::concerns(to) {
+    if recognition::may_be_sctp_socket(from) || recognition::may_be_sctp_socket(to) {
         return number(Err(Errno(libc::EINVAL)));
     }
     // SAFETY: the caller guarantees it.

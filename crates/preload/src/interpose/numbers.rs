@@ -9,7 +9,7 @@ use super::{descriptors, exec, files, receiving, sending, sockets};
 use crate::system_call::system_call;
 use crate::table;
 
-/// Makes a system call by number. A call that may concern one of our descriptors goes to the function of its name, all others to
+/// Makes a system call by number. A call that may concern an SCTP descriptor goes to the function of its name, all others to
 /// the kernel.
 ///
 /// Each argument is one word, and there are as many as any call takes; arguments that the caller did not pass are not used.

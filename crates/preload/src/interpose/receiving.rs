@@ -100,7 +100,7 @@ pub unsafe extern "C-unwind" fn __read_chk(
     bytes: size_t,
     room: size_t,
 ) -> ssize_t {
-    match bytes <= room && recognition::concerns(fd) {
+    match bytes <= room && recognition::may_be_sctp_socket(fd) {
         // SAFETY: the caller guarantees it.
         true => unsafe { read(fd, buffer, bytes) },
         // SAFETY: the caller guarantees it.
@@ -151,7 +151,7 @@ pub unsafe extern "C-unwind" fn __recv_chk(
     room: size_t,
     flags: c_int,
 ) -> ssize_t {
-    match bytes <= room && recognition::concerns(fd) {
+    match bytes <= room && recognition::may_be_sctp_socket(fd) {
         // SAFETY: the caller guarantees it.
         true => unsafe { recv(fd, buffer, bytes, flags) },
         // SAFETY: the caller guarantees it.
@@ -198,7 +198,7 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
     from: *mut sockaddr,
     from_bytes: *mut socklen_t,
 ) -> ssize_t {
-    match bytes <= room && recognition::concerns(fd) {
+    match bytes <= room && recognition::may_be_sctp_socket(fd) {
         // SAFETY: the caller guarantees it.
         true => unsafe { recvfrom(fd, buffer, bytes, flags, from, from_bytes) },
         // SAFETY: the caller guarantees it.

@@ -1,5 +1,5 @@
 //! Standard I/O. The C library reads and writes the descriptor of a stream by internal calls, which no shim sees. So a stream on
-//! one of our descriptors is made by `fopencookie(3)`, which calls the shim.
+//! an SCTP descriptor is made by `fopencookie(3)`, which calls the shim.
 
 use std::ptr::{self, NonNull};
 
@@ -49,7 +49,7 @@ unsafe extern "C-unwind" fn close(cookie: *mut c_void) -> c_int {
     unsafe { descriptors::close(cookie.addr() as c_int) }
 }
 
-/// Opens a stream on one of our descriptors.
+/// Opens a stream on an SCTP descriptor.
 ///
 /// # Safety
 ///
@@ -72,10 +72,10 @@ unsafe fn open(fd: c_int, mode: *const c_char) -> *mut FILE {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     let before = Errno::last();
-    let is_ours = recognition::concerns(fd);
+    let is_sctp = recognition::may_be_sctp_socket(fd);
     before.set();
     // SAFETY: the caller guarantees it.
-    unsafe { if is_ours { open(fd, mode) } else { next::fdopen(fd, mode) } }
+    unsafe { if is_sctp { open(fd, mode) } else { next::fdopen(fd, mode) } }
 }
 
 /// Gives a stream of `fopencookie` a state for wide characters, which `freopen` expects. The C library never frees it, so it
@@ -156,7 +156,7 @@ static START: extern "C" fn() = {
         // A program starts with errno 0 (C17 7.5), and a look at a file that is no socket sets it.
         let errno = Errno::last();
         let opened = |fd, mode: *const c_char, stream: *mut *mut FILE| {
-            if !recognition::concerns(fd) {
+            if !recognition::may_be_sctp_socket(fd) {
                 return;
             }
             // SAFETY: the mode is NUL-terminated, and no other thread runs.
@@ -170,7 +170,7 @@ static START: extern "C" fn() = {
         opened(0, c"r".as_ptr(), &raw mut stdin);
         opened(1, c"w".as_ptr(), &raw mut stdout);
         opened(2, c"w".as_ptr(), &raw mut stderr);
-        if recognition::concerns(2) {
+        if recognition::may_be_sctp_socket(2) {
             // SAFETY: nothing was written to the stream before.
             unsafe { libc::setvbuf(stderr, ptr::null_mut(), libc::_IONBF, 0) };
         }
