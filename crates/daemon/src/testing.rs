@@ -13,7 +13,7 @@ use carrier::record::{Flags, HEADER_BYTES, Header, Kind, Sequence};
 use ring::{Put, Ring, Writer};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use shared_memory::Offered;
+use shared_memory::OfferedMapping;
 use swiftwater::{AssociationOptions, Stack, StackOptions};
 
 use crate::channel::shared_pages::Memory;
@@ -73,7 +73,7 @@ pub(crate) fn send(program_end: &OwnedFd, association: u32, content: &[u8]) {
 }
 
 /// The ring of a socket's program, and the last sleep of the daemon that it has ended.
-type ProgramRing = (Offered, Option<NonZeroU32>);
+type ProgramRing = (OfferedMapping, Option<NonZeroU32>);
 
 thread_local! {
     /// The rings of sockets, with the pages to which they belong.
@@ -85,13 +85,13 @@ fn with_ring<R>(socket: &Socket, f: impl FnOnce(Writer<'_>, &mut Option<NonZeroU
     let memory = socket.channel().shared_pages().memory();
     RINGS.with_borrow_mut(|rings| {
         if !rings.iter().any(|(of, _)| Arc::ptr_eq(of, &memory)) {
-            let offered = Offered::new("ring", ring::WORDS).expect("memory");
+            let offered = OfferedMapping::new("ring", ring::WORDS).expect("memory");
             socket.channel().endpoint.join_ring(&offered);
             rings.push((Arc::clone(&memory), (offered, None)));
         }
         let mut rings = rings.iter_mut();
         let (_, (offered, ended)) = rings.find(|(of, _)| Arc::ptr_eq(of, &memory)).expect("it was made");
-        let words = offered.long_words().try_into().expect("as many as a ring has");
+        let words = offered.words_u64().try_into().expect("as many as a ring has");
         f(Writer::new(Ring::new(words, memory.reader_words())), ended)
     })
 }

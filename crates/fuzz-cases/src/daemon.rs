@@ -21,7 +21,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
-use shared_memory::Offered;
+use shared_memory::OfferedMapping;
 use swiftwater::StackOptions;
 use swiftwater_daemon::{Daemon, DaemonAddress, DaemonOptions};
 
@@ -155,7 +155,7 @@ struct Head {
 struct Held {
     descriptor: OwnedFd,
     page: Option<OwnedFd>,
-    ring: Option<Offered>,
+    ring: Option<OfferedMapping>,
 }
 
 impl From<OwnedFd> for Held {
@@ -255,7 +255,7 @@ fn perform(place: &SocketAddrUnix, held: &mut Vec<Held>, step: &Step) {
         Step::WriteRing { of, is_control, at, word } => {
             let Some(ring) = pick(held, *of).and_then(|held| held.ring.as_ref()) else { return };
             let count = if *is_control { ring::CONTROL_WORDS + 8 } else { ring::WORDS };
-            ring.long_words()[usize::from(*at) % count].store(*word, Ordering::Relaxed);
+            ring.words_u64()[usize::from(*at) % count].store(*word, Ordering::Relaxed);
         }
         Step::Close { which } => {
             if !held.is_empty() {
@@ -302,7 +302,7 @@ fn make(thing: &Thing) -> Option<Held> {
             Some(memfd.into())
         }
         Thing::Ring => {
-            let ring = Offered::new("fuzz", ring::WORDS).ok()?;
+            let ring = OfferedMapping::new("fuzz", ring::WORDS).ok()?;
             let descriptor = ring.as_fd().try_clone_to_owned().ok()?;
             Some(Held { descriptor, page: None, ring: Some(ring) })
         }

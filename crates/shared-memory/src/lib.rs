@@ -3,11 +3,11 @@
 //!
 //! A process with a descriptor of a memfd that is open for writing can make others wait, without limit, in two ways: it holds the
 //! lock of the inode, for which each write call to the memfd waits, and it punches holes, during which each access to the memory
-//! waits (`FALLOC_FL_PUNCH_HOLE`, `MADV_REMOVE`). So a process that must wait for nobody shares memory for one direction only:
+//! waits (`FALLOC_FL_PUNCH_HOLE`, `MADV_REMOVE`). So a process that must not wait for others shares memory for one direction only:
 //!
-//! - [`Written`] is its own memory, which others get for reading alone ([`Written::for_reading`]). Nobody else can write
-//!   the memfd, make it shorter, or punch a hole into it.
-//! - [`Foreign`] is the memory of another process, which that one has sealed against new writable mappings and later writes
+//! - [`OwnedMapping`] is its own memory, which others get for reading alone ([`OwnedMapping::for_reading`]). No other process can
+//!   write the memfd, make it shorter, or punch a hole into it.
+//! - [`PeerMapping`] is the memory of another process, which that one has sealed against new writable mappings and later writes
 //!   (`F_SEAL_FUTURE_WRITE`), and so against holes, too.
 //!
 //! The kernel also replaces the pages of such memory by a huge one for a process that asks for that (`MADV_COLLAPSE`),
@@ -15,9 +15,9 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use shared_memory::{Pins, Written};
+//! use shared_memory::{OwnedMapping, Pins};
 //!
-//! let ours = Written::new("example", 4096, 2, &Arc::new(Pins::new(1)))?;
+//! let ours = OwnedMapping::new("example", 4096, 2, &Arc::new(Pins::new(1)))?;
 //! ours.store(16, &7_u32.to_ne_bytes());
 //! assert_eq!(ours.load(16), 7);
 //! let theirs = ours.for_reading()?;
@@ -52,8 +52,8 @@ use pins::Pin;
 pub use pins::Pins;
 
 /// Bytes of a word: all loads and stores are of whole, aligned words.
-const WORD_BYTES: usize = size_of::<u32>();
-const LONG_WORD_BYTES: usize = size_of::<u64>();
+const WORD_U32_BYTES: usize = size_of::<u32>();
+const WORD_U64_BYTES: usize = size_of::<u64>();
 
 /// The file system of memfds with pages of the usual size.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -67,7 +67,7 @@ struct Mapping {
 
 // SAFETY: the mapping belongs to the process and not to a thread.
 unsafe impl Send for Mapping {}
-// SAFETY: words are accessed atomically. Bytes lie behind the words of their `Written`, whose lock admits one thread at a time
+// SAFETY: words are accessed atomically. Bytes lie behind the words of their `OwnedMapping`, whose lock admits one thread at a time
 // to write them, and nothing in this process reads them by a reference.
 unsafe impl Sync for Mapping {}
 
@@ -90,8 +90,8 @@ impl Mapping {
     }
 
     /// Returns the words of 64 bits at the beginning.
-    fn long_words(&self, count: usize) -> &[AtomicU64] {
-        assert!(count <= self.bytes / LONG_WORD_BYTES, "{count} words are not in {} bytes", self.bytes);
+    fn words_u64(&self, count: usize) -> &[AtomicU64] {
+        assert!(count <= self.bytes / WORD_U64_BYTES, "{count} words are not in {} bytes", self.bytes);
         // SAFETY: the words are aligned, since the mapping begins at a page, and they are within it, as asserted. They
         // stay mapped as long as `self` is borrowed, and this process accesses them only as atomic words; other processes
         // may write at any time, which atomic words allow.
@@ -99,9 +99,9 @@ impl Mapping {
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
-        assert!(at.is_multiple_of(WORD_BYTES), "offset {at} is not aligned");
+        assert!(at.is_multiple_of(WORD_U32_BYTES), "offset {at} is not aligned");
         assert!(
-            at.checked_add(WORD_BYTES).is_some_and(|end| end <= self.bytes),
+            at.checked_add(WORD_U32_BYTES).is_some_and(|end| end <= self.bytes),
             "offset {at} is not in {} bytes",
             self.bytes
         );
@@ -124,79 +124,71 @@ impl Drop for Mapping {
 
 /// Memory that this process writes and others may read: words, and bytes from an offset on.
 #[derive(Debug)]
-pub struct Written {
+pub struct OwnedMapping {
     memfd: OwnedFd,
     mapping: Arc<Mapping>,
     _pin: Pin,
     /// Number of words of 64 bits in front of those of 32 bits.
-    long_words: usize,
+    u64_count: usize,
     /// Offset of the bytes.
     bytes_at: usize,
     /// Held while bytes are written.
     writing: Mutex<()>,
 }
 
-impl Written {
-    /// Creates a memfd of zeros that begins with so many words of 64 bits, maps and pins it. Other users may not open it.
+impl OwnedMapping {
+    /// Creates a memfd of zeros that begins with `u64_count` words of 64 bits, maps and pins it. Other users may not open it.
     ///
     /// # Errors
     ///
     /// The system has no memory, or no descriptor is left.
-    pub fn new(name: &str, bytes: usize, long_words: usize, pins: &Arc<Pins>) -> Result<Written, Errno> {
-        let memfd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        fchmod(&memfd, Mode::RUSR | Mode::WUSR)?;
-        ftruncate(&memfd, bytes as u64)?;
-        // A reader must not find it shortened, even by a process of this user.
-        fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    pub fn new(name: &str, bytes: usize, u64_count: usize, pins: &Arc<Pins>) -> Result<OwnedMapping, Errno> {
+        let memfd = fixed_memfd(name, bytes)?;
         let mapping = Mapping::new(&memfd, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
-        Written::of(memfd, mapping, long_words, bytes, pins)
+        OwnedMapping::of(memfd, mapping, u64_count, bytes, pins)
     }
 
-    /// Creates a memfd as [`Written::new`] does, which has room for bytes in the range `more` behind the words. The system
-    /// provides the memory of the words at once, and that of the bytes at [`Written::provide`].
+    /// Creates a memfd as [`OwnedMapping::new`] does, which has room for bytes in the range `more` behind the words. The system
+    /// provides the memory of the words at once, and that of the bytes at [`OwnedMapping::allocate`].
     ///
     /// # Errors
     ///
-    /// As of [`Written::new`].
+    /// The errors of [`OwnedMapping::new`].
     pub fn with_bytes(
         name: &str,
         bytes: usize,
-        long_words: usize,
+        u64_count: usize,
         more: Range<usize>,
         pins: &Arc<Pins>,
-    ) -> Result<Written, Errno> {
-        let memfd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        fchmod(&memfd, Mode::RUSR | Mode::WUSR)?;
-        ftruncate(&memfd, more.end as u64)?;
-        // A reader must not find it shortened, even by a process of this user.
-        fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    ) -> Result<OwnedMapping, Errno> {
+        let memfd = fixed_memfd(name, more.end)?;
         fallocate(&memfd, FallocateFlags::empty(), 0, bytes as u64)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let mapping = Mapping::with_flags(&memfd, more.end, access, MapFlags::SHARED)?;
         populate(&mapping, 0..bytes);
-        Written::of(memfd, mapping, long_words, more.start, pins)
+        OwnedMapping::of(memfd, mapping, u64_count, more.start, pins)
     }
 
     fn of(
         memfd: OwnedFd,
         mapping: Mapping,
-        long_words: usize,
+        u64_count: usize,
         bytes_at: usize,
         pins: &Arc<Pins>,
-    ) -> Result<Written, Errno> {
+    ) -> Result<OwnedMapping, Errno> {
         assert!(bytes_at <= mapping.bytes, "the bytes begin within {} bytes", mapping.bytes);
         let mapping = Arc::new(mapping);
-        mapping.long_words(long_words);
+        mapping.words_u64(u64_count);
         let pin = pins.pin(&mapping)?;
-        Ok(Written { memfd, mapping, _pin: pin, long_words, bytes_at, writing: Mutex::default() })
+        Ok(OwnedMapping { memfd, mapping, _pin: pin, u64_count, bytes_at, writing: Mutex::default() })
     }
 
-    /// Makes the system provide memory, which [`Written::write`] may fill then. Waits for other processes with the memfd.
+    /// Makes the system provide memory, which [`OwnedMapping::write`] may fill then. Waits for other processes with the memfd.
     ///
     /// # Errors
     ///
     /// The system has no memory, or the range is empty or not in the memory.
-    pub fn provide(&self, range: Range<usize>) -> Result<(), Errno> {
+    pub fn allocate(&self, range: Range<usize>) -> Result<(), Errno> {
         fallocate(&self.memfd, FallocateFlags::empty(), range.start as u64, range.len() as u64)?;
         if range.end <= self.mapping.bytes {
             populate(&self.mapping, range);
@@ -204,7 +196,7 @@ impl Written {
         Ok(())
     }
 
-    /// Writes bytes to memory behind the words. Whoever reads there at the same time gets old and new bytes.
+    /// Writes bytes to memory behind the words. A process that reads there at the same time gets old and new bytes.
     ///
     /// # Panics
     ///
@@ -261,16 +253,16 @@ impl Written {
     ///
     /// If the offset or the length is not aligned, or a word does not lie within the memory behind the words of 64 bits.
     pub fn store(&self, at: usize, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
+        let (words, rest) = bytes.as_chunks::<WORD_U32_BYTES>();
         assert!(rest.is_empty(), "{} bytes are not whole words", bytes.len());
         for (index, word) in words.iter().enumerate().rev() {
-            self.word(at + index * WORD_BYTES).store(u32::from_ne_bytes(*word), Release);
+            self.word(at + index * WORD_U32_BYTES).store(u32::from_ne_bytes(*word), Release);
         }
     }
 
     /// Returns the words of 64 bits.
-    pub fn long_words(&self) -> &[AtomicU64] {
-        self.mapping.long_words(self.long_words)
+    pub fn words_u64(&self) -> &[AtomicU64] {
+        self.mapping.words_u64(self.u64_count)
     }
 
     /// Returns the memory from an offset on to the system; it reads as zeros then. Waits for accesses of other processes.
@@ -281,29 +273,29 @@ impl Written {
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
-        assert!(at >= self.long_words * LONG_WORD_BYTES, "offset {at} is in a word of 64 bits");
+        assert!(at >= self.u64_count * WORD_U64_BYTES, "offset {at} is in a word of 64 bits");
         let word = self.mapping.word(at);
-        assert!(at + WORD_BYTES <= self.bytes_at, "offset {at} is behind the words");
+        assert!(at + WORD_U32_BYTES <= self.bytes_at, "offset {at} is behind the words");
         word
     }
 }
 
-/// Memory that this process writes and another one may map as [`Foreign`].
+/// Memory that this process writes and another one may map as [`PeerMapping`].
 #[derive(Debug)]
-pub struct Offered {
+pub struct OfferedMapping {
     memfd: OwnedFd,
     mapping: Mapping,
-    long_words: usize,
+    u64_count: usize,
 }
 
-impl Offered {
-    /// Creates a memfd of so many words of zeros, maps it, and seals it.
+impl OfferedMapping {
+    /// Creates a memfd of `u64_count` words of zeros, maps it, and seals it.
     ///
     /// # Errors
     ///
     /// The system has no memory, or no descriptor is left.
-    pub fn new(name: &str, long_words: usize) -> Result<Offered, Errno> {
-        let bytes = long_words.checked_mul(LONG_WORD_BYTES).ok_or(Errno::NOMEM)?;
+    pub fn new(name: &str, u64_count: usize) -> Result<OfferedMapping, Errno> {
+        let bytes = u64_count.checked_mul(WORD_U64_BYTES).ok_or(Errno::NOMEM)?;
         let memfd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&memfd, bytes as u64)?;
         let mapping = Mapping::new(&memfd, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
@@ -311,19 +303,29 @@ impl Offered {
             &memfd,
             SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL,
         )?;
-        Ok(Offered { memfd, mapping, long_words })
+        Ok(OfferedMapping { memfd, mapping, u64_count })
     }
 
     /// Returns the words.
-    pub fn long_words(&self) -> &[AtomicU64] {
-        self.mapping.long_words(self.long_words)
+    pub fn words_u64(&self) -> &[AtomicU64] {
+        self.mapping.words_u64(self.u64_count)
     }
 }
 
-impl AsFd for Offered {
+impl AsFd for OfferedMapping {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.memfd.as_fd()
     }
+}
+
+/// Creates a memfd of zeros whose length never changes, and that other users may not open.
+fn fixed_memfd(name: &str, bytes: usize) -> Result<OwnedFd, Errno> {
+    let memfd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    fchmod(&memfd, Mode::RUSR | Mode::WUSR)?;
+    ftruncate(&memfd, bytes as u64)?;
+    // A reader must not find it shortened, even by a process of this user.
+    fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(memfd)
 }
 
 /// Enters a part of a mapping, which has memory, into the tables of this process. Otherwise the first accesses do.
@@ -337,22 +339,22 @@ fn populate(mapping: &Mapping, range: Range<usize>) {
 
 /// Memory that another process writes and this one reads.
 #[derive(Debug)]
-pub struct Foreign {
+pub struct PeerMapping {
     mapping: Arc<Mapping>,
     _pin: Pin,
-    long_words: usize,
+    u64_count: usize,
 }
 
-impl Foreign {
-    /// Maps so many words of 64 bits of a memfd for reading, and pins them. The call may wait for other
-    /// processes; later accesses do not.
+impl PeerMapping {
+    /// Maps the first `u64_count` words of 64 bits of a memfd for reading, and pins them. The call may wait for other processes;
+    /// later accesses do not.
     ///
     /// # Errors
     ///
     /// `EINVAL`: it is no memfd with pages of the usual size, can be shortened or written by those who do not map it yet,
     /// is shorter, or has holes, which this process would have to fill. Or the error of `mmap`, or of a pipe.
-    pub fn new(memfd: impl AsFd, long_words: usize, pins: &Arc<Pins>) -> Result<Foreign, Errno> {
-        let bytes = long_words.checked_mul(LONG_WORD_BYTES).filter(|bytes| *bytes > 0).ok_or(Errno::INVAL)?;
+    pub fn new(memfd: impl AsFd, u64_count: usize, pins: &Arc<Pins>) -> Result<PeerMapping, Errno> {
+        let bytes = u64_count.checked_mul(WORD_U64_BYTES).filter(|bytes| *bytes > 0).ok_or(Errno::INVAL)?;
         // A descriptor without seals is that of another file.
         let seals = fcntl_get_seals(&memfd).map_err(|_| Errno::INVAL)?;
         if !seals.contains(SealFlags::SHRINK | SealFlags::FUTURE_WRITE)
@@ -367,12 +369,12 @@ impl Foreign {
         }
         let mapping = Arc::new(Mapping::new(memfd, bytes, ProtFlags::READ)?);
         let pin = pins.pin(&mapping)?;
-        Ok(Foreign { mapping, _pin: pin, long_words })
+        Ok(PeerMapping { mapping, _pin: pin, u64_count })
     }
 
     /// Returns the words. They may change at any time, and a store to one raises SIGSEGV.
-    pub fn long_words(&self) -> &[AtomicU64] {
-        self.mapping.long_words(self.long_words)
+    pub fn words_u64(&self) -> &[AtomicU64] {
+        self.mapping.words_u64(self.u64_count)
     }
 }
 
@@ -394,19 +396,19 @@ mod tests {
     const BYTES: usize = 8192;
     /// The kernel counts the memory of a file in blocks of this size.
     const BLOCK_BYTES: u64 = 512;
-    const WORDS: usize = BYTES / LONG_WORD_BYTES;
+    const WORDS: usize = BYTES / WORD_U64_BYTES;
     const HOLE: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
     fn pins() -> Arc<Pins> {
         Arc::new(Pins::new(1))
     }
 
-    fn foreign(memfd: impl AsFd, words: usize) -> Result<Foreign, Errno> {
-        Foreign::new(memfd, words, &pins())
+    fn foreign(memfd: impl AsFd, words: usize) -> Result<PeerMapping, Errno> {
+        PeerMapping::new(memfd, words, &pins())
     }
 
-    fn written() -> Written {
-        Written::new("swiftwater-test", BYTES, 2, &pins()).expect("memory")
+    fn written() -> OwnedMapping {
+        OwnedMapping::new("swiftwater-test", BYTES, 2, &pins()).expect("memory")
     }
 
     /// Returns a memfd that is mapped for writing and has these seals, with its mapping.
@@ -457,12 +459,13 @@ mod tests {
 
     #[test]
     fn bytes_behind_the_words_have_memory_once_it_is_provided() {
-        let ours = Written::with_bytes("swiftwater-test", 4096, 2, 8192..4 * 4096, &pins()).expect("memory");
+        let ours =
+            OwnedMapping::with_bytes("swiftwater-test", 4096, 2, 8192..4 * 4096, &pins()).expect("memory");
         let theirs = ours.for_reading().expect("a descriptor");
         let pages = || fstat(&theirs).expect("it is open").st_blocks as u64 * BLOCK_BYTES / 4096;
         assert_eq!(pages(), 1);
         ours.store(4092, b"word");
-        ours.provide(8192..12288).expect("memory");
+        ours.allocate(8192..12288).expect("memory");
         assert_eq!(pages(), 2);
         ours.write(8193, b"bytes");
         let mut bytes = [0; 6];
@@ -493,8 +496,8 @@ mod tests {
         let file = std::fs::File::open("/dev/zero").expect("a file");
         assert_eq!(foreign(file, WORDS).err(), Some(Errno::INVAL), "it is no memfd");
         let foreign = foreign(&memfd, WORDS).expect("memory");
-        mapping.long_words(WORDS)[WORDS - 1].store(7, Relaxed);
-        assert_eq!(foreign.long_words()[WORDS - 1].load(Relaxed), 7);
+        mapping.words_u64(WORDS)[WORDS - 1].store(7, Relaxed);
+        assert_eq!(foreign.words_u64()[WORDS - 1].load(Relaxed), 7);
         // The process that has it can take none of it away.
         assert_eq!(fallocate(&memfd, HOLE, 0, BYTES as u64), Err(Errno::PERM));
         // SAFETY: the range is that of a shared mapping, and no reference into it is left.
@@ -504,10 +507,10 @@ mod tests {
 
     #[test]
     fn offered_memory_is_mapped() {
-        let offered = Offered::new("swiftwater-test", WORDS).expect("memory");
+        let offered = OfferedMapping::new("swiftwater-test", WORDS).expect("memory");
         let foreign = foreign(&offered, WORDS).expect("it is sealed");
-        offered.long_words()[0].store(7, Relaxed);
-        assert_eq!(foreign.long_words()[0].load(Relaxed), 7);
+        offered.words_u64()[0].store(7, Relaxed);
+        assert_eq!(foreign.words_u64()[0].load(Relaxed), 7);
     }
 
     #[test]
@@ -536,13 +539,13 @@ mod tests {
         let ours = written();
         for at in [0, 8, 17, 18, BYTES - 2, BYTES, usize::MAX - 3, usize::MAX] {
             assert!(catch_unwind(AssertUnwindSafe(|| ours.load(at))).is_err(), "{at}");
-            assert!(catch_unwind(AssertUnwindSafe(|| ours.store(at, &[0; WORD_BYTES]))).is_err(), "{at}");
+            assert!(catch_unwind(AssertUnwindSafe(|| ours.store(at, &[0; WORD_U32_BYTES]))).is_err(), "{at}");
         }
         assert!(catch_unwind(AssertUnwindSafe(|| ours.store(BYTES - 4, &[0; 8]))).is_err());
         assert!(catch_unwind(AssertUnwindSafe(|| ours.store(16, &[0; 3]))).is_err(), "it is no whole word");
-        assert_eq!(ours.long_words().len(), 2);
+        assert_eq!(ours.words_u64().len(), 2);
         assert!(
-            catch_unwind(|| Written::new("swiftwater-test", 8, 2, &pins())).is_err(),
+            catch_unwind(|| OwnedMapping::new("swiftwater-test", 8, 2, &pins())).is_err(),
             "they are not there"
         );
     }

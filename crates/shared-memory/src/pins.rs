@@ -22,9 +22,9 @@ use crate::Mapping;
 
 /// Maximum number of pages in a pipe.
 const PIPE_PAGES: usize = 16;
-/// The kernel gives a user that has as many pipes smaller ones (`pipe-user-pages-soft`), ...
+/// Number of pipes of a user from which on the kernel makes its pipes smaller (`pipe-user-pages-soft`).
 const PIPES_OF_A_USER: usize = 1024;
-/// ... with so many pages.
+/// Maximum number of pages in such a pipe.
 const SMALL_PIPE_PAGES: usize = 2;
 
 /// The pins of a part of a process' memory.
@@ -66,7 +66,7 @@ pub(crate) struct Pin {
 }
 
 impl Pins {
-    /// Returns the pins that take up to so many pipes, of two descriptors each, and for a moment one more.
+    /// Returns the pins that take up to `pipes_max` pipes, of two descriptors each, and for a moment one more.
     pub fn new(pipes_max: usize) -> Pins {
         Pins { pipes_max, are_forbidden: AtomicBool::new(false), state: Mutex::default() }
     }
@@ -137,7 +137,7 @@ impl State {
             return Ok(false);
         };
         let byte = libc::iovec { iov_base: mapping.place.as_ptr(), iov_len: 1 };
-        // SAFETY: the byte is mapped, and the kernel only reads it, if anybody reads the pipe, which nobody does.
+        // SAFETY: the byte is mapped, and the kernel only reads it, if a process reads the pipe, which none does.
         let put = unsafe { libc::vmsplice(pipe.writer.as_raw_fd(), &byte, 1, libc::SPLICE_F_NONBLOCK) };
         if put < 0 {
             let error = std::io::Error::last_os_error();
@@ -190,17 +190,17 @@ mod tests {
     use rustix::mm::ProtFlags;
 
     use super::*;
-    use crate::Written;
+    use crate::OwnedMapping;
 
     const MADV_COLLAPSE: i32 = 25;
     const HUGE_BYTES: usize = 2 << 20;
 
-    fn written(pins: &Arc<Pins>) -> Written {
-        Written::new("swiftwater-test", 4096, 2, pins).expect("memory")
+    fn written(pins: &Arc<Pins>) -> OwnedMapping {
+        OwnedMapping::new("swiftwater-test", 4096, 2, pins).expect("memory")
     }
 
     /// Asks the kernel to collapse memory as a reader of it; returns the error.
-    fn collapse(memory: &Written) -> i32 {
+    fn collapse(memory: &OwnedMapping) -> i32 {
         let theirs = memory.for_reading().expect("a descriptor");
         // The kernel collapses where a huge page has its place.
         let place = Mapping::new(&theirs, 2 * HUGE_BYTES, ProtFlags::READ);
@@ -235,9 +235,9 @@ mod tests {
     #[test]
     fn pipes_are_shared_and_closed() {
         let pins = Arc::new(Pins::new(10));
-        let mut memory: Vec<Written> = (0..10 * PIPE_PAGES).map(|_| written(&pins)).collect();
+        let mut memory: Vec<OwnedMapping> = (0..10 * PIPE_PAGES).map(|_| written(&pins)).collect();
         assert_eq!(pins.pipes(), 10);
-        assert_eq!(Written::new("swiftwater-test", 4096, 2, &pins).err(), Some(Errno::NFILE));
+        assert_eq!(OwnedMapping::new("swiftwater-test", 4096, 2, &pins).err(), Some(Errno::NFILE));
         // Of each pipe a few pages are left.
         let mut number = 0;
         memory.retain(|_| {
@@ -256,7 +256,7 @@ mod tests {
     fn pages_of_a_move_that_fails_are_forgotten_with_their_memory() {
         let pins = Arc::new(Pins::new(2));
         // The second pipe has room for two pages of the first.
-        let memory: Vec<Written> = (0..2 * PIPE_PAGES - 2).map(|_| written(&pins)).collect();
+        let memory: Vec<OwnedMapping> = (0..2 * PIPE_PAGES - 2).map(|_| written(&pins)).collect();
         let of_first = |page: &Arc<Mapping>| (page.place.as_ptr() as usize, Arc::downgrade(page));
         let pages: Vec<_> = pins.state().pipes[&1].live.iter().map(of_first).collect();
         for (address, _) in &pages[..PIPE_PAGES / 2] {

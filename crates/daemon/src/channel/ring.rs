@@ -344,7 +344,7 @@ impl State {
             .words
             .as_ref()?
             .words()
-            .long_words()
+            .words_u64()
             .try_into()
             .expect("the mapping has as many words as a ring");
         Some((Ring::new(words, memory.reader_words()), &mut self.reader))

@@ -21,7 +21,7 @@ use carrier::status_page::{
 use ring::ReaderWords;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, pread};
-use shared_memory::{Pins, Written};
+use shared_memory::{OwnedMapping, Pins};
 
 use crate::channel::style::Style;
 use crate::system::addresses::Family;
@@ -50,7 +50,7 @@ pub(crate) struct EntryIndex(usize);
 
 /// The memory of the two pages, and the charge to its user.
 pub(crate) struct Memory {
-    status: Written,
+    status: OwnedMapping,
     sharers: OwnedFd,
     /// The content of the sharers' page when it was read last.
     known: Mutex<ReadSoFar>,
@@ -65,7 +65,7 @@ pub(crate) struct Memory {
 impl Memory {
     /// Returns the words that the reader of the program's ring writes.
     pub(crate) fn reader_words(&self) -> &ReaderWords {
-        self.status.long_words().try_into().expect("the page begins with these words")
+        self.status.words_u64().try_into().expect("the page begins with these words")
     }
 
     /// Shows which ring the daemon reads.
@@ -75,7 +75,7 @@ impl Memory {
 
     /// Makes the system provide memory of the receive ring, which is charged; waits for programs. Returns false if there is none.
     pub(super) fn grow_ring(&self, range: Range<usize>, charge: Charge) -> bool {
-        if self.status.provide(RING_AT + range.start..RING_AT + range.end).is_err() {
+        if self.status.allocate(RING_AT + range.start..RING_AT + range.end).is_err() {
             return false;
         }
         match &mut *lock(&self.ring_charge) {
@@ -160,7 +160,7 @@ impl SharedPages {
         let bytes = if style == Style::OneToMany { PAGE_BYTES } else { FIELDS_BYTES };
         let charge = account.take(bytes + PINNED_BYTES).ok_or(Errno::NOBUFS)?;
         let (ring, words) = (RING_AT..STATUS_BYTES, size_of::<ReaderWords>() / 8);
-        let status = Written::with_bytes("swiftwater-status", bytes, words, ring, pins)?;
+        let status = OwnedMapping::with_bytes("swiftwater-status", bytes, words, ring, pins)?;
         let sharers = memfd_create("swiftwater-sharers", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&sharers, SHARERS_BYTES as u64)?;
         // A process that maps the page must not find it truncated by another process.
@@ -182,7 +182,7 @@ impl SharedPages {
     /// Checks that this process can have pages. Warns if they cannot be pinned.
     pub(crate) fn check() -> Result<(), Errno> {
         let pins = Arc::new(Pins::new(1));
-        let page = Written::new("swiftwater-status", FIELDS_BYTES, 0, &pins)?;
+        let page = OwnedMapping::new("swiftwater-status", FIELDS_BYTES, 0, &pins)?;
         page.for_reading()?;
         if pins.are_forbidden() {
             log(

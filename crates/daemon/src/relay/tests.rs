@@ -13,7 +13,7 @@ use ring::{Put, Ring, Writer};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
-use shared_memory::Offered;
+use shared_memory::OfferedMapping;
 use swiftwater::Address;
 use swiftwater::tokio::{Association, Listener};
 
@@ -602,9 +602,9 @@ fn take_all(socket: &Socket) -> Vec<Bytes> {
 }
 
 /// Puts a message into a ring that was announced.
-fn put_into(ring: &Offered, socket: &Socket, content: &[u8]) -> Put {
+fn put_into(ring: &OfferedMapping, socket: &Socket, content: &[u8]) -> Put {
     let memory = socket.channel().shared_pages().memory();
-    let words = ring.long_words().try_into().expect("as many as a ring has");
+    let words = ring.words_u64().try_into().expect("as many as a ring has");
     Writer::new(Ring::new(words, memory.reader_words())).put(HEADER_BYTES + content.len(), |record| {
         record.push(&testing::header(ID, content.len()).encode());
         record.push(content);
@@ -616,7 +616,7 @@ async fn a_ring_is_used_once_it_was_checked_and_behind_what_was_sent_before() {
     let registry = registry();
     let (socket, program_end) = opened(&registry, Style::OneToOne);
     let number = || socket.channel().shared_pages().field(StatusPage::RING_NUMBER_AT);
-    let offered = || Offered::new("ring", ring::WORDS).expect("memory");
+    let offered = || OfferedMapping::new("ring", ring::WORDS).expect("memory");
     let (one, other) = (offered(), offered());
     send(&program_end, ID, b"1");
     announce(&program_end, 7, &one);
@@ -655,9 +655,9 @@ async fn a_ring_that_its_program_could_take_away_is_not_used() {
     let sparse = memfd_create("ring", MemfdFlags::ALLOW_SEALING).expect("a memfd");
     ftruncate(&sparse, bytes).expect("its length");
     fcntl_add_seals(&sparse, SealFlags::SHRINK | SealFlags::FUTURE_WRITE).expect("its seals");
-    let short = Offered::new("ring", ring::WORDS - 1).expect("memory");
-    let broken = Offered::new("ring", ring::WORDS).expect("memory");
-    broken.long_words()[0].store(7, std::sync::atomic::Ordering::Relaxed);
+    let short = OfferedMapping::new("ring", ring::WORDS - 1).expect("memory");
+    let broken = OfferedMapping::new("ring", ring::WORDS).expect("memory");
+    broken.words_u64()[0].store(7, std::sync::atomic::Ordering::Relaxed);
     let file = std::fs::File::open("/proc/self/exe").expect("a file");
     for memfd in [unsealed.as_fd(), sparse.as_fd(), short.as_fd(), broken.as_fd(), file.as_fd()] {
         announce(&program_end, 7, memfd);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 use rustix::net::UCred;
-use shared_memory::{Foreign, Pins};
+use shared_memory::{PeerMapping, Pins};
 
 use crate::system::lock::lock;
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
@@ -144,7 +144,7 @@ pub(crate) struct Rings {
 
 /// The memory of a ring, counted for its user until dropped.
 pub(crate) struct RingMemory {
-    words: Foreign,
+    words: PeerMapping,
     _counted: Counted,
 }
 
@@ -165,12 +165,12 @@ impl Rings {
     /// Checks and maps the memory of a ring that a program of this user has made.
     pub(crate) fn map(&self, user: u32, memfd: impl AsFd) -> Result<RingMemory, Errno> {
         let counted = self.counts.take(user).ok_or(Errno::NFILE)?;
-        Ok(RingMemory { words: Foreign::new(memfd, ring::WORDS, &self.pins)?, _counted: counted })
+        Ok(RingMemory { words: PeerMapping::new(memfd, ring::WORDS, &self.pins)?, _counted: counted })
     }
 }
 
 impl RingMemory {
-    pub(crate) fn words(&self) -> &Foreign {
+    pub(crate) fn words(&self) -> &PeerMapping {
         &self.words
     }
 }
@@ -219,7 +219,7 @@ impl Shares {
 mod tests {
     use std::fs::File;
 
-    use shared_memory::Offered;
+    use shared_memory::OfferedMapping;
 
     use super::*;
 
@@ -249,13 +249,13 @@ mod tests {
     #[test]
     fn one_user_leaves_rings_to_others() {
         let rings = Rings::new(2);
-        let ring = |user| rings.map(user, Offered::new("ring", ring::WORDS).expect("memory"));
+        let ring = |user| rings.map(user, OfferedMapping::new("ring", ring::WORDS).expect("memory"));
         let all_of = |user| -> Vec<RingMemory> { std::iter::from_fn(|| ring(user).ok()).collect() };
         // Nine pages stay in a pipe, whichever of 16 they are, and one pipe may hold a single page.
         let greedy = all_of(1);
         assert_eq!((greedy.len(), ring(1).err()), (6, Some(Errno::NFILE)));
         let first = ring(2).expect("the pins that are left are for others");
-        assert!(greedy.iter().all(|ring| !ring.words().long_words().is_empty()));
+        assert!(greedy.iter().all(|ring| !ring.words().words_u64().is_empty()));
         drop(greedy);
         assert_eq!(all_of(1).len(), 6);
         drop(first);
