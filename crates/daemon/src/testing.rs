@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, Sequence};
-use ring::{Put, Ring, Writer};
+use ring::{PutOutcome, Ring, Writer};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use shared_memory::OfferedMapping;
@@ -108,7 +108,7 @@ pub(crate) fn put_record(socket: &Socket, header: &Header, content: &[u8]) -> bo
             record.push(&header.encode());
             record.push(content);
         });
-        let Put::Done { sleep } = done else { panic!("the ring is full") };
+        let PutOutcome::Done { sleep } = done else { panic!("the ring is full") };
         sleep.is_some() && ended.replace(sleep.unwrap_or(NonZeroU32::MAX)) != sleep
     })
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, Sequence, Turn};
 use carrier::sharers_page::SharersPage;
 use libc::c_int;
-use ring::{Put, Writer};
+use ring::{PutOutcome, Writer};
 
 use crate::descriptor::Descriptor;
 use crate::lock::{self, Patience};
@@ -67,15 +67,15 @@ pub(crate) fn send_long(
     send_record: impl Fn(&[u8; HEADER_BYTES]) -> Result<()>,
 ) -> Result<()> {
     put_waiting(fd, descriptor, flags, |ring| {
-        if !ring.takes(HEADER_BYTES) {
-            return Ok(Put::Full);
+        if !ring.fits(HEADER_BYTES) {
+            return Ok(PutOutcome::Full);
         }
         // No other record has this turn: not that of a writer that died before its header was in the ring, either.
         let turn = Turn { counter: LONG_MESSAGES.fetch_add(1, Relaxed), thread: system::thread_id() };
         let flags = header.flags.with(Flags::IN_TURN);
         let header = Header { flags, sequence: Sequence::in_turn(turn), ..header }.encode();
         match send_record(&header) {
-            Err(Errno(libc::EAGAIN)) => Ok(Put::Full),
+            Err(Errno(libc::EAGAIN)) => Ok(PutOutcome::Full),
             sent => sent.map(|()| ring.put(HEADER_BYTES, |record| record.push(&header))),
         }
     })
@@ -86,7 +86,7 @@ fn put_waiting(
     fd: RawFd,
     descriptor: &Descriptor,
     flags: c_int,
-    put: impl Fn(Writer<'_>) -> Result<Put>,
+    put: impl Fn(Writer<'_>) -> Result<PutOutcome>,
 ) -> Result<()> {
     let patience = Patience::of_send(fd, flags);
     let sent = wait_for_room(fd, flags, &patience, || try_put(fd, descriptor, &patience, &put));
@@ -136,7 +136,7 @@ fn try_put(
     fd: RawFd,
     descriptor: &Descriptor,
     patience: &Patience,
-    put: impl Fn(Writer<'_>) -> Result<Put>,
+    put: impl Fn(Writer<'_>) -> Result<PutOutcome>,
 ) -> Result<bool> {
     let pages = descriptor.pages();
     let _held = lock::hold(pages.sharers.write_lock(), patience).map_err(lock::program_error)?;
@@ -145,20 +145,20 @@ fn try_put(
         return Err(ALONE);
     };
     let mut done = put(ring)?;
-    if done == Put::Full {
-        ring.note_full();
+    if done == PutOutcome::Full {
+        ring.request_notification();
         done = put(ring)?;
     }
     let sleep = match done {
-        Put::Done { sleep } => sleep,
-        Put::Full => return fill(fd, pages.sharers).map(|()| false),
+        PutOutcome::Done { sleep } => sleep,
+        PutOutcome::Full => return fill(fd, pages.sharers).map(|()| false),
     };
-    if ring.takes(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
+    if ring.fits(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
         restore(fd, pages.sharers)?;
     } else if pages.sharers.sending().lowered_send_buffer().is_none() {
         // The next message may find no room. The descriptor polls writable only while any message that fits a record does.
-        ring.note_full();
-        if !ring.takes(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
+        ring.request_notification();
+        if !ring.fits(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
             // This fails only if the daemon has closed the carrier. The message is in the ring.
             let _ = fill(fd, pages.sharers);
         }

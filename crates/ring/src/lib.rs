@@ -21,32 +21,32 @@
 //!
 //! A reader that finds nothing may sleep. It notes that in its own word ([`Reader::sleep`]) and looks at the tail once more;
 //! a writer moves the tail, and then looks at that word. Between the two steps of either stands a fence, so the reader finds
-//! the record, or the writer finds the sleeper; [`Put::Done`] has the number of the sleep, and the writer wakes the reader
+//! the record, or the writer finds the sleeper; [`PutOutcome::Done`] has the number of the sleep, and the writer wakes the reader
 //! by a way of its own. All writers that find one sleep get its number, so that they can agree on one of them.
 //!
 //! # Full rings
 //!
-//! A writer that finds no room notes that ([`Writer::note_full`]) and looks again, before it waits. The reader looks for the note
-//! each time it has told the writers of room; [`Reader::taken`] reports it once half of the ring is free.
+//! A writer that finds no room asks to be notified ([`Writer::request_notification`]) and looks again, before it waits. The reader
+//! looks for such requests each time it has reported room; [`Reader::taken`] returns true once half of the ring is free.
 //!
 //! # Hostile processes
 //!
 //! A process that writes anything into the writers' memory at any time does the reader no harm, if it can neither shorten
 //! that memory nor take pages of it away. All accesses are atomic, and all indexes stay within the memory. The reader trusts
 //! its own position alone, checks the tail and each length that it reads, and reads each of them once. It returns [`Broken`]
-//! for content that no writer would write; writers that go on make it find ever more records, so its owner bounds how many
+//! for content that no writer would write; writers that continue make it find ever more records, so its owner bounds how many
 //! it takes. The bytes of a record may change while they are read, so a reader copies them before it looks at them. A writer
 //! finds a full ring or overwrites records, whatever the others do; its own calls return.
 //!
 //! ```
 //! use std::sync::atomic::AtomicU64;
-//! use ring::{Put, Reader, ReaderWords, Ring, WORDS, Writer};
+//! use ring::{PutOutcome, Reader, ReaderWords, Ring, WORDS, Writer};
 //!
 //! let memory: Box<[AtomicU64; WORDS]> = vec![0; WORDS].into_iter().map(AtomicU64::new).collect::<Vec<_>>()
 //!     .try_into().expect("that many words");
 //! let words = ReaderWords::default();
 //! let (ring, mut reader) = (Ring::new(&memory, &words), Reader::default());
-//! assert_eq!(Writer::new(ring).put(5, |record| record.push(b"hello")), Put::Done { sleep: None });
+//! assert_eq!(Writer::new(ring).put(5, |record| record.push(b"hello")), PutOutcome::Done { sleep: None });
 //! let bytes = reader.next(ring)?.expect("a record");
 //! let mut content = vec![0; bytes];
 //! reader.read(ring, &mut content);
@@ -81,13 +81,13 @@ pub const RECORD_BYTES_MAX: usize = CONTENT_BYTES - WORD_BYTES;
 
 /// Word with the position behind the last record.
 const TAIL: usize = 0;
-/// Word with the position of the reader, as the writers last knew it.
-const KNOWN_HEAD: usize = 1;
+/// Word with the position of the reader, as a writer has loaded it last.
+const CACHED_HEAD: usize = 1;
 /// Word with the position from which the writers have gone back to the beginning of the memory, and a mark that there is one.
-const SKIPPED: usize = 2;
+const WRAPPED_AT: usize = 2;
 const SET: u64 = 1;
-/// Word that changes when a writer begins to wait for room.
-const FULL: usize = 8;
+/// Word with the number of times that a writer has asked the reader to report room.
+const REQUESTS: usize = 8;
 
 /// The last position at which a reader begins: far from the end of the numbers.
 const POSITION_MAX: u64 = 1 << 62;
@@ -98,7 +98,7 @@ const ASLEEP: u32 = 1;
 /// Where a writer goes back to the beginning of the memory, if it can: each time that it has passed a multiple of this.
 const NEAR_BYTES: u64 = if cfg!(loom) { 32 } else { 4 * 1024 };
 
-/// The reader tells the writers of room in steps of this size: each time costs both a cache line.
+/// The reader reports room to the writers in steps of this size: each report costs both a cache line.
 const STEP_BYTES: u64 = CONTENT_BYTES as u64 / 8;
 
 /// The words that the reader writes. Zeros are those of a reader that is awake and has read nothing.
@@ -122,10 +122,10 @@ pub struct Writer<'a>(Ring<'a>);
 
 /// The outcome of [`Writer::put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
+pub enum PutOutcome {
     /// The reader will find the record.
     Done {
-        /// The number of its sleep, if it sleeps: one of the writers that get this number must wake it.
+        /// The generation of its sleep, if it sleeps: one of the writers that get this number must wake it.
         sleep: Option<NonZeroU32>,
     },
     /// There is no room for the record.
@@ -170,10 +170,10 @@ impl<'a> Writer<'a> {
     /// Puts a record of this length behind the others; `fill` pushes its bytes. The caller holds the lock of the writers.
     ///
     /// Bytes that `fill` does not push are those of an earlier record; those beyond the length are left out.
-    pub fn put(self, bytes: usize, fill: impl FnOnce(&mut Record<'a>)) -> Put {
+    pub fn put(self, bytes: usize, fill: impl FnOnce(&mut Record<'a>)) -> PutOutcome {
         let tail = self.0.words[TAIL].load(Relaxed);
-        if !self.takes(bytes) {
-            return Put::Full;
+        if !self.fits(bytes) {
+            return PutOutcome::Full;
         }
         let begin = self.begin(tail, taken_bytes(bytes));
         self.0.word(begin).store(bytes as u64, Relaxed);
@@ -189,11 +189,11 @@ impl<'a> Writer<'a> {
         self.0.words[TAIL].store(begin.wrapping_add(taken_bytes(bytes)), Release);
         // Either the reader finds the record, or the writer finds the sleeper.
         fence(SeqCst);
-        Put::Done { sleep: self.number_of_sleep() }
+        PutOutcome::Done { sleep: self.sleep_generation() }
     }
 
     /// Returns whether a record of this length has room. The caller holds the lock of the writers.
-    pub fn takes(self, bytes: usize) -> bool {
+    pub fn fits(self, bytes: usize) -> bool {
         let tail = self.0.words[TAIL].load(Relaxed);
         bytes <= RECORD_BYTES_MAX && self.has_room(tail, taken_bytes(bytes))
     }
@@ -201,9 +201,9 @@ impl<'a> Writer<'a> {
     /// Returns the position at which the next record begins: that of the tail, or the beginning of the memory, if the reader has
     /// removed all records. So a ring that never holds much uses little memory, and what it uses is in the caches.
     fn begin(self, tail: u64, bytes: u64) -> u64 {
-        if self.0.words[SKIPPED].load(Relaxed) == tail | SET {
+        if self.0.words[WRAPPED_AT].load(Relaxed) == tail | SET {
             // A writer has gone back here, and has not published its record.
-            self.0.words[SKIPPED].store(0, Relaxed);
+            self.0.words[WRAPPED_AT].store(0, Relaxed);
         }
         let rest = CONTENT_BYTES as u64 - tail % CONTENT_BYTES as u64;
         let used = CONTENT_BYTES as u64 - rest;
@@ -214,38 +214,38 @@ impl<'a> Writer<'a> {
         }
         // The skipped room is free, although the reader has not passed it.
         let begin = tail.wrapping_add(rest);
-        self.0.words[KNOWN_HEAD].store(begin, Relaxed);
-        self.0.words[SKIPPED].store(tail | SET, Relaxed);
+        self.0.words[CACHED_HEAD].store(begin, Relaxed);
+        self.0.words[WRAPPED_AT].store(tail | SET, Relaxed);
         begin
     }
 
-    /// Returns whether there is room behind `tail`.
+    /// Returns whether `bytes` bytes are free behind `tail`.
     fn has_room(self, tail: u64, bytes: u64) -> bool {
         let fits = |head: u64| {
             let used = tail.wrapping_sub(head);
             used <= CONTENT_BYTES as u64 && bytes <= CONTENT_BYTES as u64 - used
         };
-        let known = self.0.words[KNOWN_HEAD].load(Relaxed);
+        let known = self.0.words[CACHED_HEAD].load(Relaxed);
         if fits(known) {
             return true;
         }
         // The reader may be in front of the skipped bytes. A position behind the tail is that of a record that was not published.
         let known = if known <= tail { known } else { 0 };
         let head = self.0.reader[HEAD].load(Acquire).max(known);
-        self.0.words[KNOWN_HEAD].store(head, Relaxed);
+        self.0.words[CACHED_HEAD].store(head, Relaxed);
         fits(head)
     }
 
-    /// Notes that a writer waits for room. The writer looks once more afterwards: room that the reader has made before the note
+    /// Asks the reader to report room. The writer looks once more afterwards: room that the reader has made before the request
     /// is not reported.
-    pub fn note_full(self) {
-        let notes = self.0.words[FULL].load(Relaxed);
-        self.0.words[FULL].store(notes.wrapping_add(1), Relaxed);
+    pub fn request_notification(self) {
+        let requests = self.0.words[REQUESTS].load(Relaxed);
+        self.0.words[REQUESTS].store(requests.wrapping_add(1), Relaxed);
         fence(SeqCst);
     }
 
-    /// Returns the number of the sleep of a reader that sleeps.
-    fn number_of_sleep(self) -> Option<NonZeroU32> {
+    /// Returns the generation of the reader's sleep, if it sleeps.
+    fn sleep_generation(self) -> Option<NonZeroU32> {
         let word = self.0.reader[SLEEP].load(Relaxed) as u32;
         NonZeroU32::new(word).filter(|word| word.get() & ASLEEP != 0)
     }
@@ -325,10 +325,10 @@ pub struct Reader {
     position: u64,
     /// The tail that the reader has seen last.
     tail: u64,
-    /// The position that the writers have been told last.
-    told: u64,
-    /// The last note of a writer that waits for room.
-    full: u64,
+    /// The position that the writers know.
+    reported: u64,
+    /// The number of requests to report room that the reader has seen.
+    requests: u64,
     /// The number of the last sleep, doubled, and a mark while the reader sleeps.
     sleep: u32,
 }
@@ -346,7 +346,7 @@ impl Reader {
                 return Ok(None);
             }
             // The writers go back only when the reader has removed all records.
-            if ring.words[SKIPPED].load(Relaxed) == self.position | SET {
+            if ring.words[WRAPPED_AT].load(Relaxed) == self.position | SET {
                 let rest = CONTENT_BYTES as u64 - self.position % CONTENT_BYTES as u64;
                 // A record follows.
                 if rest >= self.tail.wrapping_sub(self.position) {
@@ -385,28 +385,28 @@ impl Reader {
         load(content, later);
     }
 
-    /// Removes the next record, whose length [`Reader::next`] has returned. Returns whether a writer has noted that it waits for
+    /// Removes the next record, whose length [`Reader::next`] has returned. Returns whether a writer has asked to be notified of
     /// room, and half of the ring is free now.
     pub fn taken(&mut self, ring: Ring<'_>, bytes: usize) -> bool {
         self.position += taken_bytes(bytes);
-        let is_due = self.position == self.tail || self.position.wrapping_sub(self.told) >= STEP_BYTES;
-        is_due && self.tell(ring)
+        let is_due = self.position == self.tail || self.position.wrapping_sub(self.reported) >= STEP_BYTES;
+        is_due && self.report(ring)
     }
 
-    /// Tells the writers how far the reader is. Returns whether one of them waits, and half of the ring is free.
-    fn tell(&mut self, ring: Ring<'_>) -> bool {
-        self.told = self.position;
+    /// Reports to the writers how far the reader is. Returns whether one of them waits, and half of the ring is free.
+    fn report(&mut self, ring: Ring<'_>) -> bool {
+        self.reported = self.position;
         ring.reader[HEAD].store(self.position, Release);
-        // Either the writer finds the room, or the reader finds the note.
+        // Either the writer finds the room, or the reader finds the request.
         fence(SeqCst);
         let is_free = self.waiting(ring).is_ok_and(|waiting| waiting <= CONTENT_BYTES as u64 / 2);
         is_free && {
-            let before = std::mem::replace(&mut self.full, ring.words[FULL].load(Relaxed));
-            self.full != before
+            let before = std::mem::replace(&mut self.requests, ring.words[REQUESTS].load(Relaxed));
+            self.requests != before
         }
     }
 
-    /// Goes on in the memory of other writers, behind what they have put there so far. The reader sleeps.
+    /// Continues in the memory of other writers, behind what they have put there so far. The reader sleeps.
     ///
     /// # Errors
     ///
@@ -416,7 +416,7 @@ impl Reader {
         if tail > POSITION_MAX || !tail.is_multiple_of(WORD_BYTES as u64) {
             return Err(Broken);
         }
-        *self = Reader { position: tail, tail, told: tail, full: 0, sleep: self.sleep };
+        *self = Reader { position: tail, tail, reported: tail, requests: 0, sleep: self.sleep };
         ring.reader[HEAD].store(tail, Release);
         self.sleep(ring);
         Ok(())

@@ -9,7 +9,8 @@ use std::thread;
 
 use proptest::prelude::*;
 use ring::{
-    Broken, CONTENT_BYTES, CONTROL_WORDS, Put, RECORD_BYTES_MAX, Reader, ReaderWords, Ring, WORDS, Writer,
+    Broken, CONTENT_BYTES, CONTROL_WORDS, PutOutcome, RECORD_BYTES_MAX, Reader, ReaderWords, Ring, WORDS,
+    Writer,
 };
 
 /// The memory of the writers, and that of the reader.
@@ -30,7 +31,7 @@ impl Memory {
 }
 
 /// A record went into the ring, and the reader was awake.
-const DONE: Put = Put::Done { sleep: None };
+const DONE: PutOutcome = PutOutcome::Done { sleep: None };
 
 /// Returns the content of a record with this number.
 fn content(number: u64, bytes: usize) -> Vec<u8> {
@@ -38,7 +39,7 @@ fn content(number: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// Puts a record in parts of this length.
-fn put(ring: Ring<'_>, bytes: &[u8], part: usize) -> Put {
+fn put(ring: Ring<'_>, bytes: &[u8], part: usize) -> PutOutcome {
     Writer::new(ring).put(bytes.len(), |record| bytes.chunks(part.max(1)).for_each(|part| record.push(part)))
 }
 
@@ -81,14 +82,14 @@ proptest! {
                 Step::Put { bytes, part } => {
                     number += 1;
                     let record = content(number, bytes);
-                    let takes = Writer::new(ring).takes(bytes);
+                    let takes = Writer::new(ring).fits(bytes);
                     match put(ring, &record, part) {
-                        Put::Done { sleep } => {
+                        PutOutcome::Done { sleep } => {
                             prop_assert!(takes);
                             prop_assert_eq!(sleep.is_some(), is_asleep);
                             queue.push_back(record);
                         }
-                        Put::Full => {
+                        PutOutcome::Full => {
                             let held: usize = queue.iter().map(|record| record.len() + 16).sum();
                             // The reader tells of room in steps of an eighth.
                             prop_assert!(!takes && held + bytes + 16 > CONTENT_BYTES * 7 / 8, "{} held, {} more", held, bytes);
@@ -152,7 +153,7 @@ fn the_longest_record_fits_an_empty_ring_and_no_longer_one_does() {
     let memory = Memory::new();
     let (ring, mut reader) = (memory.ring(), Reader::default());
     for bytes in [RECORD_BYTES_MAX + 1, usize::MAX] {
-        assert!(!Writer::new(ring).takes(bytes), "{bytes}");
+        assert!(!Writer::new(ring).fits(bytes), "{bytes}");
     }
     let longest = content(1, RECORD_BYTES_MAX);
     assert_eq!(put(ring, &longest, 1000), DONE);
@@ -174,11 +175,11 @@ fn a_full_ring_is_reported_once_half_of_it_is_free() {
     let (ring, mut reader) = (memory.ring(), Reader::default());
     let record = vec![7; 1000];
     let mut held = 0;
-    while put(ring, &record, 1000) != Put::Full {
+    while put(ring, &record, 1000) != PutOutcome::Full {
         held += 1;
     }
-    Writer::new(ring).note_full();
-    assert_eq!(put(ring, &record, 1000), Put::Full, "nothing was removed");
+    Writer::new(ring).request_notification();
+    assert_eq!(put(ring, &record, 1000), PutOutcome::Full, "nothing was removed");
     let mut taken = 0;
     while !{
         let bytes = reader.next(ring).expect("records").expect("one more");
@@ -186,7 +187,7 @@ fn a_full_ring_is_reported_once_half_of_it_is_free() {
         reader.taken(ring, bytes)
     } {}
     assert!((held / 2..held * 3 / 4).contains(&taken), "{taken} of {held}");
-    assert_ne!(put(ring, &record, 1000), Put::Full);
+    assert_ne!(put(ring, &record, 1000), PutOutcome::Full);
     while let Some(bytes) = reader.next(ring).expect("records") {
         assert!(!reader.taken(ring, bytes), "nobody waits");
     }
@@ -222,8 +223,8 @@ fn no_record_and_no_wake_up_is_lost() {
                     loop {
                         let mut ended = lock.lock().expect("nobody panics");
                         match put(ring, &record, 400) {
-                            Put::Full => thread::yield_now(),
-                            Put::Done { sleep } => {
+                            PutOutcome::Full => thread::yield_now(),
+                            PutOutcome::Done { sleep } => {
                                 if sleep.is_some() && *ended != sleep {
                                     *ended = sleep;
                                     wake.send(()).expect("the reader lives");
@@ -264,7 +265,7 @@ fn each_sleep_has_a_number_of_its_own() {
     for _ in 0..3 {
         assert!(reader.sleep(ring) && reader.sleep(ring), "it may be woken for nothing");
         let [first, second] = [(); 2].map(|()| put(ring, b"hello", 5));
-        let Put::Done { sleep: Some(sleep) } = first else { panic!("it sleeps: {first:?}") };
+        let PutOutcome::Done { sleep: Some(sleep) } = first else { panic!("it sleeps: {first:?}") };
         assert_eq!(first, second, "one sleep");
         assert_ne!(last.replace(sleep), Some(sleep));
         assert!(!reader.sleep(ring), "there is a record");
@@ -286,7 +287,7 @@ fn a_reader_goes_on_in_the_memory_of_other_writers() {
     put(second, b"before", 6);
     reader.move_to(second).expect("a ring");
     assert_eq!(take(&mut reader, second), Ok(None));
-    assert!(matches!(put(second, b"after", 5), Put::Done { sleep: Some(_) }), "it sleeps");
+    assert!(matches!(put(second, b"after", 5), PutOutcome::Done { sleep: Some(_) }), "it sleeps");
     assert_eq!(take(&mut reader, second), Ok(Some(b"after".to_vec())));
     for tail in [1, 1 << 63, u64::MAX] {
         other.words[0].store(tail, Relaxed);
@@ -294,7 +295,7 @@ fn a_reader_goes_on_in_the_memory_of_other_writers() {
     }
 }
 
-/// A writer that waits for room after it has noted that is told of the room, or finds it when it looks again.
+/// A writer that waits for room after it has asked to be notified is notified, or finds the room when it looks again.
 #[test]
 fn no_note_of_a_full_ring_is_lost() {
     let rounds = if cfg!(miri) { 2 } else { 2_000 };
@@ -307,10 +308,10 @@ fn no_note_of_a_full_ring_is_lost() {
                 start.wait();
                 // The reader removes records meanwhile. A writer that waits is freed by the reader alone.
                 for _ in 0..8 {
-                    if put(ring, &record, record.len()) == Put::Full {
+                    if put(ring, &record, record.len()) == PutOutcome::Full {
                         waits.store(true, SeqCst);
-                        Writer::new(ring).note_full();
-                        while put(ring, &record, record.len()) == Put::Full {
+                        Writer::new(ring).request_notification();
+                        while put(ring, &record, record.len()) == PutOutcome::Full {
                             while waits.load(SeqCst) {
                                 thread::yield_now();
                             }
@@ -332,7 +333,7 @@ fn no_note_of_a_full_ring_is_lost() {
                 };
                 taken += 1;
                 // The note is reported, or room that was there before the writer has looked again.
-                if reader.taken(ring, bytes) || Writer::new(ring).takes(record.len()) {
+                if reader.taken(ring, bytes) || Writer::new(ring).fits(record.len()) {
                     waits.store(false, SeqCst);
                 }
             }
@@ -396,7 +397,7 @@ proptest! {
         let _ = reader.move_to(ring);
         for _ in 0..3 {
             let done = put(ring, &content(1, bytes), 1000);
-            prop_assert!(done == Put::Full || matches!(done, Put::Done { .. }), "{:?}", done);
+            prop_assert!(done == PutOutcome::Full || matches!(done, PutOutcome::Done { .. }), "{:?}", done);
         }
     }
 }

@@ -403,11 +403,11 @@ mod tests {
         Arc::new(Pins::new(1))
     }
 
-    fn foreign(memfd: impl AsFd, words: usize) -> Result<PeerMapping, Errno> {
+    fn peer(memfd: impl AsFd, words: usize) -> Result<PeerMapping, Errno> {
         PeerMapping::new(memfd, words, &pins())
     }
 
-    fn written() -> OwnedMapping {
+    fn owned() -> OwnedMapping {
         OwnedMapping::new("swiftwater-test", BYTES, 2, &pins()).expect("memory")
     }
 
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn a_reader_cannot_change_what_is_written() {
-        let ours = written();
+        let ours = owned();
         ours.store(BYTES - 8, b"two more");
         let theirs = ours.for_reading().expect("a descriptor");
         let read_write = ProtFlags::READ | ProtFlags::WRITE;
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn discarded_memory_reads_as_zeros() {
-        let ours = written();
+        let ours = owned();
         let theirs = ours.for_reading().expect("a descriptor");
         let blocks = || fstat(&theirs).expect("it is open").st_blocks as u64 * BLOCK_BYTES;
         assert_eq!(blocks(), BYTES as u64, "all of it is there from the beginning");
@@ -486,18 +486,18 @@ mod tests {
     fn only_memory_that_stays_as_it_is_is_mapped() {
         let good = SealFlags::SHRINK | SealFlags::FUTURE_WRITE;
         for seals in [SealFlags::SHRINK, SealFlags::FUTURE_WRITE, SealFlags::GROW] {
-            assert_eq!(foreign(sealed(seals).0, WORDS).err(), Some(Errno::INVAL), "{seals:?}");
+            assert_eq!(peer(sealed(seals).0, WORDS).err(), Some(Errno::INVAL), "{seals:?}");
         }
         let (memfd, mapping) = sealed(good);
-        assert_eq!(foreign(&memfd, WORDS + 1).err(), Some(Errno::INVAL), "it is shorter");
+        assert_eq!(peer(&memfd, WORDS + 1).err(), Some(Errno::INVAL), "it is shorter");
         for words in [0, usize::MAX] {
-            assert_eq!(foreign(&memfd, words).err(), Some(Errno::INVAL), "{words}");
+            assert_eq!(peer(&memfd, words).err(), Some(Errno::INVAL), "{words}");
         }
         let file = std::fs::File::open("/dev/zero").expect("a file");
-        assert_eq!(foreign(file, WORDS).err(), Some(Errno::INVAL), "it is no memfd");
-        let foreign = foreign(&memfd, WORDS).expect("memory");
+        assert_eq!(peer(file, WORDS).err(), Some(Errno::INVAL), "it is no memfd");
+        let peer = peer(&memfd, WORDS).expect("memory");
         mapping.words_u64(WORDS)[WORDS - 1].store(7, Relaxed);
-        assert_eq!(foreign.words_u64()[WORDS - 1].load(Relaxed), 7);
+        assert_eq!(peer.words_u64()[WORDS - 1].load(Relaxed), 7);
         // The process that has it can take none of it away.
         assert_eq!(fallocate(&memfd, HOLE, 0, BYTES as u64), Err(Errno::PERM));
         // SAFETY: the range is that of a shared mapping, and no reference into it is left.
@@ -508,9 +508,9 @@ mod tests {
     #[test]
     fn offered_memory_is_mapped() {
         let offered = OfferedMapping::new("swiftwater-test", WORDS).expect("memory");
-        let foreign = foreign(&offered, WORDS).expect("it is sealed");
+        let peer = peer(&offered, WORDS).expect("it is sealed");
         offered.words_u64()[0].store(7, Relaxed);
-        assert_eq!(foreign.words_u64()[0].load(Relaxed), 7);
+        assert_eq!(peer.words_u64()[0].load(Relaxed), 7);
     }
 
     #[test]
@@ -518,7 +518,7 @@ mod tests {
         let (memfd, _mapping) = sealed(SealFlags::SHRINK);
         fallocate(&memfd, HOLE, 0, 4096).expect("it is ours");
         fcntl_add_seals(&memfd, SealFlags::FUTURE_WRITE).expect("it is ours");
-        assert_eq!(foreign(memfd, WORDS).err(), Some(Errno::INVAL));
+        assert_eq!(peer(memfd, WORDS).err(), Some(Errno::INVAL));
     }
 
     #[test]
@@ -529,14 +529,14 @@ mod tests {
             fallocate(&memfd, behind_end, BYTES as u64, BYTES as u64).expect("it is ours");
             fcntl_add_seals(&memfd, SealFlags::FUTURE_WRITE).expect("it is ours");
             let blocks = || fstat(&memfd).expect("it is open").st_blocks as u64 * BLOCK_BYTES;
-            assert_eq!((blocks(), foreign(&memfd, WORDS).err()), (BYTES as u64, Some(Errno::INVAL)));
+            assert_eq!((blocks(), peer(&memfd, WORDS).err()), (BYTES as u64, Some(Errno::INVAL)));
             assert_eq!(blocks(), BYTES as u64, "nothing was filled in");
         }
     }
 
     #[test]
     fn nothing_outside_is_accessed() {
-        let ours = written();
+        let ours = owned();
         for at in [0, 8, 17, 18, BYTES - 2, BYTES, usize::MAX - 3, usize::MAX] {
             assert!(catch_unwind(AssertUnwindSafe(|| ours.load(at))).is_err(), "{at}");
             assert!(catch_unwind(AssertUnwindSafe(|| ours.store(at, &[0; WORD_U32_BYTES]))).is_err(), "{at}");

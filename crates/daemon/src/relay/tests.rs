@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, Sequence, Turn};
 use carrier::status_page::StatusPage;
-use ring::{Put, Ring, Writer};
+use ring::{PutOutcome, Ring, Writer};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -556,10 +556,10 @@ async fn a_program_that_breaks_the_ring_is_aborted() {
 async fn a_program_that_waits_for_room_in_the_ring_is_told() {
     let joined = Joined::new().await;
     let content = [7; 1000];
-    while with_writer(&joined.socket, |ring| ring.takes(64 + content.len())) {
+    while with_writer(&joined.socket, |ring| ring.fits(64 + content.len())) {
         put(&joined.socket, ID, &content);
     }
-    with_writer(&joined.socket, |ring| ring.note_full());
+    with_writer(&joined.socket, |ring| ring.request_notification());
     (0..2).for_each(|_| send_only(&joined.program_end, Kind::Filler));
     let mut outbound = joined.outbound();
     let endpoint = &joined.socket.channel().endpoint;
@@ -602,7 +602,7 @@ fn take_all(socket: &Socket) -> Vec<Bytes> {
 }
 
 /// Puts a message into a ring that was announced.
-fn put_into(ring: &OfferedMapping, socket: &Socket, content: &[u8]) -> Put {
+fn put_into(ring: &OfferedMapping, socket: &Socket, content: &[u8]) -> PutOutcome {
     let memory = socket.channel().shared_pages().memory();
     let words = ring.words_u64().try_into().expect("as many as a ring has");
     Writer::new(Ring::new(words, memory.reader_words())).put(HEADER_BYTES + content.len(), |record| {
@@ -626,7 +626,7 @@ async fn a_ring_is_used_once_it_was_checked_and_behind_what_was_sent_before() {
     soon(socket.channel().endpoint.readable()).await;
     assert_eq!(number(), 7);
     // The daemon sleeps: a wake record follows what was sent before.
-    assert!(matches!(put_into(&one, &socket, b"3"), Put::Done { sleep: Some(_) }));
+    assert!(matches!(put_into(&one, &socket, b"3"), PutOutcome::Done { sleep: Some(_) }));
     send_only(&program_end, Kind::Wake);
     soon(socket.channel().endpoint.readable()).await;
     assert_eq!(take_all(&socket), ["2", "3"]);
@@ -698,7 +698,7 @@ async fn a_program_that_fills_its_carrier_without_end_ends_a_turn() {
     assert!(endpoint.discard() && endpoint.carrier().waiting_bytes() > 0, "the ring alone");
     // A note of a full ring makes the daemon discard some of them at once.
     put(&joined.socket, ID, b"a word");
-    with_writer(&joined.socket, |ring| ring.note_full());
+    with_writer(&joined.socket, |ring| ring.request_notification());
     let before = endpoint.carrier().waiting_bytes();
     let taken = endpoint.try_take();
     assert!(matches!(taken, Ok(Incoming::Message(..))), "{taken:?}");
