@@ -5,10 +5,8 @@
 use std::os::fd::RawFd;
 use std::ptr;
 
-use libc::c_int;
-
 use crate::mapping;
-use crate::start::{self, SignalMask};
+use crate::process::{self, AllSignalsBlocked};
 use crate::system::{self, Errno, Result};
 
 /// Number of descriptors that the child frees.
@@ -28,8 +26,8 @@ pub(crate) fn with_room<T: Copy>(fd: RawFd, f: impl FnOnce() -> Result<T>) -> Re
     // SAFETY: the memory is mapped, has the size of the answer, and is page-aligned.
     unsafe { answer.write(None) };
     // The program's signal handlers must not run in the child.
-    let mask = SignalMask::block_all();
-    let child = start::fork();
+    let mask = AllSignalsBlocked::new();
+    let child = process::fork();
     if child == Some(0) {
         // Where the hard limits are as low, `f` finds that.
         system::raise_limit(libc::RLIMIT_NOFILE);
@@ -42,7 +40,7 @@ pub(crate) fn with_room<T: Copy>(fd: RawFd, f: impl FnOnce() -> Result<T>) -> Re
         }
     }
     if let Some(child) = child {
-        start::await_end(child as c_int);
+        process::await_end(child);
     }
     drop(mask);
     // SAFETY: the child has ended, or never existed.

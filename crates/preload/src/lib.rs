@@ -16,11 +16,12 @@
 //! | `bundle` | several messages in a record |
 //! | `waiting` | waits for events that only the daemon sees |
 //! | `sleep`, `sleepers` | calls that sleep on a number which another thread closes |
-//! | `ring` | short messages to the daemon through shared memory |
+//! | `ring`, `own_ring` | messages to the daemon through shared memory |
 //! | `ask` | requests to the daemon |
 //! | `setup` | `socket`, `connect`, `accept` and other calls that ask the daemon |
 //! | `associations` | `sctp_connectx` and `sctp_peeloff`, by libsctp's private options |
 //! | `ancillary`, `structures` | ancillary data of messages, and its C structures |
+//! | `address`, `parts` | addresses and lists of buffers in the form of the C library |
 //! | `start` | starts a daemon where there is none |
 //! | `self_connect` | programs that have both ends of an association |
 //! | `form`, `plain` | the form of a carrier's content: records, or plain content for programs without the shim |
@@ -28,7 +29,8 @@
 //! | `target` | whether a program that is executed gets the shim |
 //! | `cancel` | cancellation of threads |
 //! | `child` | calls that need a descriptor when the table is full |
-//! | `lock` | the read lock, which survives the death of its holder |
+//! | `process` | child processes of which the program learns nothing |
+//! | `lock` | the locks for reading and for writing, which survive the death of their holder |
 //! | `tcp` | TCP sockets that become SCTP sockets |
 //! | `system_call` | system calls by the processor's instruction |
 //! | `system`, `files` | system calls that the shim makes |
@@ -58,6 +60,7 @@ mod own_ring;
 mod pages;
 mod parts;
 mod plain;
+mod process;
 mod reader;
 mod receive;
 mod recognition;

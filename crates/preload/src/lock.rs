@@ -37,8 +37,14 @@ pub(crate) struct Held<'a> {
     word: &'a AtomicU32,
     thread: u32,
     pending: Pending,
-    /// The previous holder died while it held the lock.
-    pub(crate) inherited: bool,
+    inherited: bool,
+}
+
+impl Held<'_> {
+    /// Returns whether the previous holder died while it held the lock.
+    pub(crate) fn was_inherited(&self) -> bool {
+        self.inherited
+    }
 }
 
 /// Time for which a call waits for sharers, in total. The limit is looked up only once the call has to wait.

@@ -61,9 +61,9 @@ impl<'a> Reader<'a> {
     /// Takes the read lock, whatever the form of the content.
     pub(crate) fn lock_in_any_form(fd: RawFd, pages: Pages<'a>, patience: &Patience) -> Result<Reader<'a>> {
         let held = lock::hold(pages.sharers.read_lock(), patience)?;
-        let inherited = held.inherited;
+        let was_inherited = held.was_inherited();
         let reader = Reader { fd, pages, _held: held };
-        if inherited {
+        if was_inherited {
             reader.recover();
             form::resume_daemon(fd, pages);
         }

@@ -45,8 +45,16 @@ fn set_flags(fd: RawFd, flags: c_int) {
 }
 
 /// Enters a new carrier into the table, with the flags of `socket` and `accept4`.
+///
+/// # Errors
+///
+/// `EMFILE`: the number is beyond the table, so the shim would not recognize it.
 fn adopt(fd: RawFd, pages: [RawFd; 2], flags: c_int) -> Result<RawFd> {
     let descriptor = Descriptor::map(pages).inspect_err(|_| system::close(fd))?;
+    if !table::has_slot(fd) {
+        system::close(fd);
+        return Err(Errno(libc::EMFILE));
+    }
     set_flags(fd, flags);
     table::set(fd, &Arc::new(descriptor));
     Ok(fd)
@@ -120,7 +128,7 @@ pub(crate) fn has_ended(descriptor: &Descriptor) -> bool {
     matches!(descriptor.pages().status.state(), State::Ended | State::Lost)
 }
 
-/// Reads or sets an option that does not involve the daemon.
+/// Returns the value of an option that does not involve the daemon; `None` for all others.
 pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name: c_int) -> Option<c_int> {
     if level != libc::SOL_SOCKET {
         return None;
@@ -222,7 +230,10 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
     let request = SocketRequest::PeelOff { association, front_begun, front_at };
     // After an error it is unknown whether the daemon has sorted the content.
     let reply = ask(&request, fd).inspect_err(|_| reader.recover())?;
-    reader.on_sorted(front, header)?;
+    if reader.on_sorted(front, header).is_err() {
+        // The association was peeled off all the same.
+        reader.recover();
+    }
     drop(reader);
     let [carrier, pages @ ..] = reply.descriptors;
     adopt(system::lowest(carrier), pages, flags)
@@ -274,12 +285,14 @@ fn take_association(
         return Err(Errno(libc::EINVAL));
     }
     let [carrier, pages @ ..] = received.descriptors;
+    let close_all =
+        |_: &Errno| received.descriptors.into_iter().filter(|fd| *fd >= 0).for_each(system::close);
     if received.descriptors_lost {
-        received.descriptors.into_iter().filter(|fd| *fd >= 0).for_each(system::close);
-        return Err(Errno(libc::EMFILE));
+        return Err(Errno(libc::EMFILE)).inspect_err(close_all);
     }
-    system::discard(fd)?;
-    let peer = record::parse_accepted(&bytes[..received.bytes]).ok_or(Errno(libc::EPROTO))?;
+    system::discard(fd).inspect_err(close_all)?;
+    let peer = record::parse_accepted(&bytes[..received.bytes]).ok_or(Errno(libc::EPROTO));
+    let peer = peer.inspect_err(close_all)?;
     adopt(carrier, pages, flags).map(|fd| (fd, peer))
 }
 
@@ -298,7 +311,7 @@ pub(crate) fn check_shutdown(descriptor: &Descriptor, how: c_int) -> Result<bool
     }
 }
 
-/// Notes the shutdown in the page, for everybody who shares the descriptor.
+/// Notes the shutdown in the page, for all sharers of the descriptor.
 pub(crate) fn note_shutdown(descriptor: &Descriptor, how: c_int) {
     if how != libc::SHUT_WR {
         descriptor.pages().sharers.on_reading_shut();

@@ -5,6 +5,7 @@
 //! fork and the new program the child makes system calls only, since other threads may hold any lock.
 
 use std::ffi::{CStr, CString, OsStr};
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -12,16 +13,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use carrier::name::DAEMON;
-use libc::{c_char, c_int, c_long};
+use libc::{c_char, c_int};
 
-use crate::environment;
+use crate::errno::check;
+use crate::process::{self, AllSignalsBlocked};
 use crate::system_call::system_call;
+use crate::{environment, system};
 
 /// Time within which a started daemon must answer.
 const START_WAIT: Duration = Duration::from_secs(5);
 /// Number of descriptors that are closed one by one where the kernel cannot close a range.
 const CLOSED_ONE_BY_ONE: c_int = 65_536;
-const START_LOOK_MS: c_int = 10;
+/// Pause between two attempts to reach a daemon that starts.
+const START_PAUSE: Duration = Duration::from_millis(10);
 /// Seconds without a socket after which the daemon ends.
 const IDLE_EXIT_S: &CStr = c"60";
 const COMMAND: &str = "swiftwater";
@@ -50,7 +54,7 @@ fn start(answers: &dyn Fn() -> bool) -> bool {
     let Some(lifeline) = Lifeline::begin(&words) else { return false };
     let deadline = Instant::now() + START_WAIT;
     loop {
-        let has_ended = lifeline.has_ended();
+        let has_ended = lifeline.wait(START_PAUSE);
         // Another process may have been quicker; then its daemon answers.
         if answers() {
             return true;
@@ -92,113 +96,57 @@ fn library_file() -> Option<PathBuf> {
 }
 
 /// A pipe whose other end the daemon holds while it lives.
-struct Lifeline(c_int);
+struct Lifeline(RawFd);
 
 impl Lifeline {
     fn begin(words: &[&CStr]) -> Option<Lifeline> {
         let mut ends = [-1; 2];
         // SAFETY: the kernel writes two numbers.
-        call(unsafe { system_call!(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
+        check(unsafe { system_call!(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC) }).ok()?;
         let lifeline = Lifeline(ends[0]);
         // The copy avoids the standard descriptors, which a program may have closed.
         // SAFETY: the call takes no pointer.
-        let child_end = unsafe { system_call!(libc::SYS_fcntl, ends[1], libc::F_DUPFD_CLOEXEC, 3) };
-        close(ends[1]);
-        let child_end = call(child_end)?;
-        let begun = spawn(words, child_end as c_int);
-        close(child_end as c_int);
+        let child_end = check(unsafe { system_call!(libc::SYS_fcntl, ends[1], libc::F_DUPFD_CLOEXEC, 3) });
+        system::close(ends[1]);
+        let child_end = child_end.ok()? as RawFd;
+        let begun = spawn(words, child_end);
+        system::close(child_end);
         begun.map(|()| lifeline)
     }
 
-    /// Returns whether the daemon has ended, after a short wait.
-    fn has_ended(&self) -> bool {
-        let mut entry = libc::pollfd { fd: self.0, events: libc::POLLIN, revents: 0 };
-        let moment = libc::timespec { tv_sec: 0, tv_nsec: c_long::from(START_LOOK_MS) * 1_000_000 };
-        let no_mask: *const libc::sigset_t = ptr::null();
-        // SAFETY: one entry and a time, both writable.
-        let ready = unsafe {
-            system_call!(libc::SYS_ppoll, &raw mut entry, 1_usize, &raw const moment, no_mask, 8_usize,)
-        };
-        ready > 0
+    /// Waits for the end of the daemon, at most for `time`. Returns whether the daemon has ended.
+    fn wait(&self, time: Duration) -> bool {
+        system::poll(self.0, libc::POLLIN, system::timespec(time)).is_ok_and(|events| events != 0)
     }
 }
 
 impl Drop for Lifeline {
     fn drop(&mut self) {
-        close(self.0);
+        system::close(self.0);
     }
 }
 
-/// Returns `None` if the call has failed.
-fn call(returned: c_long) -> Option<c_long> {
-    (returned >= 0).then_some(returned)
-}
-
-fn close(fd: c_int) {
-    // SAFETY: the call takes no pointer.
-    unsafe { system_call!(libc::SYS_close, fd) };
-}
-
 /// Starts a program that is no child of this process, with `lifeline` as its standard output.
-fn spawn(words: &[&CStr], lifeline: c_int) -> Option<()> {
+fn spawn(words: &[&CStr], lifeline: RawFd) -> Option<()> {
     let mut arguments: Vec<*const c_char> = words.iter().map(|word| word.as_ptr()).collect();
     arguments.push(ptr::null());
     // The program's signal handlers must not run in the child.
-    let mask = SignalMask::block_all();
-    let child = fork();
+    let mask = AllSignalsBlocked::new();
+    let child = process::fork();
     if child == Some(0) {
-        match fork() {
+        match process::fork() {
             Some(0) => become_daemon(&arguments, lifeline),
             // SAFETY: the call does not return.
             _ => unsafe { libc::_exit(0) },
         }
     }
-    let ended = child.map(|child| await_end(child as c_int));
+    let ended = child.map(process::await_end);
     drop(mask);
     ended
 }
 
-/// Waits for a child of [`fork`].
-pub(crate) fn await_end(child: c_int) {
-    let (status, usage): (*mut c_int, *mut libc::rusage) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: the call writes nothing.
-    unsafe { system_call!(libc::SYS_wait4, child, status, libc::__WALL, usage) };
-}
-
-/// The signals that this thread blocked before it blocked all.
-pub(crate) struct SignalMask(u64);
-
-impl SignalMask {
-    pub(crate) fn block_all() -> SignalMask {
-        let mut before = 0;
-        set_mask(&u64::MAX, Some(&mut before));
-        SignalMask(before)
-    }
-}
-
-impl Drop for SignalMask {
-    fn drop(&mut self) {
-        set_mask(&self.0, None);
-    }
-}
-
-/// Forks a child that sends no signal when it ends, and that a wait for any child does not find. The C library does not know of
-/// it.
-pub(crate) fn fork() -> Option<c_long> {
-    // SAFETY: the child runs in a copy of the memory, and only makes system calls.
-    call(unsafe { system_call!(libc::SYS_clone, 0_usize, 0_usize, 0_usize, 0_usize, 0_usize) })
-}
-
-fn set_mask(mask: &u64, before: Option<&mut u64>) {
-    let before = before.map_or(ptr::null_mut(), ptr::from_mut);
-    // SAFETY: the kernel's mask has 64 bits.
-    unsafe {
-        system_call!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, ptr::from_ref(mask), before, 8_usize,)
-    };
-}
-
 /// Detaches the child from the program and executes the daemon in it.
-fn become_daemon(arguments: &[*const c_char], lifeline: c_int) -> ! {
+fn become_daemon(arguments: &[*const c_char], lifeline: RawFd) -> ! {
     const SIGNALS: c_int = 64;
     unsafe extern "C" {
         static environ: *const *const c_char;
@@ -220,7 +168,7 @@ fn become_daemon(arguments: &[*const c_char], lifeline: c_int) -> ! {
             }
         }
         system_call!(libc::SYS_chdir, c"/".as_ptr());
-        set_mask(&0, None);
+        process::unblock_all_signals();
         system_call!(libc::SYS_execve, arguments[0], arguments.as_ptr(), environ);
         libc::_exit(127)
     }

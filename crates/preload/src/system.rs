@@ -126,7 +126,7 @@ pub(crate) fn poll(fd: RawFd, events: i16, mut timeout: libc::timespec) -> Resul
     Ok(entry.revents)
 }
 
-/// Sleeps for so long, or until a signal was handled.
+/// Sleeps for `time`, or until a signal was handled.
 pub(crate) fn sleep(time: Duration) {
     let mut time = timespec(time);
     let (nothing, no_mask): (*mut libc::pollfd, *const c_void) = (ptr::null_mut(), ptr::null());
@@ -202,7 +202,7 @@ impl SignalsBlocked {
         }
     }
 
-    /// Waits for a signal for so long.
+    /// Waits for a signal, at most for `within`.
     ///
     /// # Errors
     ///

@@ -18,7 +18,8 @@ use crate::system::{self, Result};
 use crate::{lock, mapping};
 
 const CHUNK: usize = 1024;
-/// Number of chunks. The shim asks anew each time for descriptors beyond them; no process has as many unless it asked for them.
+/// Number of chunks. The shim takes descriptors beyond them for files of others; no process has as many, unless the system's limit
+/// (`fs.nr_open`) was raised.
 const CHUNKS: usize = 1024;
 
 /// The place of one number in the table.
@@ -123,6 +124,11 @@ pub(crate) fn is(fd: RawFd, descriptor: &Descriptor) -> bool {
 pub(crate) fn is_any_known() -> bool {
     let chunks = TABLE.iter().enumerate().filter(|(_, chunk)| !chunk.load(Acquire).is_null());
     chunks.flat_map(|(n, _)| n * CHUNK..(n + 1) * CHUNK).any(|fd| is_known(fd as RawFd))
+}
+
+/// Returns whether a number can be entered.
+pub(crate) fn has_slot(fd: RawFd) -> bool {
+    slot(fd).is_some()
 }
 
 /// Enters a number as this descriptor.
@@ -406,9 +412,10 @@ mod tests {
         let one = descriptor();
         for fd in [(CHUNK * CHUNKS) as RawFd, RawFd::MAX, -1] {
             set(fd, &one);
-            assert!(find(fd).is_none() && !is_known(fd), "{fd}");
+            assert!(!has_slot(fd) && find(fd).is_none() && !is_known(fd), "{fd}");
         }
         let last = (CHUNK * CHUNKS - 1) as RawFd;
+        assert!(has_slot(last));
         assert!(find(last).is_none());
         set(last, &one);
         assert!(is_at(last, &one));
