@@ -288,8 +288,9 @@ fn set_stranger_options(
     }
 }
 
-/// Send buffer of a socket for strangers: the kernel counts some 800 bytes for an answer that it keeps.
-const STRANGER_SEND_BYTES: i32 = 64 << 10;
+/// Send buffer of a socket for strangers, as far as the system grants it: the kernel counts some 800 bytes for an answer that it
+/// keeps.
+const STRANGER_SEND_BYTES: i32 = 1 << 20;
 
 /// Sets the buffers of a socket for strangers, and enables the count of dropped packets.
 pub(crate) fn set_stranger_buffers(fd: BorrowedFd<'_>, class: Class) -> Result<(), Errno> {

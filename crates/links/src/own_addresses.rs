@@ -28,6 +28,16 @@ struct Local {
     addresses: Vec<IpAddr>,
     /// Networks of the loopback interface, all of whose addresses belong to this host: address and mask.
     networks: Vec<(Ipv4Addr, Ipv4Addr)>,
+    /// Networks of the other interfaces, whose hosts are neighbours, in IPv6 form: address and mask.
+    neighbours: Vec<(u128, u128)>,
+}
+
+/// Returns an address as a number, that of IPv4 in the mapped form.
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().into(),
+        IpAddr::V6(v6) => v6.into(),
+    }
 }
 
 impl OwnAddresses {
@@ -49,6 +59,13 @@ impl OwnAddresses {
             self.local = list();
         }
         changed
+    }
+
+    /// Returns whether the kernel sends packets to this address without a router, as far as the networks of the interfaces tell.
+    pub(crate) fn is_neighbour(&self, address: IpAddr) -> bool {
+        let is_link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        let number = number(address);
+        is_link_local || self.local.neighbours.iter().any(|(network, mask)| number & mask == *network)
     }
 
     /// Returns whether packets to this address arrive on this host. False if that depends on an interface, as with link-local
@@ -77,14 +94,26 @@ impl Local {
             self.addresses.push(v4.into());
             let mask =
                 interface.netmask.as_ref().and_then(|mask| mask.as_sockaddr_in()).map(|mask| mask.ip());
-            if let Some(mask) = mask.filter(|_| interface.flags.contains(InterfaceFlags::IFF_LOOPBACK)) {
-                self.networks.push((v4 & mask, mask));
+            match mask {
+                Some(mask) if interface.flags.contains(InterfaceFlags::IFF_LOOPBACK) => {
+                    self.networks.push((v4 & mask, mask));
+                }
+                Some(mask) => self.add_neighbours(v4.into(), u128::from(u32::from(mask)) | !0 << 32),
+                None => {}
             }
         } else if let Some(v6) = address.as_sockaddr_in6().map(|v6| v6.ip())
             && !v6.is_unicast_link_local()
         {
             self.addresses.push(v6.into());
+            let mask = interface.netmask.as_ref().and_then(|mask| mask.as_sockaddr_in6());
+            if let Some(mask) = mask.filter(|_| !interface.flags.contains(InterfaceFlags::IFF_LOOPBACK)) {
+                self.add_neighbours(v6.into(), mask.ip().into());
+            }
         }
+    }
+
+    fn add_neighbours(&mut self, own: IpAddr, mask: u128) {
+        self.neighbours.push((number(own) & mask, mask));
     }
 }
 

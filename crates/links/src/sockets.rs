@@ -1,6 +1,6 @@
 //! The sockets of a link, one for each local address, and the operations common to all kinds of links.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -179,11 +179,21 @@ impl Sockets {
         if matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
             return interface_addresses().is_ok_and(|own| own.contains(&address));
         }
+        self.own_addresses().has(address)
+    }
+
+    /// Returns whether the kernel sends packets to an address without a router.
+    pub(crate) fn is_neighbour(&self, address: IpAddr) -> bool {
+        self.own_addresses().is_neighbour(address)
+    }
+
+    /// Returns the current addresses of this host.
+    fn own_addresses(&self) -> RefMut<'_, OwnAddresses> {
         let mut own = self.own.borrow_mut();
         if own.refresh() {
             self.routes.borrow_mut().forget_all();
         }
-        own.has(address)
+        own
     }
 
     pub(crate) fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {

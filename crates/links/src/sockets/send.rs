@@ -65,17 +65,13 @@ impl Sockets {
 
     /// Assigns a batch for a destination that may not exist to a socket: one of those for strangers, in place of the one of peers,
     /// which has the same address. The kernel keeps packets to a neighbour that does not answer for seconds, and counts them in
-    /// the send buffer of their socket, so packets to invented neighbours would stop those of all peers. The destination's prefix
-    /// chooses among the sockets: all neighbours of an interface have few prefixes.
+    /// the send buffer of their socket, so packets to invented neighbours would stop all others. Neighbours have a socket of
+    /// their own; packets to the other hosts go to routers, which answer.
     pub(crate) fn batch_apart<'a>(&mut self, transmit: &'a Transmit<'a>) -> io::Result<Option<Batch<'a>>> {
         let Some(batch) = self.batch(transmit)? else { return Ok(None) };
         let mut apart = self.list[batch.index].strangers.clone();
-        let prefix = match batch.remote.ip() {
-            IpAddr::V4(v4) => u64::from(u32::from(v4) >> 8),
-            IpAddr::V6(v6) => (u128::from(v6) >> 72) as u64,
-        };
-        let place = prefix % apart.len().max(1) as u64;
-        Ok(Some(Batch { index: apart.nth(place as usize).unwrap_or(batch.index), ..batch }))
+        let index = if self.is_neighbour(batch.remote.ip()) { apart.next_back() } else { apart.next() };
+        Ok(Some(Batch { index: index.unwrap_or(batch.index), ..batch }))
     }
 
     /// Counts a batch as lost that would have to wait.

@@ -89,6 +89,7 @@ fn packets_to_neighbours_that_do_not_exist_stop_no_packet_of_a_peer() {
         "link set v0 up",
         "addr add 10.9.0.1/16 dev v0",
         "neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev v0",
+        "route add default via 10.9.0.2",
     ] {
         host.ip(command).unwrap();
     }
@@ -109,17 +110,20 @@ fn packets_to_neighbours_that_do_not_exist_stop_no_packet_of_a_peer() {
                 segment_bytes: bytes.len(),
                 slices: &slices,
             };
-            for a in 1..9 {
+            for a in 1..17 {
                 let answers: Vec<_> = (1..255).map(|b| transmit(to(a, b))).collect();
                 link.transmit_answers(&answers);
             }
             let lost = link.stats().send_lost;
             assert!(lost > 0, "the buffer for answers is full");
-            for a in 9..17 {
+            for a in 17..33 {
                 (1..255).for_each(|b| link.transmit_apart(&transmit(to(a, b))).expect("sent or lost"));
             }
             assert!(link.stats().send_lost > lost, "so is the buffer for other packets that may stay");
             link.transmit(&transmit(to(0, 2))).expect("that of peers is not");
+            let lost = link.stats().send_lost;
+            link.transmit_apart(&transmit(std::net::SocketAddr::from(([192, 0, 2, 1], 9899)))).expect("sent");
+            assert_eq!(link.stats().send_lost, lost, "nor is that for hosts behind the router");
         }
     })
     .unwrap();
