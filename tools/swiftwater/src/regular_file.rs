@@ -18,10 +18,17 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Maximum length of a file that is read whole: another user may have made it.
+const BYTES_MAX: u64 = 1 << 30;
+
 /// Reads a regular file to its end.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    if file.metadata()?.len() > BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than 1 GiB"));
+    }
     let mut content = Vec::new();
-    open(path)?.read_to_end(&mut content)?;
+    file.take(BYTES_MAX).read_to_end(&mut content)?;
     Ok(content)
 }
 
@@ -52,6 +59,16 @@ mod tests {
         for error in errors {
             assert_eq!(error.err().as_deref(), Some("it is not a regular file"));
         }
+    }
+
+    #[test]
+    fn a_file_without_end_is_refused() {
+        let path = std::env::temp_dir().join(format!("swiftwater-sparse-{}", std::process::id()));
+        let file = File::create(&path).expect("a folder for temporary files");
+        file.set_len(BYTES_MAX + 1).expect("a sparse file");
+        let error = read(&path).expect_err("it is too long");
+        fs::remove_file(&path).expect("it was made");
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }
 
     #[test]
