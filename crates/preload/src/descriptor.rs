@@ -113,13 +113,16 @@ pub(crate) mod tests {
         let memfd = unsafe { libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC) };
         // SAFETY: the call takes no pointer.
         assert!(memfd >= 0 && unsafe { libc::ftruncate(memfd, bytes as libc::off_t) } == 0);
-        for (at, number) in numbers {
-            let number = number.to_ne_bytes();
-            // SAFETY: the kernel reads the number.
-            let written = unsafe { libc::pwrite(memfd, number.as_ptr().cast(), 4, *at as libc::off_t) };
-            assert_eq!(written, 4);
-        }
+        numbers.iter().for_each(|(at, number)| set(memfd, *at, *number));
         memfd
+    }
+
+    /// Writes a number into a file.
+    pub(crate) fn set(memfd: RawFd, at: u64, number: u32) {
+        let number = number.to_ne_bytes();
+        // SAFETY: the kernel reads the number.
+        let written = unsafe { libc::pwrite(memfd, number.as_ptr().cast(), 4, at as libc::off_t) };
+        assert_eq!(written, 4);
     }
 
     /// Returns the files of the pages of a socket that is not one-to-many.

@@ -78,8 +78,12 @@ fn receive_at(fd: RawFd, descriptor: &Descriptor, buffers: Buffers<'_>, flags: c
     }
     loop {
         let seen = Seen::in_page(pages);
-        match Reader::lock(fd, pages, &patience).and_then(|reader| reader.take(buffers, flags)) {
+        // Only here: the error of an association that has timed out has the same number.
+        let reader = match Reader::lock(fd, pages, &patience) {
             Err(lock::TIMED_OUT) => return Err(Errno(libc::EAGAIN)),
+            reader => reader,
+        };
+        match reader.and_then(|reader| reader.take(buffers, flags)) {
             Err(Errno(libc::EAGAIN)) => {
                 if let Some(result) = seen.without_message(pages, || system::waits(fd, flags)) {
                     return result.map(Outcome::Received);
@@ -203,4 +207,43 @@ pub(crate) fn next(fd: RawFd, descriptor: &Descriptor) -> Option<Header> {
     let reader = Reader::lock(fd, pages, &Patience::of_a_look()).ok()?;
     let is_begun = pages.sharers.position().load().consumed() > 0;
     if is_begun { None } else { reader.front().ok()? }
+}
+
+#[cfg(test)]
+mod tests {
+    use carrier::status_page::StatusPage;
+
+    use super::*;
+    use crate::descriptor;
+    use crate::system;
+
+    /// The wait for a lock fails with the same number where it has taken too long, and that is another matter.
+    #[test]
+    fn an_association_that_has_timed_out_is_reported_as_such() {
+        let mut ends = [-1; 2];
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+        // SAFETY: the kernel writes two numbers.
+        assert_eq!(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) }, 0);
+        // SAFETY: the call takes no pointer.
+        assert_eq!(unsafe { libc::shutdown(ends[1], libc::SHUT_WR) }, 0);
+        let files = descriptor::tests::files();
+        let lost = [
+            (StatusPage::STATE_AT, State::Lost as u32),
+            (StatusPage::ERROR_AT, libc::ETIMEDOUT as u32),
+            (StatusPage::ERRORS_AT, 1),
+        ];
+        for (at, number) in lost {
+            descriptor::tests::set(files[0], at, number);
+        }
+        let descriptor = Descriptor::map(files).expect("pages of this version");
+        let receive = |flags| {
+            let mut place = [0; 16];
+            let part = [Buffers::of(&mut place)];
+            // SAFETY: the memory is writable.
+            receive_at(ends[0], &descriptor, unsafe { Buffers::new(&part) }, flags).map(drop)
+        };
+        assert_eq!(receive(libc::MSG_DONTWAIT), Err(Errno(libc::ETIMEDOUT)));
+        assert_eq!(receive(0), Err(Errno(libc::ENOTCONN)), "the error was reported");
+        ends.into_iter().for_each(system::close);
+    }
 }

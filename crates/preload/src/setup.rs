@@ -13,12 +13,12 @@ use libc::{c_int, iovec};
 
 use crate::ask::{self, Reply, ask, ask_daemon, ask_for_value, daemon_accepts};
 use crate::descriptor::Descriptor;
-use crate::lock::Patience;
+use crate::lock::{self, Held, Patience};
 use crate::reader::Reader;
 use crate::sleep::{asleep, with_copy};
 use crate::system::{self, Buffers, Errno, Result};
 use crate::waiting::{await_connection, error_without_daemon};
-use crate::{cancel, lock, self_connect, start, table, tcp};
+use crate::{cancel, self_connect, start, table, tcp};
 
 /// Opens a socket.
 pub(crate) fn open(v6: bool, kind: SocketKind, flags: c_int) -> Result<RawFd> {
@@ -254,12 +254,16 @@ pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result
     }
     let patience = Patience::of_receive(fd, 0);
     loop {
-        match take_association(fd, descriptor, flags, &patience) {
+        let held = match lock::hold(pages.sharers.read_lock(), &patience) {
             Err(lock::TIMED_OUT) => return Err(Errno(libc::EAGAIN)),
+            held => held?,
+        };
+        match take_association(fd, &held, flags) {
             // The kernel reports once that the daemon has died; the next look finds the end.
             Err(Errno(libc::EAGAIN | libc::ECONNRESET)) => {}
             result => return result,
         }
+        drop(held);
         match asleep(fd, descriptor, || system::await_record(fd, 0)) {
             Ok(Some(copy)) => return with_copy(copy, |fd| accept(fd, descriptor, flags)),
             Ok(None) | Err(Errno(libc::ECONNRESET)) => {}
@@ -268,13 +272,8 @@ pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result
     }
 }
 
-fn take_association(
-    fd: RawFd,
-    descriptor: &Descriptor,
-    flags: c_int,
-    patience: &Patience,
-) -> Result<(RawFd, SocketAddr)> {
-    let _held = lock::hold(descriptor.pages().sharers.read_lock(), patience)?;
+/// Takes an association from the carrier, for the holder of the read lock.
+fn take_association(fd: RawFd, _held: &Held<'_>, flags: c_int) -> Result<(RawFd, SocketAddr)> {
     let mut bytes = [0; HEADER_BYTES + ACCEPTED_BYTES];
     let place = [Buffers::of(&mut bytes)];
     // Peeks first: if the process has no room for the descriptors, the record stays for the next call.
