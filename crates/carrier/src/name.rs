@@ -12,7 +12,7 @@ pub const DAEMON: &str = "swiftwater";
 pub const DAEMON_VARIABLE: &CStr = c"SWIFTWATER_DAEMON";
 
 /// Environment variable by which `swiftwater run` allows a program to start a daemon if the earlier one has ended: one that ends
-/// by itself when nobody needs it.
+/// by itself when no program needs it.
 pub const ON_DEMAND_VARIABLE: &CStr = c"SWIFTWATER_ON_DEMAND";
 
 /// Environment variable by which `swiftwater run --tcp-as-sctp` turns TCP sockets into SCTP sockets.
@@ -30,7 +30,7 @@ pub const CARRIER_NAME_BYTES: usize = PREFIX.len() + HEX_DIGITS;
 /// The name of the daemon's end of a carrier.
 ///
 /// The name is a hint: a shim asks the daemon only about descriptors whose peer has a name of this form. It proves nothing,
-/// because any program may bind a socket to such a name. It is random, so that nobody can take it before the daemon does.
+/// because any program may bind a socket to such a name. It is random, so that no process can take it before the daemon does.
 ///
 /// ```
 /// use swiftwater_carrier::name::CarrierName;

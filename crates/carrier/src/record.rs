@@ -125,8 +125,8 @@ pub struct Turn {
     pub thread: u32,
 }
 
-/// Where a record stands among others: two numbers whose meaning follows from the kind, the flags and the direction of the record.
-/// The constructors name what they write, and methods of [`Header`] read it.
+/// Where a record stands among others: two numbers whose meaning follows from the record's kind, flags and direction. The
+/// constructors name what they write, and methods of [`Header`] read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequence([u32; 2]);
 
@@ -186,7 +186,7 @@ pub struct Header {
     pub sequence: Sequence,
     /// A number of the program, which returns if sending fails; of a received message the value of `SCTP_CONTEXT`.
     pub context: u32,
-    /// Lifetime: a message that was not sent within so many milliseconds is discarded; 0 for no limit.
+    /// Lifetime in milliseconds, after which a message that was not sent is discarded; 0 for no limit.
     pub lifetime_ms: u32,
     /// The association. Always set in records to the program; in records from it, set if the socket has many.
     pub association: u32,

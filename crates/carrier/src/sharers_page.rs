@@ -11,11 +11,11 @@
 //! | `long_taken` | long messages are emptied before they are read, or after the socket is closed |
 //! | `data_taken` | the peer may send into a small receive buffer sooner or later; a close becomes an abort, or vice versa |
 //! | `position` | a reader gets other bytes of its own carrier, an empty message or `EPROTO` |
-//! | `errors_taken` | an error is told again, or not at all |
+//! | `errors_taken` | an error is reported again, or not at all |
 //! | `write_lock` | keeps a sender as long as its time limit says |
 //! | `send_buffer` | the descriptor polls writable sooner or later |
 //! | `ring`, `rings`, `sleep_ended` | messages of other sharers wait, until one sends in another way |
-//! | `readers_waiting` | a reader sleeps on although a message is there, or wakes for messages that another takes |
+//! | `readers_waiting` | a reader continues to sleep although a message has come, or wakes for messages that another takes |
 //! | `records_sent` | messages of other sharers come in another order |
 //! | `sent` | a blocking send asks the daemon for room every few milliseconds; the daemon counts for itself |
 

@@ -12,7 +12,7 @@ const OVERFLOW_USER: u32 = 65_534;
 pub const USER_MAP: &CStr = c"/proc/self/uid_map";
 
 /// Returns whether a program of `me` trusts a daemon of `owner`: a daemon of root, or of its own user. If `sees_all_users` is
-/// false, the number of the overflow user identifies nobody.
+/// false, the number of the overflow user identifies no user.
 pub fn may_serve(owner: u32, me: u32, sees_all_users: impl FnOnce() -> bool) -> bool {
     owner == 0 || owner == me && (me != OVERFLOW_USER || sees_all_users())
 }

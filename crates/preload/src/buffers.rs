@@ -50,7 +50,7 @@ impl<'a> Buffers<'a> {
         self.0
     }
 
-    /// Copies as many of `bytes` as fit and returns their number. Finds the invalid pointers that can be told.
+    /// Copies as many of `bytes` as fit and returns their number. Finds invalid pointers as far as their values show it.
     pub(crate) fn write(self, bytes: &[u8]) -> Result<usize> {
         let mut rest = bytes;
         for part in self.0 {

@@ -39,7 +39,7 @@ pub(crate) fn to_records(fd: RawFd) -> Result<()> {
     moved
 }
 
-/// Tells the daemon to go on after a holder of the lock has died in the middle of a change of form. The daemon refuses this if no
+/// Lets the daemon continue after a holder of the lock has died in the middle of a change of form. The daemon refuses this if no
 /// change was under way.
 pub(crate) fn resume_daemon(fd: RawFd, page: Pages<'_>) {
     let _ = request(fd, &SocketRequest::SetForm { plain: page.status.plain.load(Relaxed) != 0 });

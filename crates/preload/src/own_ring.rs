@@ -1,6 +1,6 @@
 //! The ring of this process for a socket: memory that the process makes, and that the daemon maps for reading.
 //!
-//! The memory is sealed against later writable mappings, so that nobody, this process included, can take pages of it away
+//! The memory is sealed against later writable mappings, so that no process, this one included, can take pages of it away
 //! while the daemon reads. A process that gets the socket by `exec`, or over another socket, therefore cannot use the ring
 //! of an earlier one, and makes its own. The children of a `fork` use that of their parent. Only one ring of a socket is
 //! in use at a time: the page of the sharers says which the last one is, and the status page which one the daemon reads.
@@ -60,7 +60,7 @@ impl OwnRing {
         Some(Writer::new(Ring::new(words, &pages.status.ring)))
     }
 
-    /// Stops using the ring: nobody reads it any more.
+    /// Stops using the ring: the daemon no longer reads it.
     pub(crate) fn abandon(&self) {
         self.number.store(0, Relaxed);
     }

@@ -125,7 +125,7 @@ fn wait_for_room(
     Ok(())
 }
 
-/// Finds the invalid pointers that can be told.
+/// Finds invalid pointers as far as their values show it.
 fn check(content: Buffers<'_>) -> Result<()> {
     let is_invalid = |part: &libc::iovec| part.iov_len > 0 && !can_be_bytes(part.iov_base);
     if content.as_slice().iter().any(is_invalid) { Err(Errno(libc::EFAULT)) } else { Ok(()) }

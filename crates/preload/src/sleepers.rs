@@ -1,8 +1,8 @@
 //! Calls that sleep on a descriptor while another thread closes it.
 //!
-//! In the kernel such a call keeps the socket and goes on: a message that comes afterwards is received. Here a call sleeps in one
-//! system call and receives in another, for which the number is then closed, or is another file. So the thread that closes
-//! a number on which others sleep makes a copy of the carrier first; each of the others goes on with a copy of its own.
+//! In the kernel such a call keeps the socket and continues: a message that comes afterwards is received. Here a call sleeps in
+//! one system call and receives in another, for which the number is then closed, or is another file. So the thread that closes
+//! a number on which others sleep makes a copy of the carrier first; each of the others continues with a copy of its own.
 //! The [`table`](crate::table) knows copies as lent: a call may sleep again on its copy, and a child of `fork`, which has
 //! no other threads, closes them.
 

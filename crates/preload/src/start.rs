@@ -1,5 +1,5 @@
 //! Starts a daemon for a program that opens an SCTP socket where there is none, as `swiftwater run` would: for programs that link
-//! with `libswiftwater`, and for those whose daemon has ended because nobody needed it.
+//! with `libswiftwater`, and for those whose daemon has ended because no program needed it.
 //!
 //! The daemon is no child of the program: a program that waits for any child, or handles `SIGCHLD`, notices nothing. Between the
 //! fork and the new program the child makes system calls only, since other threads may hold any lock.

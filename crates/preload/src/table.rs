@@ -18,8 +18,8 @@ use crate::system::{self, Result};
 use crate::{lock, mapping};
 
 const CHUNK: usize = 1024;
-/// Number of chunks. The shim takes descriptors beyond them for files of others; no process has as many, unless the system's limit
-/// (`fs.nr_open`) was raised.
+/// Number of chunks. The shim takes descriptors beyond them for files of others; no process has as many, unless the system's
+/// limit (`fs.nr_open`) was raised.
 const CHUNKS: usize = 1024;
 
 /// The place of one number in the table.
@@ -89,7 +89,7 @@ pub(crate) fn learn(fd: RawFd, descriptor: Option<&Arc<Descriptor>>) {
     let Some(slot) = slot(fd) else { return };
     let what = descriptor.map_or(foreign(), boxed);
     if slot.what.compare_exchange(ptr::null_mut(), what, AcqRel, Acquire).is_err() && what != foreign() {
-        // SAFETY: the box was made above, and nobody has seen it.
+        // SAFETY: the box was made above, and no other thread has seen it.
         drop(unsafe { Box::from_raw(what) });
     }
 }
@@ -163,7 +163,7 @@ fn tell_leak_sanitizer(boxed: *const SharedDescriptor) {
     }
 }
 
-/// Forgets a number that is about to be closed. Threads that sleep there go on with a copy.
+/// Forgets a number that is about to be closed. Threads that sleep there continue with a copy.
 pub(crate) fn close(fd: RawFd) {
     let known = is_known(fd).then(|| look_up(fd));
     let keep = || {
@@ -238,7 +238,7 @@ fn replace(fd: RawFd, new: impl FnOnce() -> *mut SharedDescriptor) {
     // page stays mapped.
     for _ in 0..1000 {
         if slot.looking.load(SeqCst) == 0 {
-            // SAFETY: the pointer came from `Box::into_raw`, and nobody can find it any more.
+            // SAFETY: the pointer came from `Box::into_raw`, and no thread can find it any more.
             return drop(unsafe { Box::from_raw(old) });
         }
         std::hint::spin_loop();
@@ -265,7 +265,7 @@ fn make(chunk: &AtomicPtr<Slot>) -> Option<*mut Slot> {
     match chunk.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
         Ok(_) => Some(fresh),
         Err(other) => {
-            // SAFETY: the memory was mapped above, and nobody has seen it.
+            // SAFETY: the memory was mapped above, and no other thread has seen it.
             unsafe { libc::munmap(fresh.cast(), bytes) };
             Some(other)
         }
@@ -312,7 +312,7 @@ fn own() -> Option<()> {
     // SAFETY: the memory is mapped, has the size of the number, and is page-aligned.
     unsafe { (*owner).store(system::process_id(), Relaxed) };
     if OWNER.compare_exchange(ptr::null_mut(), owner, AcqRel, Acquire).is_err() {
-        // SAFETY: the memory was mapped above, and nobody has seen it.
+        // SAFETY: the memory was mapped above, and no other thread has seen it.
         unsafe { mapping::unmap(page, size_of::<AtomicI32>()) };
         return Some(());
     }

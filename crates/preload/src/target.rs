@@ -105,7 +105,7 @@ impl Environment {
     ///
     /// # Safety
     ///
-    /// As of [`stranger`]; it is not null.
+    /// The caller meets the requirements of [`stranger`], and `environment` is not null.
     pub(crate) unsafe fn without_preload(
         &mut self,
         environment: *const *const c_char,

@@ -26,8 +26,8 @@
 //!
 //! # Full rings
 //!
-//! A writer that finds no room asks to be notified ([`Writer::request_notification`]) and looks again, before it waits. The reader
-//! looks for such requests each time it has reported room; [`Reader::taken`] returns true once half of the ring is free.
+//! A writer that finds no room asks to be notified ([`Writer::request_notification`]) and looks again, before it waits. The
+//! reader looks for such requests each time it has reported room; [`Reader::taken`] returns true once half of the ring is free.
 //!
 //! # Hostile processes
 //!

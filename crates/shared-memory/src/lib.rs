@@ -3,7 +3,7 @@
 //!
 //! A process with a descriptor of a memfd that is open for writing can make others wait, without limit, in two ways: it holds the
 //! lock of the inode, for which each write call to the memfd waits, and it punches holes, during which each access to the memory
-//! waits (`FALLOC_FL_PUNCH_HOLE`, `MADV_REMOVE`). So a process that must not wait for others shares memory for one direction only:
+//! waits (`FALLOC_FL_PUNCH_HOLE`, `MADV_REMOVE`). So a process that must not wait for others shares memory in one direction:
 //!
 //! - [`OwnedMapping`] is its own memory, which others get for reading alone ([`OwnedMapping::for_reading`]). No other process can
 //!   write the memfd, make it shorter, or punch a hole into it.
@@ -67,8 +67,8 @@ struct Mapping {
 
 // SAFETY: the mapping belongs to the process and not to a thread.
 unsafe impl Send for Mapping {}
-// SAFETY: words are accessed atomically. Bytes lie behind the words of their `OwnedMapping`, whose lock admits one thread at a time
-// to write them, and nothing in this process reads them by a reference.
+// SAFETY: words are accessed atomically. Bytes lie behind the words of their `OwnedMapping`, whose lock admits one thread at a
+// time to write them, and nothing in this process reads them by a reference.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

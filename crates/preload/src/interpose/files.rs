@@ -51,7 +51,7 @@ pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, offset: *mut i6
     )
 }
 
-/// Sends at most so many bytes of a file and returns their number. The next call reports an error that follows the first piece.
+/// Sends at most `bytes` bytes of a file and returns their number. The next call reports an error that follows the first piece.
 fn send_file(to: c_int, descriptor: &Descriptor, from: c_int, start: i64, bytes: usize) -> Result<ssize_t> {
     let mut piece = [0; PIECE_BYTES];
     let mut sent = 0;
