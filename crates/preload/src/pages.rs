@@ -35,8 +35,8 @@ impl<'a> ReceiveRing<'a> {
         ReceiveRing { begin: unsafe { status.cast::<u8>().add(RING_AT) }, lifetime: PhantomData }
     }
 
-    /// Returns the bundle that the record at the front of the carrier, or the sharers' page, describes; `None` if it cannot lie in
-    /// the ring.
+    /// Returns the bundle that the record at the front of the carrier, or the sharers' page, describes; `None` if it cannot lie
+    /// in the ring.
     pub(crate) fn bundle(self, extent: Extent) -> Option<&'a [u8]> {
         let place = extent.range()?;
         // SAFETY: the place is within the ring, which is mapped. The daemon writes there only once no record in the carrier

@@ -5,9 +5,9 @@
 //! (`Release` and `Acquire`): a writer could otherwise replace the bytes of a record before the reader has loaded them.
 //!
 //! The ring has room for 64 bytes here, and each record takes 16 of them, so some paths are not reached: no record lies across
-//! the end of the memory; the reader reports after each record (`STEP_BYTES` is 8), and never after several; and writers go back to
-//! the beginning from one place alone, half of the memory (`NEAR_BYTES` is 32). `tests/ring.rs` reaches these, with the
-//! processor's orders of accesses alone.
+//! the end of the memory; the reader reports after each record (`STEP_BYTES` is 8), and never after several; and writers go
+//! back to the beginning from one place alone, half of the memory (`NEAR_BYTES` is 32). `tests/ring.rs` reaches these, with
+//! the processor's orders of accesses alone.
 //!
 //! `./test --only model` runs it.
 #![cfg(loom)]
