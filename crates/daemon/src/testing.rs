@@ -18,7 +18,7 @@ use swiftwater::{AssociationOptions, Stack, StackOptions};
 
 use crate::channel::shared_pages::Memory;
 use crate::channel::style::Style;
-use crate::state::registry::Registry;
+use crate::state::registry::{Opened, Registry};
 use crate::state::socket::Socket;
 use crate::state::socket_options::SocketOptions;
 use crate::system::addresses::Family;
@@ -41,10 +41,15 @@ pub(crate) fn registry() -> Registry {
 
 /// Opens a socket without a task; returns the program's end of its channel, too.
 pub(crate) fn opened(registry: &Registry, style: Style) -> (Rc<Socket>, OwnedFd) {
+    let opened = opened_whole(registry, style);
+    (opened.socket, opened.program_end)
+}
+
+/// Opens a socket; returns what its task needs, too.
+pub(crate) fn opened_whole(registry: &Registry, style: Style) -> Opened {
     let owner = Owner { user: 1, process: 1 };
     let options = SocketOptions::new(registry.stack());
-    let opened = registry.open(owner, Family::V4, style, style.initial_state(), options).expect("a channel");
-    (opened.socket, opened.program_end)
+    registry.open(owner, Family::V4, style, style.initial_state(), options).expect("a channel")
 }
 
 /// Waits for something that comes.

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ use crate::state::notification_type::NotificationType;
 use crate::state::registry::Registry;
 use crate::state::send_queue::Messages;
 use crate::state::socket::Socket;
+use crate::system::lock::lock;
 use crate::system::quantum::{BYTES_PER_TURN, RECORDS_PER_TURN};
 use crate::tasks::relaying::drain;
 use crate::testing::{
@@ -372,12 +373,16 @@ async fn one_reading_of_the_page_waits_however_many_ask_for_it() {
     let (socket, _program_end) = opened(&registry, Style::OneToOne);
     let endpoint = &socket.channel().endpoint;
     let (_end_it, ends) = mpsc::channel::<()>();
-    endpoint.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
+    let ends = Arc::new(Mutex::new(ends));
+    for _ in 0..WORKERS_MAX {
+        let ends = Arc::clone(&ends);
+        endpoint.carrier().closer().worker().run(move || lock(&ends).recv().unwrap_or_default());
+    }
     let memory = socket.channel().shared_pages().memory();
     let before = Arc::strong_count(&memory);
     for _ in 0..100 {
         let reading = tokio::time::timeout(Duration::from_micros(1), endpoint.read_page());
-        assert!(reading.await.is_err(), "the thread is stuck");
+        assert!(reading.await.is_err(), "all threads are stuck");
     }
     assert!(Arc::strong_count(&memory) <= before + 1);
 }

@@ -186,3 +186,34 @@ async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) 
         socket.channel().endpoint.closed().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, OwnedFd};
+
+    use super::*;
+    use crate::calls::listen::listen;
+    use crate::tasks::start;
+    use crate::testing::{opened_whole, registry, send_with, soon};
+
+    /// Opens a socket with its task.
+    fn started(registry: &Rc<Registry>) -> (Rc<Socket>, OwnedFd) {
+        start(registry, opened_whole(registry, Style::OneToOne))
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_socket_that_only_queues_have_ends() {
+        let registry = Rc::new(registry());
+        for listens in [false, true] {
+            let ((socket, program_end), (other, other_end)) = (started(&registry), started(&registry));
+            if listens {
+                listen(&registry, &socket, 1, program_end.as_fd()).expect("a free port");
+            }
+            send_with(&program_end, b"a word", &[&program_end, &other_end]);
+            send_with(&other_end, b"a word", &[&program_end]);
+            drop((program_end, other_end));
+            soon(socket.gone()).await;
+            soon(other.gone()).await;
+        }
+    }
+}

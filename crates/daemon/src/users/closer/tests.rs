@@ -8,8 +8,11 @@ use rustix::net::{
     sendmsg, socketpair, sockopt,
 };
 
+use tokio::io::Interest;
+
 use super::*;
-use crate::testing::{soon, until};
+use crate::system::descriptor_io::register;
+use crate::testing::{send_with, soon, until};
 
 fn pair() -> (OwnedFd, OwnedFd) {
     let kind = SocketType::SEQPACKET;
@@ -145,4 +148,18 @@ fn all_descriptors_of_a_message_are_received() {
     sendmsg(&program_end, &[std::io::IoSlice::new(b"all")], &mut control, SendFlags::NOSIGNAL).expect("room");
     let (bytes, came) = receive(&client, &mut [0; 8], (&closer, closer.time())).expect("a message");
     assert_eq!((bytes, came.len()), (3, MESSAGE_DESCRIPTORS_MAX));
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_caller_whose_own_end_is_all_that_it_has_sent_is_not_waited_for() {
+    let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
+    let (flags, kind) = (SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, SocketType::SEQPACKET);
+    let (daemon_end, caller) = socketpair(AddressFamily::UNIX, kind, flags, None).expect("a pair");
+    let interest = Interest::READABLE | Interest::WRITABLE;
+    let connection = register(closer.guard_connection(daemon_end), interest).expect("room");
+    rustix::net::send(connection.get_ref(), b"an answer", SendFlags::NOSIGNAL).expect("room");
+    send_with(&caller, b"more", &[&caller]);
+    // Only the queue has it now.
+    drop(caller);
+    soon(all_received(&connection, &closer)).await;
 }
