@@ -5,11 +5,11 @@ mod daemon;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use daemon::{Daemon, SWIFTWATER, alone, compiled, preload};
 use swiftwater_tests::programs::{self, library};
-use swiftwater_tests::wait;
+use swiftwater_tests::{tools, wait};
 
 fn assert_success(what: &str, output: &Output) {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -151,7 +151,37 @@ fn a_second_daemon_at_the_same_place_is_refused() {
     assert_eq!(second.status.code(), Some(1));
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(said.contains("a daemon already listens at"), "{said}");
-    assert!(said.contains("end it with `swiftwater daemon stop`"), "{said}");
+    let stop = format!("end it with `swiftwater daemon stop --place {}`", daemon.place);
+    assert!(said.contains(&stop), "{said}");
+}
+
+/// A process may have the number of the maker by then.
+#[test]
+#[ignore = "needs python3: ./test --all"]
+fn a_socket_whose_maker_has_ended_is_nobody_s_to_stop() {
+    if tools::program("python3").is_none() {
+        return;
+    }
+    let place = format!("@swiftwater-test-orphan-{}", std::process::id());
+    let script = "import os, socket, sys\n\
+                  listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n\
+                  listener.bind('\\0' + sys.argv[1][1:])\n\
+                  listener.listen()\n\
+                  if os.fork(): os._exit(0)\n\
+                  sys.stdin.read()";
+    let mut maker = Command::new("python3")
+        .args(["-c", script, &place])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("python3 starts");
+    let holds = maker.stdin.take();
+    assert!(maker.wait().expect("it ends").success());
+    let stop = Command::new(SWIFTWATER).args(["daemon", "stop", "--place", &place]).output();
+    let stop = stop.expect("the command starts");
+    drop(holds);
+    let said = String::from_utf8_lossy(&stop.stderr);
+    assert_eq!(stop.status.code(), Some(1), "{said}");
+    assert!(said.contains("has ended, and another one holds it"), "{said}");
 }
 
 #[test]

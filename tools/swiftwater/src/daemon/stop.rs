@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerPidfd;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred};
 use rustix::process::{PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
@@ -39,7 +43,7 @@ pub(crate) struct StopArgs {
 /// Sends SIGTERM to the daemon and waits until its process has ended.
 pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
     let place = args.place.as_deref().map_or_else(DaemonAddress::from_environment, DaemonAddress::from);
-    let daemon = peer(&place).map_err(|error| match error.kind() {
+    let (socket, daemon) = peer(&place).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
             format!(
                 "no daemon is running at {place}; name another place with --place, or in SWIFTWATER_DAEMON"
@@ -56,9 +60,13 @@ pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
         .into());
     }
     let failed = |error| format!("cannot end the daemon at {place}, process {process}: {error}");
-    let handle = pidfd_open(daemon.pid, PidfdFlags::empty()).map_err(|e| failed(io::Error::from(e)))?;
+    let handle = handle_of(&socket, &daemon).map_err(|error| match error.raw_os_error() {
+        // The number may be another process's by now.
+        Some(libc::ESRCH | libc::EINVAL) => ended(&place, process.get()),
+        _ => failed(error),
+    })?;
     // The descriptor now pins the process, so check that the number still belongs to it and that it still listens.
-    if !is_daemon(&place, process.get()) || peer(&place).ok().map(|now| now.pid) != Some(daemon.pid) {
+    if !is_daemon(&place, process.get()) || peer(&place).ok().map(|(_, now)| now.pid) != Some(daemon.pid) {
         return Err(held_by_another(&place, process.get()).into());
     }
     pidfd_send_signal(&handle, Signal::TERM).map_err(|e| failed(e.into()))?;
@@ -76,7 +84,7 @@ pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
 
 /// Describes the process that holds a daemon's socket and is no daemon of this command, with the remedy.
 fn held_by_another(place: &DaemonAddress, process: i32) -> String {
-    let name = crate::host::process_name(process);
+    let name = crate::host::printable_process_name(process);
     let remedy = match name.as_deref() {
         Some(name) if is_service_manager(name) => STOP_SERVICE.to_owned(),
         Some(_) => format!("`kill {process}` ends it"),
@@ -106,8 +114,30 @@ fn is_daemon(place: &DaemonAddress, process: i32) -> bool {
         || place.describe().is_ok_and(|description| description.process == process)
 }
 
-/// Returns the credentials of the process that listens at an address.
-fn peer(place: &DaemonAddress) -> io::Result<UCred> {
+/// Opens a handle of the process that listens, which has no number that may pass to another process. Linux before 6.5 knows only
+/// the number.
+fn handle_of(socket: &OwnedFd, listener: &UCred) -> io::Result<OwnedFd> {
+    match getsockopt(socket, PeerPidfd) {
+        Err(nix::errno::Errno::ENOPROTOOPT) => {
+            let handle = pidfd_open(listener.pid, PidfdFlags::empty())?;
+            let process = fs::metadata(format!("/proc/{}", listener.pid.as_raw_nonzero()))?;
+            let is_same_user = process.uid() == listener.uid.as_raw();
+            if is_same_user { Ok(handle) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+        }
+        handle => Ok(handle?),
+    }
+}
+
+/// Describes a socket whose maker has ended.
+fn ended(place: &DaemonAddress, process: i32) -> String {
+    format!(
+        "the socket at {place} was made by process {process}, which has ended, and another one holds it: \
+         `ss -xlp` as root names that one"
+    )
+}
+
+/// Connects to a daemon; returns the connection, and the credentials of the process that listens.
+fn peer(place: &DaemonAddress) -> io::Result<(OwnedFd, UCred)> {
     let address = match place {
         DaemonAddress::Abstract(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
         DaemonAddress::Path(path) => SocketAddrUnix::new(path)?,
@@ -115,20 +145,21 @@ fn peer(place: &DaemonAddress) -> io::Result<UCred> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     rustix::net::connect(&socket, &address)?;
-    Ok(socket_peercred(&socket)?)
+    let credentials = socket_peercred(&socket)?;
+    Ok((socket, credentials))
 }
 
 /// Describes why this user cannot use the daemon at an address, and the remedy.
 pub(crate) fn explain(place: &DaemonAddress, error: &NoDaemon) -> String {
     match (error, peer(place)) {
-        (NoDaemon::Stranger { user }, Ok(daemon)) => format!(
+        (NoDaemon::Stranger { user }, Ok((_, daemon))) => format!(
             "it is process {} of user {user}, and only programs and commands of that user trust it: run this as that user; \
              or end it with `swiftwater daemon stop`, as root or as that user; or start one for yourself with \
              `swiftwater daemon --place @NAME --udp-port PORT`, with the same PORT at every peer, and set SWIFTWATER_DAEMON=@NAME. \
              A daemon of root serves all users",
             daemon.pid.as_raw_nonzero()
         ),
-        (NoDaemon::OtherVersion, Ok(daemon)) => other_version(place, daemon.pid.as_raw_nonzero().get()),
+        (NoDaemon::OtherVersion, Ok((_, daemon))) => other_version(place, daemon.pid.as_raw_nonzero().get()),
         (NoDaemon::Absent, _) if *place == DaemonAddress::from_environment() => {
             format!("{error}; `swiftwater run` starts one")
         }
@@ -139,7 +170,7 @@ pub(crate) fn explain(place: &DaemonAddress, error: &NoDaemon) -> String {
 
 /// Describes a daemon of another version, with the remedy.
 fn other_version(place: &DaemonAddress, process: i32) -> String {
-    let name = crate::host::process_name(process).unwrap_or_default();
+    let name = crate::host::printable_process_name(process).unwrap_or_default();
     let option =
         if *place == DaemonAddress::from_environment() { String::new() } else { format!(" --place {place}") };
     let remedy = if is_service_manager(&name) {
