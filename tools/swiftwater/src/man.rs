@@ -13,6 +13,7 @@ use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 
 use crate::args::Cli;
+use crate::regular_file;
 
 /// Heading of the examples in the help of a command. An empty line ends them.
 const EXAMPLES: &str = "Examples:";
@@ -81,7 +82,7 @@ fn collect_names(command: &Command, names: &mut Vec<String>) {
 fn write_page(command: &Command, above: &[String], names: &[String], directory: &Path) -> io::Result<()> {
     let examples = examples_of(command, above);
     let file = Man::new(command.clone()).get_filename();
-    fs::write(directory.join(file), page(command, &examples, names)?)?;
+    regular_file::replace(&directory.join(file), &page(command, &examples, names)?)?;
     let mut subcommands = command.get_subcommands().filter(is_visible);
     subcommands.try_for_each(|sub| write_page(sub, &examples, names, directory))
 }

@@ -1,8 +1,10 @@
 //! A file of results: opened when a command begins, and written when there are results.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+use crate::regular_file;
 
 /// A file that keeps its content until the first write, so that a command that fails does not affect it. It is opened at the
 /// start, so that a long command fails early if the file cannot be written.
@@ -21,14 +23,7 @@ pub(crate) struct ResultFile {
 impl ResultFile {
     /// Opens a file in a folder that exists.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let (file, is_new) = match File::options().write(true).create_new(true).open(path) {
-            Ok(file) => (file, true),
-            // A link to a file that does not exist yet is there already, too.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                (File::options().write(true).create(true).truncate(false).open(path)?, false)
-            }
-            Err(error) => return Err(error),
-        };
+        let (file, is_new) = regular_file::open_named(path)?;
         Ok(Self { path: path.to_owned(), file, begun: false, is_new, new_folders: Vec::new() })
     }
 

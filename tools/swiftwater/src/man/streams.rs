@@ -1,8 +1,9 @@
 //! The manual pages of section 7: modules and drivers of STREAMS, and the control of streams.
 
-use std::fs;
 use std::io;
 use std::path::Path;
+
+use crate::regular_file;
 
 macro_rules! pages {
     ($($name:literal,)*) => {
@@ -39,7 +40,7 @@ const PAGES: &[(&str, &str)] = pages! {
 
 /// Writes the pages.
 pub(super) fn write_pages(directory: &Path) -> io::Result<()> {
-    PAGES.iter().try_for_each(|(name, text)| fs::write(directory.join(name), text))
+    PAGES.iter().try_for_each(|(name, text)| regular_file::replace(&directory.join(name), text.as_bytes()))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 mod figures;
 mod table;
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -56,7 +55,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), ReportError> {
     let traces = read_traces(&args.folder.join(TRACES))?;
     let page = render(&manifest, &rows, &traces);
     let (path, written) = match &args.html {
-        Some(path) => (path.clone(), fs::write(path, page)),
+        Some(path) => (path.clone(), regular_file::write_named(path, page.as_bytes())),
         None => {
             let path = args.folder.join(PAGE);
             let written = regular_file::replace(&path, page.as_bytes());

@@ -8,7 +8,6 @@ mod draw;
 mod page;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use super::args::{PlotArgs, Select};
@@ -82,7 +81,7 @@ pub(super) fn run(args: &PlotArgs) -> Result<(), TraceError> {
         Format::Html => page::render(&drawing, &svg),
     };
     let written = match args.output {
-        Some(_) => fs::write(&output, text),
+        Some(_) => regular_file::write_named(&output, text.as_bytes()),
         None => regular_file::replace(&output, text.as_bytes()),
     };
     written.map_err(|source| TraceError::Write { path: output.clone(), source })?;
