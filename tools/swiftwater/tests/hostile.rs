@@ -10,6 +10,7 @@ mod daemon;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
+use std::net::UdpSocket;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -133,13 +134,21 @@ impl Scene {
 
     /// Returns a number of the attacker's row in `swiftwater status`.
     fn of_attacker(&self, key: &str) -> u64 {
+        let is_of_attacker = |row: &serde_json::Value| row["row"] == "user" && row["user"] == ATTACKER;
+        let row = self.status().into_iter().find(is_of_attacker);
+        row.map_or(0, |row| row[key].as_u64().expect("a number"))
+    }
+
+    /// Returns the number of the attacker's sockets in `swiftwater status`.
+    fn sockets_of_attacker(&self) -> usize {
+        let is_of_attacker = |row: &serde_json::Value| row["row"] == "socket" && row["user"] == ATTACKER;
+        self.status().into_iter().filter(is_of_attacker).count()
+    }
+
+    fn status(&self) -> Vec<serde_json::Value> {
         let mut command = Command::new(daemon::SWIFTWATER);
         let output = command.args(["status", "--json", "--place", &self.daemon.place]).output();
-        let rows: serde_json::Value =
-            serde_json::from_slice(&output.expect("the command starts").stdout).expect("JSON");
-        let is_of_attacker = |row: &&serde_json::Value| row["row"] == "user" && row["user"] == ATTACKER;
-        let row = rows.as_array().expect("an array").iter().find(is_of_attacker);
-        row.map_or(0, |row| row[key].as_u64().expect("a number"))
+        serde_json::from_slice(&output.expect("the command starts").stdout).expect("JSON")
     }
 
     /// The victim opens, connects, exchanges messages and closes, undisturbed.
@@ -569,4 +578,34 @@ fn a_listener_and_a_user_have_so_many_associations_and_others_their_own() {
         assert_success("the victim", &victim.go_on());
         assert_success(arguments, &peers.go_on());
     }
+}
+
+/// Checks that nothing is left of a program that leaves a socket in a queue.
+fn assert_nothing_is_left(arguments: &str, ways: &[&str]) {
+    let Some(scene) = Scene::set_with("in-flight", arguments) else { return };
+    let victim = Held::start(scene.victim("victim", &["hold"]));
+    for way in ways {
+        // It never answers, and is there after the end of the program.
+        let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let port = silent.local_addr().expect("it is bound").port().to_string();
+        assert_success(way, &output(scene.neighbour("in_flight", &[way, &port])));
+        wait_until(&format!("{way}: its socket stays"), || scene.sockets_of_attacker() == 0);
+        assert_success(way, &output(scene.neighbour("in_flight", &["free", &port])));
+    }
+    scene.assert_victim_works();
+    assert_success("the victim", &victim.go_on());
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn a_socket_in_the_queue_of_a_socket_does_not_outlive_its_program() {
+    let unconnected = ["idle", "listening", "connecting", "mutual", "nested", "empty"];
+    let others = ["full", "shut", "reports", "answer"];
+    assert_nothing_is_left("", &[&unconnected[..], &others].concat());
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn a_socket_in_the_queue_of_a_user_without_memory_does_not_outlive_its_program() {
+    assert_nothing_is_left("--user-memory 1M", &["many"]);
 }

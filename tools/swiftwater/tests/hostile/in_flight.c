@@ -1,0 +1,225 @@
+/* Under `swiftwater run`: leaves a socket open that no process has, because its descriptor lies in a queue that only the daemon reads.
+ *
+ *   in_flight idle PORT        bound to the port
+ *   in_flight listening PORT
+ *   in_flight connecting PORT  to a peer behind the UDP port of this number, which never answers
+ *   in_flight mutual PORT      two sockets, each in the queue of the other
+ *   in_flight nested PORT      in the queue of a pair, an end of which lies in the queue of the socket
+ *   in_flight empty PORT       with a record of no bytes behind another record
+ *   in_flight full PORT        both ends of an association that has no room
+ *   in_flight shut PORT        the same, and both ends were shut down afterwards
+ *   in_flight reports PORT     whose association is gone, with more reports of that than the program takes
+ *   in_flight many PORT        one-to-many, and the user has no memory left
+ *   in_flight answer PORT      in an answer that the program does not take
+ *
+ *   in_flight free PORT        checks that the port is free */
+#include "hostile.h"
+#include "../../../../crates/preload/tests/sockets/past_shim.h"
+#include <sys/mman.h>
+
+enum { HEADER_BYTES = 64, DATA = 1, END = 1, ASSOCIATION_AT = 32, LENGTH_AT = 36, CONTENT_BYTES = 8 << 10 };
+enum { SCTP_EVENT = 127, SCTP_SEND_FAILED_EVENT = 0x800d, SCTP_REMOTE_UDP_ENCAPS_PORT = 132 };
+enum { SCTP_SOL = 132, TURNS_FULL = 5, MORE_BYTES = 1 << 20, PAIRS = 8 };
+
+static int fresh(int kind)
+{
+    int fd = socket(AF_INET, kind, 132);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+static struct sockaddr_in at(int port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return a;
+}
+
+static int bound(int kind, int port)
+{
+    struct sockaddr_in a = at(port);
+    int fd = fresh(kind);
+    CHECK(bind(fd, (struct sockaddr *)&a, sizeof a) == 0);
+    return fd;
+}
+
+/* Sends a record past the shim, with a descriptor unless it is -1. Returns whether there was room. */
+static int send_raw(int carrier, const void *record, size_t bytes, int fd)
+{
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control = {.align = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+    struct iovec part = {(void *)record, bytes};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
+    if (fd >= 0) {
+        m.msg_control = &control;
+        m.msg_controllen = sizeof control;
+        memcpy(CMSG_DATA(&control.align), &fd, sizeof fd);
+    }
+    long sent = past_shim(SYS_sendmsg, carrier, (long)&m, MSG_NOSIGNAL | MSG_DONTWAIT, 0, 0, 0);
+    CHECK(sent == (long)bytes || (sent == -1 && errno == EAGAIN));
+    return sent == (long)bytes;
+}
+
+static void pass(int carrier, int fd)
+{
+    int more = MORE_BYTES;
+    /* A shim that has found the carrier full has made the buffer small. */
+    CHECK(past_shim(SYS_setsockopt, carrier, SOL_SOCKET, SO_SNDBUF, (long)&more, sizeof more, 0) == 0);
+    CHECK(send_raw(carrier, "a word", 6, fd));
+}
+
+/* Sends messages that the daemon does not read any more, until there is no room for them. */
+static void fill_raw(int carrier)
+{
+    static unsigned char record[HEADER_BYTES + CONTENT_BYTES] = {
+        's', 'w', 'r', 'd', DATA, 0, END, 0, [ASSOCIATION_AT] = 77};
+    const uint32_t bytes = CONTENT_BYTES;
+    int full = 0;
+    memcpy(record + LENGTH_AT, &bytes, sizeof bytes);
+    while (full < TURNS_FULL) {
+        full = send_raw(carrier, record, sizeof record, -1) ? 0 : full + 1;
+        if (full)
+            usleep(100000);
+    }
+}
+
+static void subscribe(int fd, int type)
+{
+    struct {
+        int32_t association;
+        uint16_t type;
+        uint8_t on;
+    } event = {0, type, 1};
+    CHECK(setsockopt(fd, SCTP_SOL, SCTP_EVENT, &event, sizeof event) == 0);
+}
+
+/* Both ends of an association. */
+static void join(int listener, int port, int ends[2])
+{
+    struct sockaddr_in a = at(port);
+    ends[0] = fresh(SOCK_STREAM);
+    CHECK(connect(ends[0], (struct sockaddr *)&a, sizeof a) == 0);
+    ends[1] = accept(listener, NULL, NULL);
+    CHECK(ends[1] >= 0);
+}
+
+/* Sends until the association has had no room for a while. */
+static void fill(int fd)
+{
+    static char text[CONTENT_BYTES];
+    int full = 0;
+    while (full < TURNS_FULL) {
+        ssize_t sent = send(fd, text, sizeof text, MSG_DONTWAIT);
+        CHECK(sent == sizeof text || errno == EAGAIN);
+        full = sent == sizeof text ? 0 : full + 1;
+        if (full)
+            usleep(100000);
+    }
+}
+
+static int listening(int port)
+{
+    int fd = bound(SOCK_STREAM, port);
+    CHECK(listen(fd, PAIRS) == 0);
+    return fd;
+}
+
+static void connecting(int port)
+{
+    struct {
+        int32_t association;
+        struct sockaddr_storage address;
+        uint16_t port;
+    } silent = {.port = htons(port)};
+    struct sockaddr_in peer = at(7);
+    int fd = bound(SOCK_STREAM, port);
+    CHECK(setsockopt(fd, SCTP_SOL, SCTP_REMOTE_UDP_ENCAPS_PORT, &silent, sizeof silent) == 0);
+    CHECK(fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
+    CHECK(connect(fd, (struct sockaddr *)&peer, sizeof peer) == -1 && errno == EINPROGRESS);
+    pass(fd, fd);
+}
+
+static void reports(int port)
+{
+    struct linger at_once = {.l_onoff = 1};
+    char text[16];
+    int ends[2], listener = listening(port);
+    join(listener, port, ends);
+    subscribe(ends[0], SCTP_SEND_FAILED_EVENT);
+    CHECK(setsockopt(ends[1], SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0 && close(ends[1]) == 0);
+    CHECK(read(ends[0], text, sizeof text) < 0 && errno == ECONNRESET);
+    fill_raw(ends[0]);
+    pass(ends[0], ends[0]);
+}
+
+static void many(int port)
+{
+    int ends[PAIRS][2], many = fresh(SOCK_SEQPACKET), listener = listening(port);
+    for (int i = 0; i < PAIRS; i++) {
+        join(listener, port, ends[i]);
+        fill(ends[i][0]);
+    }
+    fill_raw(many);
+    pass(many, many);
+    for (int i = 0; i < PAIRS; i++)
+        pass(ends[i][0], ends[i][0]);
+}
+
+static void answer_untaken(void)
+{
+    const char body[2] = {0, 0};
+    int connection = call();
+    say(connection, OPEN, body, sizeof body, NULL, 0);
+    CHECK(poll(&(struct pollfd){.fd = connection, .events = POLLIN}, 1, -1) == 1);
+    CHECK(send_with(connection, "more", 4, &connection, 1) == 4);
+}
+
+int main(int argc, char **argv)
+{
+    int ends[2];
+    begin();
+    CHECK(argc == 3);
+    const char *way = argv[1];
+    int port = atoi(argv[2]);
+    if (strcmp(way, "free") == 0) {
+        bound(SOCK_STREAM, port);
+    } else if (strcmp(way, "idle") == 0) {
+        int fd = bound(SOCK_STREAM, port), memfd = memfd_create("kept", 0);
+        CHECK(memfd >= 0 && send_raw(fd, "a word", 6, memfd));
+        pass(fd, fd);
+    } else if (strcmp(way, "listening") == 0) {
+        int fd = listening(port);
+        pass(fd, fd);
+    } else if (strcmp(way, "connecting") == 0) {
+        connecting(port);
+    } else if (strcmp(way, "mutual") == 0) {
+        int fd = bound(SOCK_STREAM, port), other = fresh(SOCK_STREAM);
+        pass(fd, other);
+        pass(other, fd);
+    } else if (strcmp(way, "nested") == 0) {
+        int fd = bound(SOCK_STREAM, port);
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && send_with(ends[0], "more", 4, &fd, 1) == 4);
+        pass(fd, ends[1]);
+    } else if (strcmp(way, "empty") == 0) {
+        int fd = bound(SOCK_STREAM, port);
+        CHECK(send_raw(fd, "a word", 6, -1) && send_raw(fd, "", 0, fd));
+    } else if (strcmp(way, "full") == 0 || strcmp(way, "shut") == 0) {
+        join(listening(port), port, ends);
+        fill(ends[0]);
+        fill(ends[1]);
+        pass(ends[0], ends[0]);
+        pass(ends[1], ends[1]);
+        for (int i = 0; i < 2 && strcmp(way, "shut") == 0; i++)
+            CHECK(shutdown(ends[i], SHUT_RDWR) == 0);
+    } else if (strcmp(way, "reports") == 0) {
+        reports(port);
+    } else if (strcmp(way, "many") == 0) {
+        many(port);
+    } else {
+        CHECK(strcmp(way, "answer") == 0);
+        answer_untaken();
+    }
+    return 0;
+}
