@@ -14,6 +14,7 @@ mod connect_fails;
 mod cookie;
 mod data_both_ways;
 mod data_with_cookie;
+mod deferred_checksums;
 mod delivery_order;
 mod errors;
 mod events;
