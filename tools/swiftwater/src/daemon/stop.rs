@@ -65,20 +65,22 @@ pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
         Some(libc::ESRCH | libc::EINVAL) => ended(&place, process.get()),
         _ => failed(error),
     })?;
+    if ends_within(&handle, PollTimeout::ZERO).map_err(|e| failed(e.into()))? {
+        return Err(ended(&place, process.get()).into());
+    }
     // The descriptor now pins the process, so check that the number still belongs to it and that it still listens.
     if !is_daemon(&place, process.get()) || peer(&place).ok().map(|(_, now)| now.pid) != Some(daemon.pid) {
         return Err(held_by_another(&place, process.get()).into());
     }
     pidfd_send_signal(&handle, Signal::TERM).map_err(|e| failed(e.into()))?;
-    let mut interest = [PollFd::new(handle.as_fd(), PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(STOP_WAIT).unwrap_or(PollTimeout::NONE);
-    match poll(&mut interest, timeout).map_err(|e| failed(e.into()))? {
-        0 => Err(format!(
+    match ends_within(&handle, timeout).map_err(|e| failed(e.into()))? {
+        false => Err(format!(
             "the daemon at {place}, process {process}, was asked to end {} s ago and still runs; `kill -9 {process}` ends it at once",
             STOP_WAIT.as_secs()
         )
         .into()),
-        _ => Ok(print(&format!("the daemon at {place}, process {process}, has ended\n"))?),
+        true => Ok(print(&format!("the daemon at {place}, process {process}, has ended\n"))?),
     }
 }
 
@@ -112,6 +114,11 @@ fn is_daemon(place: &DaemonAddress, process: i32) -> bool {
     name.is_ok_and(|name| name.starts_with(COMMAND))
         // A copy of this command may have any name.
         || place.describe().is_ok_and(|description| description.process == process)
+}
+
+/// Waits for the end of a process; returns whether it has come.
+fn ends_within(handle: &OwnedFd, timeout: PollTimeout) -> nix::Result<bool> {
+    poll(&mut [PollFd::new(handle.as_fd(), PollFlags::POLLIN)], timeout).map(|ready| ready > 0)
 }
 
 /// Opens a handle of the process that listens, which has no number that may pass to another process. Linux before 6.5 knows only
