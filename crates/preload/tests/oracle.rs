@@ -145,6 +145,29 @@ fn addresses() {
     says_the_same("addresses", &[]);
 }
 
+/// Answers to options of an address that the peer has listed, and of one that it does not have.
+const LISTED: &str = "SCTP_GET_PEER_ADDR_INFO: 0 state 3
+set SCTP_PEER_ADDR_PARAMS: 0
+get SCTP_PEER_ADDR_PARAMS: 0 interval 7000, limit 3
+set SCTP_PEER_ADDR_THLDS: 0
+get SCTP_PEER_ADDR_THLDS: 0 limits 4 and 2
+set SCTP_PRIMARY_ADDR: 0
+";
+const FOREIGN: &str = "SCTP_GET_PEER_ADDR_INFO: -1 EINVAL
+set SCTP_PEER_ADDR_PARAMS: -1 EINVAL
+get SCTP_PEER_ADDR_PARAMS: -1 EINVAL
+set SCTP_PEER_ADDR_THLDS: -1 ENOENT
+get SCTP_PEER_ADDR_THLDS: -1 ENOENT
+set SCTP_PRIMARY_ADDR: -1 EINVAL
+";
+
+#[test]
+fn an_address_that_is_not_confirmed_has_options_but_chooses_no_association() {
+    let by_address = "-- one-to-many, by the address: 127.0.0.3\n";
+    let [theirs, ours] = [LISTED, FOREIGN].map(|answers| format!("{by_address}{answers}"));
+    says_the_same("unconfirmed", &[(&theirs, &ours)]);
+}
+
 #[test]
 fn notifications() {
     // Buffer sizes determine how much waits.

@@ -219,11 +219,13 @@ impl Access<'_> {
         Ok(Targets { future: matches!(id, FUTURE | ALL), current })
     }
 
-    /// Returns the association whose peer has this address, unless the number is that of another.
+    /// Returns the association with a path to this address. An address alone must be confirmed, because it chooses the peer; if the
+    /// number or the socket already chooses it, all addresses that this peer has listed are known, as in the kernel.
     fn path(&self, id: i32, address: SocketAddr) -> Option<Rc<SocketAssociation>> {
-        let owner = self.socket.associations().with_peer(address)?;
-        let named = self.association(id);
-        named.is_none_or(|named| named.id() == owner.id()).then_some(owner)
+        match self.association(id) {
+            Some(named) => named.has_listed(address).then_some(named),
+            None => self.socket.associations().with_peer(address),
+        }
     }
 
     /// Returns the options of an association, or of future associations.
