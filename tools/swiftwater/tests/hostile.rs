@@ -581,8 +581,8 @@ fn a_listener_and_a_user_have_so_many_associations_and_others_their_own() {
 }
 
 /// Checks that nothing is left of a program that leaves a socket in a queue.
-fn assert_nothing_is_left(arguments: &str, ways: &[&str]) {
-    let Some(scene) = Scene::set_with("in-flight", arguments) else { return };
+fn assert_nothing_is_left(ways: &[&str]) {
+    let Some(scene) = Scene::set("in-flight") else { return };
     let victim = Held::start(scene.victim("victim", &["hold"]));
     for way in ways {
         // It never answers, and is there after the end of the program.
@@ -600,12 +600,6 @@ fn assert_nothing_is_left(arguments: &str, ways: &[&str]) {
 #[ignore = "needs root: ./test --all"]
 fn a_socket_in_the_queue_of_a_socket_does_not_outlive_its_program() {
     let unconnected = ["idle", "listening", "connecting", "mutual", "nested", "empty"];
-    let others = ["full", "shut", "reports", "answer"];
-    assert_nothing_is_left("", &[&unconnected[..], &others].concat());
-}
-
-#[test]
-#[ignore = "needs root: ./test --all"]
-fn a_socket_in_the_queue_of_a_user_without_memory_does_not_outlive_its_program() {
-    assert_nothing_is_left("--user-memory 1M", &["many"]);
+    let others = ["many", "full", "shut", "answer"];
+    assert_nothing_is_left(&[&unconnected[..], &others].concat());
 }
