@@ -93,9 +93,16 @@ impl Outgoing<'_> {
             return Ok(0);
         }
         match self.info.flags.contains(Flags::BY_DEFAULT) {
-            true => Outgoing { info: &self.completed(), ..*self }.hand_over(0),
-            false => self.hand_over(0),
+            true => Outgoing { info: &self.completed(), ..*self }.hand_over_to_peer(),
+            false => self.hand_over_to_peer(),
         }
+    }
+
+    /// Sends on a socket with one association. A message that ends the association has no bytes for its sender: what it contains is
+    /// the reason of the ABORT.
+    fn hand_over_to_peer(&self) -> Result<usize> {
+        let bytes = self.hand_over(0)?;
+        Ok(if ends(self.info) { 0 } else { bytes })
     }
 
     /// Sets up the association of a one-to-one socket if there is none, and fails if it cannot take the message. The

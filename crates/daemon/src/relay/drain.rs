@@ -8,7 +8,7 @@ use carrier::record::{Flags, Header};
 use rustix::io::Errno;
 
 use super::outbound::completed;
-use super::{BROKEN, Departure, abort};
+use super::{Departure, abort};
 use crate::channel::endpoint::Progress;
 use crate::channel::incoming::Incoming;
 use crate::state::association::SocketAssociation;
@@ -109,7 +109,7 @@ fn dispatch_record(socket: &Socket, taken: Incoming) -> Option<Departure> {
                     "a program has written malformed records to its socket; its associations are aborted"
                 ),
             );
-            Some(Departure::Abort(Bytes::from_static(BROKEN)))
+            Some(Departure::Broken)
         }
         Incoming::Unread => socket.channel().has_unread_data().then_some(Departure::Unread),
         Incoming::End => Some(Departure::Closed),

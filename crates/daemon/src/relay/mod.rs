@@ -15,7 +15,6 @@ pub(crate) mod other_end;
 pub(crate) mod outbound;
 mod rest;
 
-use bytes::Bytes;
 use swiftwater::tokio::Association;
 
 use crate::channel::blocked::Blocked;
@@ -48,15 +47,15 @@ pub(crate) enum Departure {
     Closed,
     /// No process has the descriptor any more, and a message was unread.
     Unread,
-    /// The association must be aborted, for this reason: the program requests that, or has sent a malformed record.
-    Abort(Bytes),
+    /// It has sent a malformed record, or a descriptor: its associations must be aborted.
+    Broken,
 }
 
 /// The reason in the ABORT when a program closes its socket with unread messages, or with `SO_LINGER` 0: none, as in the kernel.
 pub(crate) const NO_REASON: &str = "";
 
 /// The reason in the ABORT after a malformed record.
-pub(crate) const BROKEN: &[u8] = b"the program has broken its socket";
+pub(crate) const BROKEN: &str = "the program has broken its socket";
 
 pub(crate) fn abort(association: &Association, reason: &str) {
     association.clone().abort(reason);

@@ -10,7 +10,7 @@ use swiftwater::tokio::Association;
 use swiftwater::{Event, Lifetime, PathId, SendError, SendInfo, internals};
 
 use super::rest::Rest;
-use super::{BROKEN, Departure, Wait, notifications};
+use super::{Departure, Wait, abort, notifications};
 use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::incoming::Incoming;
 use crate::channel::putter::Putter;
@@ -92,7 +92,10 @@ impl<'a> Outbound<'a> {
             };
             let header = completed(self.assoc, header);
             if header.flags.contains(Flags::ABORT) {
-                return Err(Departure::Abort(content));
+                // The inbound direction tells the program of the end. The program still has the socket.
+                abort(self.association, &String::from_utf8_lossy(&content));
+                weight = 1;
+                continue;
             }
             weight = quantum::weight(content.len());
             match pass_on(self.association, &header, &mut content) {
@@ -156,7 +159,7 @@ impl<'a> Outbound<'a> {
                         "a program has written malformed records to its socket; its association is aborted"
                     ),
                 );
-                Err(Departure::Abort(Bytes::from_static(BROKEN)))
+                Err(Departure::Broken)
             }
             Err(error @ (Errno::AGAIN | Errno::NOBUFS)) => {
                 // No further message is available to share a packet with those that the association has taken.

@@ -552,7 +552,7 @@ async fn a_program_that_breaks_the_ring_is_aborted() {
         let mut outbound = joined.outbound();
         for _ in 0..2 {
             let outcome = past_turns(&mut outbound).await;
-            assert!(matches!(outcome, Err(Departure::Abort(_))), "{what}: {outcome:?}");
+            assert!(matches!(outcome, Err(Departure::Broken)), "{what}: {outcome:?}");
         }
     }
 }

@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use carrier::request::Start;
 use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
@@ -61,7 +60,7 @@ pub(super) async fn run(
                 batch.departure = close_early(socket).await;
             }
             () = broken_in_flight(socket), if stalled => {
-                batch.departure = Some(Departure::Abort(Bytes::from_static(BROKEN)));
+                batch.departure = Some(Departure::Broken);
             }
             command = commands.recv() => match command {
                 Some(command) => perform(socket, command, &mut listener),
@@ -248,15 +247,15 @@ async fn close(socket: &Rc<Socket>, departure: Departure) {
     let (associations, lingers) = (socket.on_closed(), socket.options().lingers());
     let reason = match departure {
         Departure::HalfClosed | Departure::Closed if lingers => None,
-        Departure::HalfClosed | Departure::Closed | Departure::Unread => Some(NO_REASON.to_owned()),
-        Departure::Abort(reason) => Some(String::from_utf8_lossy(&reason).into_owned()),
+        Departure::HalfClosed | Departure::Closed | Departure::Unread => Some(NO_REASON),
+        Departure::Broken => Some(BROKEN),
     };
     if reason.is_none() {
         socket.channel().credit.release_all();
     }
     let mut turn = socket.turn();
     for assoc in associations {
-        turn.close_one(|| close_association(socket, assoc, reason.as_deref())).await;
+        turn.close_one(|| close_association(socket, assoc, reason)).await;
     }
 }
 

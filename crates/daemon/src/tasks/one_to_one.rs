@@ -14,7 +14,7 @@ use crate::calls::listen::discard_all;
 use crate::calls::options;
 use crate::channel::incoming::Incoming;
 use crate::channel::style::Style;
-use crate::relay::{Departure, NO_REASON, abort, notifications, other_end};
+use crate::relay::{BROKEN, Departure, NO_REASON, abort, notifications, other_end};
 use crate::state::association::SocketAssociation;
 use crate::state::commands::{ConnectRequest, OneToOneCommand};
 use crate::state::held::Ended;
@@ -129,10 +129,10 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
             linger(socket, association).await;
             None
         }
-        Departure::Closed | Departure::Unread => Some(NO_REASON.to_owned()),
-        Departure::Abort(reason) => Some(String::from_utf8_lossy(&reason).into_owned()),
+        Departure::Closed | Departure::Unread => Some(NO_REASON),
+        Departure::Broken => Some(BROKEN),
     };
-    let close = || reason.iter().for_each(|reason| abort(association, reason));
+    let close = || reason.into_iter().for_each(|reason| abort(association, reason));
     socket.turn().close_one(close).await;
     // It has a handle of the association, too. A daemon that ends now must find the association closed, or it would abort it.
     inbound.end().await;

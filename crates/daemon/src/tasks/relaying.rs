@@ -5,7 +5,6 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
-use bytes::Bytes;
 use swiftwater::Event;
 use swiftwater::tokio::Association;
 use tokio::task::{spawn_local, yield_now};
@@ -15,7 +14,7 @@ use crate::channel::putter::Putter;
 use crate::relay::drain::Drain;
 use crate::relay::inbound::Inbound;
 use crate::relay::outbound::{Outbound, QueueOutbound};
-use crate::relay::{BROKEN, Departure, Wait, notifications};
+use crate::relay::{Departure, Wait, notifications};
 use crate::state::association::SocketAssociation;
 use crate::state::held::{Ended, ToProgram};
 use crate::state::send_queue::{Messages, SendQueue};
@@ -116,7 +115,7 @@ async fn unless_broken<T>(socket: &Socket, needed: impl Future<Output = T>) -> R
     tokio::select! {
         biased;
         done = needed => Ok(done),
-        () = broken_in_flight(socket) => Err(Departure::Abort(Bytes::from_static(BROKEN))),
+        () = broken_in_flight(socket) => Err(Departure::Broken),
     }
 }
 

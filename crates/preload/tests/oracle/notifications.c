@@ -386,9 +386,39 @@ static void peeled(void)
     down(&e);
 }
 
+/* One that is peeled off is aborted by its own program, which has the socket until it closes it. */
+static void peeled_aborts(void)
+{
+    if (style == SOCK_STREAM)
+        return;
+    for (int subscribed = 1; subscribed >= 0; subscribed--) {
+        char word[8];
+        struct ends e = up(subscribed ? "peeled off, and aborted by its program" : "the same without notifications");
+        sctp_peeloff_arg_t peel = {.associd = first_association(e.server)};
+        socklen_t bytes = sizeof peel;
+        int fd = getsockopt(e.server, IPPROTO_SCTP, SCTP_SOCKOPT_PEELOFF, &peel, &bytes);
+        NEEDED(fd >= 0);
+        struct sctp_event_subscribe none = {0};
+        NEEDED(subscribed || setsockopt(fd, IPPROTO_SCTP, SCTP_EVENTS, &none, sizeof none) == 0);
+        SAY(say(fd, "reason", 6, SCTP_ABORT), "  send with SCTP_ABORT");
+        next("client", e.client);
+        if (subscribed)
+            next("peeled", fd);
+        NEEDED(readable(fd));
+        nothing("peeled", fd);
+        SAY(recv(fd, word, sizeof word, MSG_DONTWAIT), "  recv after that");
+        SAY(send(fd, "x", 1, 0), "  send after that");
+        nothing("client", e.client);
+        nothing("server", e.server);
+        close(fd);
+        down(&e);
+    }
+}
+
 int main(void)
 {
-    static void (*const all[])(void) = {shutdowns, aborts, refused, unsent, dry, authentication, late, adaptation, parts, peeled};
+    static void (*const all[])(void) = {shutdowns, aborts, refused, unsent, dry, authentication, late, adaptation, parts, peeled,
+                                    peeled_aborts};
     begin();
     for (int i = 0; i < 2; i++) {
         style = i ? SOCK_SEQPACKET : SOCK_STREAM;

@@ -7,6 +7,7 @@ use super::*;
 use crate::relay::outbound::pass_on;
 use crate::state::association_options::Sending;
 use crate::testing::{header, read_bundled};
+use swiftwater::RecvError;
 use swiftwater::internals::{self, SHORT_BYTES_MAX};
 
 /// Returns different content of each length.
@@ -263,8 +264,9 @@ async fn a_default_that_ends_the_association_counts_for_short_messages() {
         &Header { flags: Flags::END.with(Flags::BY_DEFAULT), ..header(ID, 5) },
         b"named",
     );
-    let found = past_turns(&mut outbound).await;
-    assert!(matches!(found, Err(Departure::Abort(_))), "{found:?}");
+    assert_eq!(past_turns(&mut outbound).await.expect("the program has the socket"), Wait::Message);
+    let told = soon(joined.peer.recv()).await;
+    assert!(matches!(&told, Err(RecvError::Lost(loss)) if loss.information.ends_with(b"named")), "{told:?}");
 }
 
 #[tokio::test(flavor = "local")]
