@@ -3,8 +3,9 @@
 //! A program under `swiftwater run` has one end of a pair of AF_UNIX sockets, its *carrier* (see [`carrier`]), instead
 //! of an SCTP socket. The daemon has the other end and the association, and moves messages between the two.
 //!
-//! Its layers, from the top: `server`, `client`, `dispatch`, `tasks`, `calls`, `relay`, `state`, `channel`, `users`, `system`. Each
-//! uses only those below it; a test checks this in the sources. `docs/daemon.md` says what each contains, and shows each call.
+//! Its layers, from the top: `server`, `client`, `dispatch`, `tasks`, `calls`, `relay`, `state`, `channel`, `users`, `system`.
+//! Each uses only those below it; a test checks this in the sources. `docs/daemon.md` says what each contains, and shows each
+//! call.
 //!
 //! Everything runs on one thread: the executive is one perimeter, and the code between two of its calls is short.
 #![forbid(unsafe_code)]

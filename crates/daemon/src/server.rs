@@ -155,8 +155,8 @@ async fn receive_request(connection: &AsyncFd<End>, seat: Seat, closer: &Arc<Clo
     asked.or_else(|| there(connection, closer)).unwrap_or(Ok(Asked::NotYet))
 }
 
-/// Carries out a request that has come with these descriptors. Returns the reply, and its place if descriptors come with it; `None`
-/// if the caller has gone meanwhile.
+/// Carries out a request that has come with these descriptors. Returns the reply, and its place if descriptors come with it;
+/// `None` if the caller has gone meanwhile.
 async fn carry_out(
     connection: &AsyncFd<End>,
     request: Request<'_>,

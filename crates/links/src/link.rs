@@ -68,8 +68,8 @@ pub struct Unreachable {
 pub trait Sink {
     /// Handles a batch of datagrams from one sender.
     fn datagrams(&mut self, datagrams: Datagrams);
-    /// Handles a batch that the link held in memory: it comes from this link, and may lack the checksum of the protocol above. Such
-    /// batches stay in order among themselves, but may overtake those from the network.
+    /// Handles a batch that the link held in memory: it comes from this link, and may lack the checksum of the protocol above.
+    /// Such batches stay in order among themselves, but may overtake those from the network.
     fn held_datagrams(&mut self, datagrams: Datagrams) {
         self.datagrams(datagrams);
     }
@@ -162,16 +162,16 @@ pub trait Link: Send {
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()>;
 
     /// Passes a batch to this link itself, if the link is also its receiver and keeps such batches in memory; returns `None` if
-    /// the batch has to be sent by [`Link::transmit`]. The sink gets it by [`Sink::held_datagrams`] as it is: no network can damage
-    /// it, so the protocol above may leave out its checksum.
+    /// the batch has to be sent by [`Link::transmit`]. The sink gets it by [`Sink::held_datagrams`] as it is: no network can
+    /// damage it, so the protocol above may leave out its checksum.
     ///
     /// The inner error is that of [`Link::transmit`].
     fn turn_back(&mut self, _transmit: &Transmit<'_>) -> Option<io::Result<()>> {
         None
     }
 
-    /// Sends a batch to a destination that may not exist, from a socket apart if there is one, because the kernel may keep packets
-    /// to such a destination. What cannot be sent at once is lost, as any datagram may be, and counted.
+    /// Sends a batch to a destination that may not exist, from a socket apart if there is one, because the kernel may keep
+    /// packets to such a destination. What cannot be sent at once is lost, as any datagram may be, and counted.
     ///
     /// # Errors
     ///

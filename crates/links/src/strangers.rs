@@ -7,8 +7,8 @@
 //! | `Strays` | while [`Link::set_expected_tags`](crate::Link::set_expected_tags) lists tags: packets with another tag |
 //!
 //! Classic BPF programs steer packets ([`steering`]), and keep a sample of a flood while it lasts ([`thinning`]). One descriptor
-//! reports packets in any of these sockets ([`readiness`]), and each socket has a bounded share of the time ([`share`]). Receiving
-//! is the same over UDP and raw IP ([`receive`]).
+//! reports packets in any of these sockets ([`readiness`]), and each socket has a bounded share of the time ([`share`]).
+//! Receiving is the same over UDP and raw IP ([`receive`]).
 //!
 //! Every raw socket gets a copy of each packet, and has a filter that accepts its class. Over UDP the sockets form a group with
 //! the socket of an address (`SO_REUSEPORT`), in which one program selects the socket; the rest of this file creates that group.

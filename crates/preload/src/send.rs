@@ -98,8 +98,8 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Sends on a socket with one association. A message that ends the association has no bytes for its sender: what it contains is
-    /// the reason of the ABORT.
+    /// Sends on a socket with one association. A message that ends the association has no bytes for its sender: what it contains
+    /// is the reason of the ABORT.
     fn hand_over_to_peer(&self) -> Result<usize> {
         let bytes = self.hand_over(0)?;
         Ok(if ends(self.info) { 0 } else { bytes })

@@ -5,8 +5,8 @@
 //! | `acknowledgement` | when a SACK is due, and the duplicates that it reports |
 //! | `window` | the receive window as the peer knows it, and the credit that the reader keeps |
 //!
-//! The other files are procedures on the state of [`Inbound`]: `run` and `delivery` for what arrives, `memory` and `renege` for room,
-//! `sack` for the contents of a SACK.
+//! The other files are procedures on the state of [`Inbound`]: `run` and `delivery` for what arrives, `memory` and `renege` for
+//! room, `sack` for the contents of a SACK.
 
 mod acknowledgement;
 mod delivery;
@@ -348,8 +348,8 @@ impl Inbound {
         Ok(())
     }
 
-    /// Ends the handling of a packet, which may make a SACK due. Returns whether the packet contained DATA. `rtt` is the round-trip
-    /// time of its path.
+    /// Ends the handling of a packet, which may make a SACK due. Returns whether the packet contained DATA. `rtt` is the
+    /// round-trip time of its path.
     pub(crate) fn end_packet(&mut self, now: Time, sack_delay: Duration, rtt: Option<Duration>) -> bool {
         let had_data = self.acknowledgement.end_packet(now, sack_delay, !self.beyond.is_empty());
         if had_data {

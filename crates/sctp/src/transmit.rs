@@ -45,9 +45,9 @@ pub struct Transmit {
     /// Whether routers may fragment the packets. Otherwise a packet that exceeds the path MTU is lost (DF bit), which
     /// path MTU discovery detects (RFC 8899).
     pub may_fragment: bool,
-    /// Whether the destination has answered lately: a confirmed address whose path is not potentially failed (RFC 7829). The system
-    /// may keep packets to other destinations for seconds, as Linux does for a neighbour that does not answer ARP, so a link sends
-    /// these without keeping others waiting.
+    /// Whether the destination has answered lately: a confirmed address whose path is not potentially failed (RFC 7829). The
+    /// system may keep packets to other destinations for seconds, as Linux does for a neighbour that does not answer ARP, so a
+    /// link sends these without keeping others waiting.
     pub is_answering: bool,
     /// Length of each packet but the last.
     pub segment_bytes: usize,

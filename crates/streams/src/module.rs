@@ -80,8 +80,8 @@ pub trait Module: Send {
     }
 
     /// Returns whether the module may be popped now. A module that must first hear from its other end returns false and begins to
-    /// leave; it calls [`Q::may_leave`] when it may be popped, and a later call pops it. A stream that is closed or has failed pops
-    /// its modules without this call.
+    /// leave; it calls [`Q::may_leave`] when it may be popped, and a later call pops it. A stream that is closed or has failed
+    /// pops its modules without this call.
     fn leave(&mut self, _q: &mut Q<'_>) -> bool {
         true
     }
@@ -387,8 +387,8 @@ impl<'a> Q<'a> {
         self.scheduler.timers.stop(self.stream, timer)
     }
 
-    /// Calls [`Module::timeout`] once there is memory for a block of this many bytes (`bufcall`): in the next turn, since memory is
-    /// available or the process ends.
+    /// Calls [`Module::timeout`] once there is memory for a block of this many bytes (`bufcall`): in the next turn, since memory
+    /// is available or the process ends.
     pub fn bufcall(&mut self, _bytes: usize) -> TimerId {
         self.timeout(Duration::ZERO)
     }

@@ -26,7 +26,8 @@ impl Pool {
     pub const BLOCK_BYTES: usize = 64 * 1024;
     /// Number of used-up blocks that are kept at most; others return to the allocator when their readers are gone.
     pub const SPENT_BLOCKS_MAX: usize = 256;
-    /// Number of returned blocks with room left that are kept at most; as many heads can coalesce at a time without an allocation.
+    /// Number of returned blocks with room left that are kept at most; as many heads can coalesce at a time without an
+    /// allocation.
     const OPEN_BLOCKS_MAX: usize = 256;
     /// Number of chains whose memory is kept at most.
     const CHAINS_MAX: usize = 64;

@@ -106,8 +106,8 @@ impl Stack {
     }
 }
 
-/// Aborts associations: each step sends one burst of ABORTs. After each, the caller waits up to [`ROOM_WAIT`] until the sockets have
-/// room, and before the next it pauses for [`ABORT_PAUSE`].
+/// Aborts associations: each step sends one burst of ABORTs. After each, the caller waits up to [`ROOM_WAIT`] until the sockets
+/// have room, and before the next it pauses for [`ABORT_PAUSE`].
 pub(crate) struct AbortBursts<'a, F> {
     stack: &'a Stack,
     reason: &'a str,

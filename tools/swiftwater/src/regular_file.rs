@@ -50,7 +50,8 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Opens the file that the user of this command has named, for writing, and makes it if there is none. Returns whether it is new:
-/// one that a link has named counts as old. A link is followed only if this user or root has made it: another user may have put it into a shared folder or its own.
+/// one that a link has named counts as old. A link is followed only if this user or root has made it: another user may have put
+/// it into a shared folder or its own.
 pub(crate) fn open_named(path: &Path) -> io::Result<(File, bool)> {
     let mut path = path.to_owned();
     for links in 0..LINKS_MAX {

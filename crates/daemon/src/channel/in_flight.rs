@@ -1,9 +1,9 @@
 //! Descriptors in flight: those that a program has sent over a carrier and that the daemon has not received.
 //!
 //! A program can send the descriptor of its socket into the carrier of this socket or of another one, alone or in the queue of a
-//! further AF_UNIX socket. The kernel then keeps the socket open although no process has it, and the daemon hears of no close. While the daemon
-//! takes records, it closes what comes with them. While a socket takes none, the daemon inspects those that have come. Records of
-//! the shim come with memfds alone, at most one each; any other descriptor breaks the socket.
+//! further AF_UNIX socket. The kernel then keeps the socket open although no process has it, and the daemon hears of no close.
+//! While the daemon takes records, it closes what comes with them. While a socket takes none, the daemon inspects those that have
+//! come. Records of the shim come with memfds alone, at most one each; any other descriptor breaks the socket.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;

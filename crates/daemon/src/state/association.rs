@@ -304,8 +304,8 @@ impl SocketAssociation {
         self.peer.port() == address.port() && self.view(confirmed).unwrap_or(false)
     }
 
-    /// Returns whether the association was set up with this address, or its peer has listed it, confirmed or not. Another peer may
-    /// have the address: it must not choose the association.
+    /// Returns whether the association was set up with this address, or its peer has listed it, confirmed or not. Another peer
+    /// may have the address: it must not choose the association.
     pub(crate) fn has_listed(&self, address: SocketAddr) -> bool {
         let listed = |view: AssociationView<'_>| view.path_to(address.ip()).is_some();
         let is_path = || self.peer.port() == address.port() && self.view(listed).unwrap_or(false);

@@ -42,8 +42,8 @@ pub(super) async fn relay_outbound(
     }
 }
 
-/// Waits for the event that the outbound direction of a one-to-one socket waits for. Returns the departure if the program leaves or
-/// breaks the socket meanwhile.
+/// Waits for the event that the outbound direction of a one-to-one socket waits for. Returns the departure if the program leaves
+/// or breaks the socket meanwhile.
 async fn until_over(
     wait: Wait,
     socket: &Rc<Socket>,
@@ -119,8 +119,8 @@ async fn unless_broken<T>(socket: &Socket, needed: impl Future<Output = T>) -> R
     }
 }
 
-/// Waits until a record that nobody takes has come with a descriptor that the shim does not send. The kernel may keep a socket for it
-/// that no process has.
+/// Waits until a record that nobody takes has come with a descriptor that the shim does not send. The kernel may keep a socket
+/// for it that no process has.
 pub(super) async fn broken_in_flight(socket: &Socket) {
     socket.channel().carrier().broken_in_flight(socket.turn()).await;
     log(

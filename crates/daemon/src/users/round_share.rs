@@ -1,6 +1,6 @@
 //! Shares the daemon's thread among users: in each round of the runtime, all sockets of one user together move a bounded
-//! number of records. A record that is long (`quantum::weight`), or that takes long, counts as several: a program decides how many
-//! descriptors a record brings, and how many waiters the kernel wakes for it.
+//! number of records. A record that is long (`quantum::weight`), or that takes long, counts as several: a program decides how
+//! many descriptors a record brings, and how many waiters the kernel wakes for it.
 //!
 //! Each socket has turns of its own, but a user with many sockets would keep others waiting for a turn of each. So a task
 //! that moves records takes its turn from the share of its user, and returns what it has not used when it waits for something

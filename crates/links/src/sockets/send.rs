@@ -63,10 +63,10 @@ impl Sockets {
         }
     }
 
-    /// Assigns a batch for a destination that may not exist to a socket: one of those for strangers, in place of the one of peers,
-    /// which has the same address. The kernel keeps packets to a neighbour that does not answer for seconds, and counts them in
-    /// the send buffer of their socket, so packets to invented neighbours would stop all others. Neighbours have a socket of
-    /// their own; packets to the other hosts go to routers, which answer.
+    /// Assigns a batch for a destination that may not exist to a socket: one of those for strangers, in place of the one of
+    /// peers, which has the same address. The kernel keeps packets to a neighbour that does not answer for seconds, and counts
+    /// them in the send buffer of their socket, so packets to invented neighbours would stop all others. Neighbours have a socket
+    /// of their own; packets to the other hosts go to routers, which answer.
     pub(crate) fn batch_apart<'a>(&mut self, transmit: &'a Transmit<'a>) -> io::Result<Option<Batch<'a>>> {
         let Some(batch) = self.batch(transmit)? else { return Ok(None) };
         let mut apart = self.list[batch.index].strangers.clone();

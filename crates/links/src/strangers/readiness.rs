@@ -143,7 +143,8 @@ impl Readiness {
         };
     }
 
-    /// Ends a receive: ensures that the descriptor becomes ready while a socket is not armed, and after this time, if one is given.
+    /// Ends a receive: ensures that the descriptor becomes ready while a socket is not armed, and after this time, if one is
+    /// given.
     pub(crate) fn end_receive(&mut self, again_after: Option<Duration>) {
         let all_armed = self.watched.iter().all(|socket| socket.attention == Attention::Armed);
         let Some(time) = again_after.filter(|_| all_armed).or((!all_armed).then_some(INTERVAL)) else {

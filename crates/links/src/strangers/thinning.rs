@@ -3,12 +3,12 @@
 //! A stranger's packet costs some microseconds until the protocol finds that it has no answer left for its sender. Where most
 //! packets of a flood meet that end, the socket gets a [`Filter`] that keeps as many of them as there are answers, chosen at
 //! random. It thins only *busy* prefixes (/24, /56), those that send more than [`PREFIX_RATE`]: they share one part of the
-//! answers in any case, and all other strangers arrive as before. A flood from everywhere has no busy prefixes and is not thinned,
-//! because a repeated INIT is worth more than a new one, and a filter has no memory. Strays are all thinned.
+//! answers in any case, and all other strangers arrive as before. A flood from everywhere has no busy prefixes and is not
+//! thinned, because a repeated INIT is worth more than a new one, and a filter has no memory. Strays are all thinned.
 //!
 //! All rates are leaky buckets that count each received packet as those for which the filter kept it. So they know the rate of
-//! the flood while it is thinned, and the filter ends with it. A keyed hash assigns prefixes to buckets ([`prefix_hash`]); the key
-//! changes every ten seconds.
+//! the flood while it is thinned, and the filter ends with it. A keyed hash assigns prefixes to buckets ([`prefix_hash`]); the
+//! key changes every ten seconds.
 
 pub(crate) mod filter;
 pub(crate) mod prefix_hash;

@@ -1,6 +1,6 @@
 /*
- * A peer that is made of packets, in UDP to the port that SCTP_UDP_PORT names: it does what no socket does. It answers only what its
- * program makes it answer.
+ * A peer that is made of packets, in UDP to the port that SCTP_UDP_PORT names: it does what no socket does. It answers only what
+ * its program makes it answer.
  */
 #include "oracle.h"
 #include <endian.h>

@@ -1,7 +1,7 @@
 //! Commands that pass the modules: the owner of the executive gives them to the driver itself.
 //!
-//! They act on an association, a listener or the receive window, and on no message of a stream. So an abort need not wait behind the
-//! messages that a module holds, and a module can neither see nor refuse any of them.
+//! They act on an association, a listener or the receive window, and on no message of a stream. So an abort need not wait behind
+//! the messages that a module holds, and a module can neither see nor refuse any of them.
 
 use std::net::IpAddr;
 

@@ -4,8 +4,8 @@ use super::{Association, State};
 use crate::transmit::BatchLimits;
 
 impl Association {
-    /// Computes anew how much must wait to be worth a transmission of its own. [`Association::is_due`] needs that after any change
-    /// but messages to send.
+    /// Computes anew how much must wait to be worth a transmission of its own. [`Association::is_due`] needs that after any
+    /// change but messages to send.
     #[inline]
     pub(crate) fn update_due(&mut self, limits: BatchLimits) {
         self.due_from_bytes = self.due_from_bytes(limits);

@@ -75,8 +75,8 @@ impl Outbound {
     /// Each step needs the state that those before it have left. Coupled controllers get their shares of the rate as it was. The
     /// cumulative TSN and then the gaps credit each path with what has arrived; a peer that leaves out gaps has reneged, which
     /// only the rest shows. Duplicates and the peer's window are compared with what is in flight after that. Then each path
-    /// measures, detects its losses and moves its window. What is in flight in the end decides about the probe of a closed window,
-    /// and the windows about the size of the send buffer.
+    /// measures, detects its losses and moves its window. What is in flight in the end decides about the probe of a closed
+    /// window, and the windows about the size of the send buffer.
     pub(crate) fn handle_sack<G, D>(
         &mut self,
         now: Time,

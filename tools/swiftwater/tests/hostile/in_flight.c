@@ -1,4 +1,4 @@
-/* Under `swiftwater run`: leaves a socket open that no process has, because its descriptor lies in a queue that only the daemon reads.
+/* Under `swiftwater run`: leaves a socket open that no process has: its descriptor lies in a queue that only the daemon reads.
  *
  *   in_flight idle PORT        bound to the port
  *   in_flight listening PORT

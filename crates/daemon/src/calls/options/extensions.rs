@@ -1,6 +1,6 @@
 //! Options of extensions: ECN, which is supported, and others, which are not: authentication (RFC 4895), changes of addresses
-//! (RFC 5061), stream reconfiguration (RFC 6525), partial reliability (RFC 3758, RFC 7496), interleaving (RFC 8260). The options of
-//! the others behave as on Linux with these extensions switched off.
+//! (RFC 5061), stream reconfiguration (RFC 6525), partial reliability (RFC 3758, RFC 7496), interleaving (RFC 8260). The options
+//! of the others behave as on Linux with these extensions switched off.
 
 use std::rc::Rc;
 

@@ -219,8 +219,8 @@ impl Access<'_> {
         Ok(Targets { future: matches!(id, FUTURE | ALL), current })
     }
 
-    /// Returns the association with a path to this address. An address alone must be confirmed, because it chooses the peer; if the
-    /// number or the socket already chooses it, all addresses that this peer has listed are known, as in the kernel.
+    /// Returns the association with a path to this address. An address alone must be confirmed, because it chooses the peer; if
+    /// the number or the socket already chooses it, all addresses that this peer has listed are known, as in the kernel.
     fn path(&self, id: i32, address: SocketAddr) -> Option<Rc<SocketAssociation>> {
         match self.association(id) {
             Some(named) => named.has_listed(address).then_some(named),

@@ -244,7 +244,8 @@ pub(crate) struct Peeked {
     pub(crate) has_more: bool,
 }
 
-/// Peeks at a message and its first descriptors, whose copies `closer` closes. The caller has checked that there is room for them.
+/// Peeks at a message and its first descriptors, whose copies `closer` closes. The caller has checked that there is room for
+/// them.
 pub(crate) fn peek(socket: impl AsFd, (closer, time): (&Arc<Closer>, &ThreadTime)) -> Result<Peeked, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PEEKED_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -124,8 +124,8 @@ impl Shard {
     pub(crate) fn resume(&self, inner: &mut Inner, sleeper: Sleeper) {
         inner.end_sleep(sleeper);
         inner.take_arrivals();
-        // A socket with room is always ready: while the watch waits for room that no driver needs any more, a task that polls until
-        // nothing is ready would poll for ever.
+        // A socket with room is always ready: while the watch waits for room that no driver needs any more, a task that polls
+        // until nothing is ready would poll for ever.
         self.watch_room(inner);
     }
 
