@@ -36,7 +36,7 @@ const PEER_BYTES: usize = 24;
 pub struct StatusPage {
     /// How far the daemon has read in the ring of a sharer, and whether it sleeps.
     pub ring: ReaderWords,
-    /// Number of the ring that the daemon reads ([`SharersPage::ring`](crate::sharers_page::SharersPage::ring)); 0 for none.
+    /// Number of the ring that the daemon reads ([`SharersPage`](crate::sharers_page::SharersPage)); 0 for none.
     pub ring_number: AtomicU32,
     /// Keeps what follows out of the cache line of the ring's words, which change often.
     _pad: [AtomicU32; 11],
