@@ -7,6 +7,8 @@ use swiftwater::{BindError, ConnectError, LossKind};
 pub(crate) fn of_connect(error: &ConnectError) -> Errno {
     match error {
         ConnectError::Refused => Errno::CONNREFUSED,
+        // The kernel does not look at the cause of an ABORT during the setup.
+        ConnectError::Lost(loss) if loss.kind == LossKind::PeerAborted => Errno::CONNREFUSED,
         ConnectError::TimedOut => Errno::TIMEDOUT,
         ConnectError::Unreachable => Errno::HOSTUNREACH,
         ConnectError::Exists => Errno::ADDRINUSE,
@@ -32,5 +34,34 @@ pub(crate) fn of_loss(kind: LossKind) -> Errno {
         LossKind::Refused => Errno::CONNREFUSED,
         LossKind::Unreachable => Errno::HOSTUNREACH,
         _ => Errno::CONNABORTED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use swiftwater::tokio::{Association, Listener};
+    use swiftwater::{Address, ListenerOptions};
+
+    use super::*;
+    use crate::testing::registry;
+
+    #[tokio::test(flavor = "local")]
+    async fn a_listener_with_as_many_associations_as_it_may_have_refuses_the_next() {
+        let registry = registry();
+        let options = ListenerOptions::default().with_associations_max(1);
+        let listener = Listener::from(registry.stack().listen_with(7, &options).expect("a free port"));
+        let server = || Address {
+            hosts: vec![IpAddr::from([127, 0, 0, 1])],
+            port: 7,
+            udp_port: Some(registry.stack().udp_port()),
+        };
+        let (first, _accepted) =
+            tokio::join!(Association::connect_on(registry.stack(), server()), listener.accept());
+        let _first = first.expect("there is room");
+        let error = Association::connect_on(registry.stack(), server()).await.expect_err("there is no room");
+        assert!(matches!(error, ConnectError::Lost(_)), "{error}");
+        assert_eq!(of_connect(&error), Errno::CONNREFUSED);
     }
 }
