@@ -3,28 +3,7 @@
 //! The sharers' page contains the position up to which a bundle was read, and any sharer may write any number there. So
 //! this code checks every number from the page, and its results stay within the bundle.
 
-use std::ops::Range;
-
-use crate::record::{BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind, Sequence};
-use crate::status_page::RING_BYTES;
-
-/// Where a bundle lies in the receive ring, as a record or the sharers' page says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
-    /// Offset of the first message in the ring.
-    pub offset: u32,
-    /// Length of all messages with their headers.
-    pub bytes: u32,
-}
-
-impl Extent {
-    /// Returns the range in the receive ring; `None` if no bundle can lie there.
-    pub fn range(self) -> Option<Range<usize>> {
-        let (offset, bytes) = (self.offset as usize, self.bytes as usize);
-        let end = offset.checked_add(bytes).filter(|end| *end <= RING_BYTES)?;
-        (bytes <= BUNDLE_BYTES_MAX).then_some(offset..end)
-    }
-}
+use crate::record::{Flags, HEADER_BYTES, Header, Kind, Sequence};
 
 /// Returns the header of the record that says where a bundle lies: its offset in the ring, and its length.
 pub fn header(offset: usize, bytes: usize) -> Header {
@@ -76,6 +55,8 @@ impl<'a> Unread<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{BUNDLE_BYTES_MAX, Extent};
+    use crate::status_page::RING_BYTES;
 
     #[test]
     fn a_bundle_lies_in_the_ring() {

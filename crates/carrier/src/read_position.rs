@@ -20,8 +20,8 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::bundle::{Extent, Unread};
-use crate::record::{HEADER_BYTES, Header};
+use crate::bundle::Unread;
+use crate::record::{Extent, HEADER_BYTES, Header};
 
 /// The position, in a page that any sharer may fill with any numbers. Zeros are a record that no reader has begun.
 #[derive(Debug, Default)]

@@ -8,10 +8,11 @@
 //! [`StatusPage::bundles`](crate::status_page::StatusPage::bundles)).
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use crate::address;
-use crate::bundle::Extent;
 use crate::bytes::{Reader, Writer};
+use crate::status_page::RING_BYTES;
 
 /// Beginning of every record: "swrd". Data that a program writes past the shim does not begin so by accident.
 const MAGIC: u32 = u32::from_le_bytes(*b"swrd");
@@ -123,6 +124,24 @@ pub struct Turn {
     pub counter: u32,
     /// Identifier of the thread that sends the message.
     pub thread: u32,
+}
+
+/// Where a bundle lies in the receive ring, as a record or the sharers' page says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Offset of the first message in the ring.
+    pub offset: u32,
+    /// Length of all messages with their headers.
+    pub bytes: u32,
+}
+
+impl Extent {
+    /// Returns the range in the receive ring; `None` if no bundle can lie there.
+    pub fn range(self) -> Option<Range<usize>> {
+        let (offset, bytes) = (self.offset as usize, self.bytes as usize);
+        let end = offset.checked_add(bytes).filter(|end| *end <= RING_BYTES)?;
+        (bytes <= BUNDLE_BYTES_MAX).then_some(offset..end)
+    }
 }
 
 /// Where a record stands among others: two numbers whose meaning follows from the record's kind, flags and direction. The

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use ::carrier::bundle::{Extent, Unread, begins_at, messages};
+use ::carrier::bundle::{Unread, begins_at, messages};
 use ::carrier::read_position::{Front, InBundle};
+use ::carrier::record::Extent;
 use ::carrier::record::{
     BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, parse_accepted,
 };

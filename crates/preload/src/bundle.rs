@@ -9,8 +9,9 @@
 
 use std::os::fd::RawFd;
 
-use carrier::bundle::{Extent, Unread, messages};
+use carrier::bundle::{Unread, messages};
 use carrier::read_position::InBundle;
+use carrier::record::Extent;
 use carrier::record::{Flags, Header};
 
 use crate::message::{self, Message};

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
 
-use carrier::bundle::Extent;
+use carrier::record::Extent;
 use carrier::sharers_page::SharersPage;
 use carrier::status_page::{RING_AT, StatusPage};
 

@@ -345,8 +345,8 @@ pub(crate) fn end(fd: RawFd, pages: Pages<'_>) -> Result<Message> {
 
 #[cfg(test)]
 mod tests {
-    use carrier::bundle::Extent;
     use carrier::read_position::ReadPosition;
+    use carrier::record::Extent;
 
     use super::*;
     use crate::descriptor::{self, Descriptor};
