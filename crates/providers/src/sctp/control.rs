@@ -115,7 +115,8 @@ impl SctpDriver {
         });
     }
 
-    /// Sets whether the writer has messages left that it has accepted from others ([`Endpoint::set_has_rest`](::sctp::Endpoint::set_has_rest)).
+    /// Sets whether the writer has messages left that it has accepted from others
+    /// ([`Endpoint::set_has_rest`](::sctp::Endpoint::set_has_rest)).
     pub fn set_has_rest(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32, has_rest: bool) {
         if let Some(id) = self.association(s, association) {
             let now = self.now(cx);

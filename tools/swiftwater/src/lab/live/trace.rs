@@ -72,7 +72,23 @@ pub(super) fn traces(experiment: &str, plan: &Plan, cell: &Cell) -> Vec<Trace> {
         })
     };
     let beside = cell.load.beside.and_then(|beside| of_runs(beside.name, &cell.beside));
-    of_runs(cell.series.name, &cell.runs).into_iter().chain(beside).collect()
+    let mut own = of_runs(cell.series.name, &cell.runs);
+    if let Some((own, rate)) = own.as_mut().zip(rate_beside(cell)) {
+        own.curves.push(rate);
+    }
+    own.into_iter().chain(beside).collect()
+}
+
+/// Returns the rate of the series that shared the line with the typical run of a cell, so that one drawing shows both.
+fn rate_beside(cell: &Cell) -> Option<TraceCurve> {
+    let own = typical(&cell.runs, None)?;
+    let turn = cell.runs.iter().position(|run| std::ptr::eq(run, own))?;
+    let points = &cell.beside.get(turn)?.measured.points;
+    Some(TraceCurve {
+        measure: Measure::Rate,
+        name: cell.load.beside?.name.to_owned(),
+        points: points.iter().map(|point| (point.at_s, point.bits_per_s)).collect(),
+    })
 }
 
 fn curves(plan: &Plan, cell: &Cell, run: &Run) -> Vec<TraceCurve> {
@@ -128,5 +144,22 @@ mod tests {
         assert_eq!(traces[0].published.len(), 4, "two programs after 10 s and after 20 s");
         let text = serde_json::to_string(&traces[0]).expect("JSON");
         assert_eq!(serde_json::from_str::<Trace>(&text).expect("the same"), traces[0]);
+    }
+
+    #[test]
+    fn a_run_beside_another_shows_the_rate_of_the_one_in_the_same_turn() {
+        let plan = plan::plans(LiveName::Coexistence).swap_remove(0);
+        let mut cell = Cell::new(&plan.loads[0], plan.loads[0].series[0]);
+        let run = |bits_per_s| {
+            let points = vec![Point { at_s: 1.0, bytes: 1, bits_per_s, cwnd_bytes: None, srtt_s: None }];
+            Run::new(Measured { points, seconds: 1.0, bits_per_s, ..Measured::default() }, None, Vec::new())
+        };
+        cell.runs = [10.0, 30.0, 20.0].map(run).into();
+        cell.beside = [1.0, 3.0, 2.0].map(run).into();
+        let traces = traces("coexistence", &plan, &cell);
+        let beside = plan.loads[0].beside.expect("two share the line").name;
+        let rates: Vec<_> =
+            traces[0].curves.iter().map(|curve| (&curve.name[..], curve.points[0].1)).collect();
+        assert_eq!(rates, [("delivered", 20.0), (beside, 2.0)]);
     }
 }
