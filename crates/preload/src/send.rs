@@ -124,8 +124,6 @@ impl Outgoing<'_> {
             (State::Idle, Some(to)) => {
                 self.connect(to)?;
             }
-            // The pending error stays for `recv`.
-            (State::Ended | State::Lost, Some(_)) if !is_stream => return Err(Errno(libc::EADDRNOTAVAIL)),
             _ => {}
         }
         if pages.status.state() == State::Connecting && self.waits() {

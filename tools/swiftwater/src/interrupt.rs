@@ -17,7 +17,8 @@ use thiserror::Error;
 /// Signals that ask a command to end.
 const SIGNALS: [c_int; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Time after a signal in which further ones count as the same: a supervisor may signal a process and then its group.
+/// Time after a signal in which further ones count as the same: a supervisor may signal a process and then its group, of which
+/// the process that waits for a laboratory passes its own on.
 const SAME_SIGNAL: Duration = Duration::from_millis(200);
 
 /// The first signal that asked the command to end; 0 before.
@@ -38,7 +39,11 @@ pub(crate) struct ListenError(#[from] io::Error);
 
 /// Starts to handle signals.
 pub(crate) fn listen() -> Result<(), ListenError> {
-    on_signals(|signal| {
+    let mut last: Option<Instant> = None;
+    on_signals(move |signal| {
+        if last.replace(Instant::now()).is_some_and(|last| last.elapsed() < SAME_SIGNAL) {
+            return;
+        }
         if SIGNALLED.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             take_stacks().iter().for_each(|stack| stack.abort_all(REASON));
             process::exit(exit_status_of(signal).into());
@@ -51,20 +56,11 @@ pub(crate) fn exit_status_of(signal: c_int) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
-/// Calls a function for each signal of [`SIGNALS`] that this process does not ignore, in a thread for them. Signals within
-/// [`SAME_SIGNAL`] after another one are left out.
+/// Calls a function for each signal of [`SIGNALS`] that this process does not ignore, in a thread for them.
 pub(crate) fn on_signals(mut handle: impl FnMut(c_int) + Send + 'static) -> Result<(), ListenError> {
     let ignored = ignored_signals();
     let mut signals = Signals::new(SIGNALS.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0))?;
-    let mut last: Option<Instant> = None;
-    let work = move || {
-        for signal in signals.forever() {
-            if last.is_none_or(|last| last.elapsed() > SAME_SIGNAL) {
-                last = Some(Instant::now());
-                handle(signal);
-            }
-        }
-    };
+    let work = move || signals.forever().for_each(&mut handle);
     thread::Builder::new().name("signals".into()).spawn(work)?;
     Ok(())
 }

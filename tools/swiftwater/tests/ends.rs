@@ -17,7 +17,7 @@ use daemon::{Daemon, SWIFTWATER, compiled};
 
 const PORT: u16 = 6500;
 /// Exit status that a shell reports of a program that SIGINT ended.
-const EXIT_CODE_OF_A_SECOND_SIGNAL: i32 = 130;
+const EXIT_CODE_OF_A_SECOND_SIGNAL: i32 = 143;
 /// Patience for the peer: an abort reaches it much sooner; without one it waits for its timers.
 const PATIENCE: Duration = Duration::from_secs(15);
 
