@@ -167,6 +167,8 @@ fn in_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -183,8 +185,15 @@ mod tests {
         let receiver = far.run(bind("198.18.0.2")).expect("entered").expect("bound");
         let sender = near.run(bind("198.18.0.1")).expect("entered").expect("bound");
         let to = receiver.local_addr().expect("bound");
-        assert_eq!(sender.send_to(b"hello", to).expect("sent"), 5);
-        assert_eq!(receiver.recv(&mut [0; 8]).expect("it arrives"), 5);
+        receiver.set_read_timeout(Some(Duration::from_millis(50))).expect("a limit");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        // An interface that has just gone up drops packets until the kernel has activated its queue.
+        let arrives = || {
+            sender.send_to(b"hello", to).is_ok() && receiver.recv(&mut [0; 8]).is_ok_and(|bytes| bytes == 5)
+        };
+        while !arrives() {
+            assert!(Instant::now() < deadline, "nothing arrives");
+        }
         let error = near.ip("link show no-such-line").expect_err("there is none");
         assert!(error.to_string().contains("`ip link show no-such-line` failed"), "{error}");
         assert!(!std::path::Path::new("/sys/class/net/netns-test").exists());
