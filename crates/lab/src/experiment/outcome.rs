@@ -32,6 +32,8 @@ pub struct Outcome {
     pub paths: Option<usize>,
     /// The path that was used alone, counted from 1.
     pub path: Option<usize>,
+    /// Number of paths of the network before the first of several that were used at once.
+    pub paths_before: usize,
     /// Rate of the best path alone.
     pub best_path_bits_per_s: Option<f64>,
     /// Sum of the rates of all paths, each used alone.
@@ -101,7 +103,7 @@ impl Outcome {
     pub fn paths_text(&self) -> Option<String> {
         let numbers = match (self.path, self.paths) {
             (Some(path), _) => path..=path,
-            (None, paths) => 1..=paths?,
+            (None, paths) => self.paths_before + 1..=self.paths_before + paths?,
         };
         Some(numbers.map(|path| path.to_string()).collect::<Vec<_>>().join("+"))
     }
@@ -122,5 +124,21 @@ impl Outcome {
         self.fast_recoveries = Some(statistics.fast_recoveries);
         self.timeouts = Some(statistics.timeouts);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_paths_of_a_row_are_those_that_were_used() {
+        let text = |outcome: Outcome| outcome.paths_text();
+        let (alone, both) = (Some(1), Some(2));
+        assert_eq!(text(Outcome::default()), None);
+        assert_eq!(text(Outcome { path: Some(3), paths: alone, ..Outcome::default() }).as_deref(), Some("3"));
+        assert_eq!(text(Outcome { paths: both, ..Outcome::default() }).as_deref(), Some("1+2"));
+        let after_one = Outcome { paths: both, paths_before: 1, ..Outcome::default() };
+        assert_eq!(text(after_one).as_deref(), Some("2+3"));
     }
 }

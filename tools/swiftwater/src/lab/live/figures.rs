@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::measure::{Cpu, Measured};
 use super::plan::{Load, Series};
-use super::watch::StateAt;
+use super::watch::{LinesSeen, StateAt};
 use crate::lab::line::spec::PathSpec;
 use crate::stats::{confidence_interval, median};
 use crate::units::{grouped, mbits};
@@ -54,8 +54,8 @@ pub(super) struct Run {
     pub(super) measured: Measured,
     /// `None` on loopback, which has no line.
     line: Option<LineFigures>,
-    /// States of the lines during the run, since its beginning.
-    pub(super) states: Vec<StateAt>,
+    /// The lines during the run.
+    pub(super) seen: LinesSeen,
 }
 
 /// Sums over all lines of a run.
@@ -63,6 +63,11 @@ pub(super) struct Run {
 struct LineFigures {
     line_packets: u64,
     line_dropped_packets: u64,
+    /// Those of `line_packets` to the server, as a firewall counts them that counts each direction by itself.
+    #[serde(skip)]
+    packets_to_server: u64,
+    #[serde(skip)]
+    dropped_to_server: u64,
     line_lost_packets: u64,
     host_dropped_packets: u64,
     queue_ms_p50: f64,
@@ -72,13 +77,9 @@ struct LineFigures {
 }
 
 impl Run {
-    pub(super) fn new(
-        measured: Measured,
-        counts: Option<&(EmulatorCounts, u64)>,
-        states: Vec<StateAt>,
-    ) -> Self {
+    pub(super) fn new(measured: Measured, counts: Option<&(EmulatorCounts, u64)>, seen: LinesSeen) -> Self {
         let line = counts.map(|(counts, dropped)| LineFigures::new(counts, *dropped));
-        Run { measured, line, states }
+        Run { measured, line, seen }
     }
 
     /// Returns whether the host itself lost packets, or kept them for too long.
@@ -115,7 +116,10 @@ impl Run {
     pub(super) fn back_s(&self, lines: &[PathSpec], first: usize, seconds: f64) -> Option<f64> {
         let back = |(number, line): (usize, &PathSpec)| {
             let rate = line.pipe.rate_bits_per_s.unwrap_or(u64::MAX) as f64;
-            return_times(&line.pipe.schedule, seconds).into_iter().map(move |back_at_s| {
+            let returns = return_times(&line.pipe.schedule, self.seen.began_s + seconds).into_iter();
+            let in_test =
+                returns.map(|back_at_s| back_at_s - self.seen.began_s).filter(|back_at_s| *back_at_s > 0.0);
+            in_test.map(move |back_at_s| {
                 let used = self.path_rates(first + number).into_iter();
                 let again =
                     used.filter(|(at_s, _)| *at_s > back_at_s).find(|(_, bits)| *bits > USED_AGAIN * rate);
@@ -132,7 +136,7 @@ impl Run {
             let bytes = accepted(&pair[1]).saturating_sub(accepted(&pair[0]));
             (pair[1].at_s, bytes as f64 * 8.0 / (pair[1].at_s - pair[0].at_s).max(1e-6))
         };
-        self.states.windows(2).map(rate).collect()
+        self.seen.states.windows(2).map(rate).collect()
     }
 }
 
@@ -149,6 +153,9 @@ impl LineFigures {
     fn new(counts: &EmulatorCounts, host_dropped_packets: u64) -> Self {
         let lines = || counts.paths.iter().flat_map(|path| &path.lines);
         let sum = |count: fn(&netsim::PipeStats) -> u64| lines().map(|line| count(&line.pipe)).sum();
+        let to_server = |count: fn(&netsim::PipeStats) -> u64| {
+            counts.paths.iter().map(|path| count(&path.lines[0].pipe)).sum()
+        };
         // Data goes to the server, so its queue is the longest.
         let queues = counts.paths.iter().map(|path| path.lines[0].waited);
         let queue = queues.max_by_key(|waited| waited.p50).unwrap_or_default();
@@ -156,6 +163,8 @@ impl LineFigures {
         LineFigures {
             line_packets: sum(|pipe| pipe.packets_offered),
             line_dropped_packets: sum(|pipe| pipe.packets_overflowed),
+            packets_to_server: to_server(|pipe| pipe.packets_offered),
+            dropped_to_server: to_server(|pipe| pipe.packets_overflowed),
             line_lost_packets: sum(|pipe| pipe.packets_lost),
             host_dropped_packets,
             queue_ms_p50: ms(|queue| queue.p50),
@@ -248,8 +257,8 @@ pub(in crate::lab) fn columns(figures: &[Option<&Figures>], with_counters: bool)
         let counter = |count: fn(&LineFigures) -> u64| {
             move |figures: &Figures| figures.line.as_ref().map(|line| grouped(count(line)))
         };
-        columns.push(column("packets", &counter(|line| line.line_packets)));
-        columns.push(column("dropped", &counter(|line| line.line_dropped_packets)));
+        columns.push(column("packets to server", &counter(|line| line.packets_to_server)));
+        columns.push(column("dropped of them", &counter(|line| line.dropped_to_server)));
     }
     columns
 }
@@ -290,7 +299,7 @@ mod tests {
         let line = LineFigures { host_dropped_packets, late_us_p99, ..LineFigures::default() };
         let cpu = Some(Cpu { client_ns_per_byte: late_us_p99, server_ns_per_byte: 1.0 });
         let measured = Measured { bits_per_s, cpu, ..Measured::default() };
-        Run { measured, line: Some(line), states: Vec::new() }
+        Run { measured, line: Some(line), seen: LinesSeen::default() }
     }
 
     fn delivered(bytes: &[u64]) -> Run {
@@ -321,7 +330,7 @@ mod tests {
     fn a_run_is_disturbed_by_losses_of_the_host_and_by_a_late_emulator() {
         assert!(!run(1.0, 0, 1_000.0).is_disturbed());
         assert!(run(1.0, 1, 1.0).is_disturbed() && run(1.0, 0, 1_001.0).is_disturbed());
-        assert!(!Run::new(Measured::default(), None, Vec::new()).is_disturbed());
+        assert!(!Run::new(Measured::default(), None, LinesSeen::default()).is_disturbed());
     }
 
     #[test]
@@ -372,9 +381,13 @@ mod tests {
             let line = LineState { bytes_accepted, ..LineState::default() };
             StateAt { at_s: number as f64, paths: vec![[LineState::default(); 2], [line; 2]] }
         };
-        let run = Run { states: accepted.iter().enumerate().map(state).collect(), ..Run::default() };
+        let states = accepted.iter().enumerate().map(state).collect();
+        let seen = LinesSeen { began_s: 0.0, states };
+        let run = Run { seen: seen.clone(), ..Run::default() };
         assert_eq!(run.back_s(&lines, 0, 8.0), Some(2.0), "up at 4 s, used at 6 s");
         assert_eq!(run.back_s(&lines[..1], 0, 8.0), None);
         assert_eq!(run.back_s(&lines[1..], 1, 4.0), None, "it ends before the line is back");
+        let late = Run { seen: LinesSeen { began_s: 0.5, ..seen }, ..Run::default() };
+        assert_eq!(late.back_s(&lines, 0, 8.0), Some(2.5), "up at 3.5 s of the test, used at 6 s");
     }
 }

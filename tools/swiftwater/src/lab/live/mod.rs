@@ -54,8 +54,8 @@ const TRIES_MAX: u32 = 3;
 const QUICK_LATENCY_SECONDS: f64 = 5.0;
 /// Approximate limit for the transfer of a file.
 const FILE_SECONDS: f64 = 120.0;
-/// Packets and drops of the line of sctplib's users in all their transfers.
-const IPFW_COUNTERS: (u64, u64) = (1_318_327, 1_382);
+/// Packets and drops of the line of sctplib's users in all their transfers: to the receiver of the files, and back.
+const IPFW_COUNTERS: [(u64, u64); 2] = [(1_318_327, 1_382), (644_497, 0)];
 /// All experiments that need lines or processors of their own, in the order of `--live all`.
 const ALL: [LiveName; 10] = [
     LiveName::TwoEqual,
@@ -185,12 +185,9 @@ pub(super) fn name(name: LiveName) -> &'static str {
 /// Returns a sentence about published counters of the line that belong to no single row.
 pub(super) fn published_counters(experiment: &str) -> Option<String> {
     (experiment == name(LiveName::Sctplib)).then(|| {
-        let (packets, dropped) = IPFW_COUNTERS;
-        format!(
-            "published: all transfers together, {} packets, of which the line dropped {} (ipfw pipe show)",
-            grouped(packets),
-            grouped(dropped)
-        )
+        let [there, back] = IPFW_COUNTERS
+            .map(|(packets, dropped)| format!("{} packets, {} dropped", grouped(packets), grouped(dropped)));
+        format!("published, all transfers together (ipfw pipe show): to the server {there}; back {back}")
     })
 }
 
@@ -340,8 +337,8 @@ fn measure_once(
         measured[0].latency_s = answered.latency_s;
     }
     let mut runs = measured.into_iter().map(|measured| {
-        let states = watched.since(measured.began_unix_s);
-        Run::new(measured, counts.as_ref(), states)
+        let seen = watched.since(measured.began_unix_s);
+        Run::new(measured, counts.as_ref(), seen)
     });
     Ok(runs.next().map(|run| (run, runs.next())))
 }
@@ -389,13 +386,14 @@ fn measurement<'a>(
 
 #[cfg(test)]
 mod tests {
+    use super::watch::LinesSeen;
     use super::*;
 
     const SETTINGS: Settings<'_> =
         Settings { seconds: None, case: "", repeat: None, quick: false, full: false, seed: 1 };
 
     fn run(bits_per_s: f64) -> Run {
-        Run::new(Measured { bits_per_s, ..Measured::default() }, None, Vec::new())
+        Run::new(Measured { bits_per_s, ..Measured::default() }, None, LinesSeen::default())
     }
 
     fn plan(name: LiveName) -> Plan {

@@ -78,7 +78,7 @@ fn outcomes_of(
     let alone = like()
         .filter(|_| has_several)
         .find(|other| other.series.name == series.alone && other.series.paths == 1);
-    let tcp = like().filter(|other| other.series.is_tcp()).filter_map(rate).reduce(f64::max);
+    let tcp = like().filter(|other| other.series.is_baseline()).filter_map(rate).reduce(f64::max);
     let lines = plan.lines_of(load, series);
     let of_file = load.messages().is_some() && mark_s.is_none();
     let seconds = if of_file { run.measured.seconds } else { seconds };
@@ -88,11 +88,12 @@ fn outcomes_of(
         transport: series.name.to_owned(),
         seconds,
         bits_per_s,
-        limit_bits_per_s: plan.limit_bits_per_s(load, series, seconds),
+        limit_bits_per_s: plan.limit_bits_per_s(load, series, (run.seen.began_s, seconds)),
         message_bytes: Some(load.message_bytes),
         mode: Some(series.mode_name()),
         paths: Some(series.paths),
         path: (series.paths == 1).then_some(load.first + 1),
+        paths_before: load.first,
         // If the network comes and goes, the first path is not the best.
         best_path_bits_per_s: alone.filter(|_| !load.latency).and_then(rate),
         latency_s: median(&cell.runs.iter().filter_map(|run| run.measured.latency_s).collect::<Vec<_>>()),
@@ -109,7 +110,7 @@ fn outcomes_of(
     let other_outcome = Outcome {
         transport: tcp.name.to_owned(),
         bits_per_s: other,
-        limit_bits_per_s: plan.limit_bits_per_s(load, tcp, seconds),
+        limit_bits_per_s: plan.limit_bits_per_s(load, tcp, (run.seen.began_s, seconds)),
         mode: Some(tcp.mode_name()),
         ..outcome.clone()
     };

@@ -117,6 +117,11 @@ impl Series {
         self.name.starts_with("tcp")
     }
 
+    /// Returns whether others are compared with this: TCP with the congestion controls that hosts use, on one path.
+    pub(super) fn is_baseline(self) -> bool {
+        self.is_tcp() && self.name != "tcp-reno"
+    }
+
     pub(super) fn is_sctp(self) -> bool {
         self.name.starts_with("sctp")
     }
@@ -369,9 +374,14 @@ impl Plan {
         self.lines.get(load.first..).map_or(&[], |lines| &lines[..series.paths.min(lines.len())])
     }
 
-    /// Returns the capacity of these lines within so many seconds for messages of this size, counted from the IP header, while
+    /// Returns the capacity of these lines in a test of this duration, which begins at `began_s` of their schedules, for messages of this size, counted from the IP header, while
     /// they are up.
-    pub(super) fn limit_bits_per_s(&self, load: &Load, series: Series, seconds: f64) -> f64 {
+    pub(super) fn limit_bits_per_s(
+        &self,
+        load: &Load,
+        series: Series,
+        (began_s, seconds): (f64, f64),
+    ) -> f64 {
         let of_line = |line: &PathSpec| {
             let loss = match line.pipe.loss {
                 netsim::Loss::Random { probability } => probability,
@@ -384,8 +394,8 @@ impl Plan {
                 let rate = line.pipe.rate_bits_per_s.map_or(f64::INFINITY, |rate| rate as f64);
                 rate * (mtu - TCP_HEADERS_BYTES) / mtu
             };
-            let whole = std::time::Duration::from_secs_f64(seconds);
-            let down = line.pipe.schedule.time_down(std::time::Duration::ZERO..whole).as_secs_f64();
+            let [began, end] = [began_s, began_s + seconds].map(std::time::Duration::from_secs_f64);
+            let down = line.pipe.schedule.time_down(began..end).as_secs_f64();
             most * (1.0 - loss) * (1.0 - down / seconds)
         };
         match self.lines_of(load, series) {
@@ -423,7 +433,7 @@ mod tests {
     fn the_limit_counts_packets_with_their_headers_while_lines_are_up() {
         let mbits = |name, load: usize, series| {
             let plan = plan(name);
-            (plan.limit_bits_per_s(&plan.loads[load], series, 20.0) / 1e4).round() / 100.0
+            (plan.limit_bits_per_s(&plan.loads[load], series, (0.0, 20.0)) / 1e4).round() / 100.0
         };
         assert_eq!(mbits(LiveName::TwoEqual, 0, STREAM), 192.53);
         assert_eq!(mbits(LiveName::AsymmetricRate, 0, TCP_CUBIC), 96.53);

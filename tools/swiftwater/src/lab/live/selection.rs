@@ -156,7 +156,7 @@ fn seconds(plan: &Plan, settings: &Settings<'_>) -> f64 {
         let amount = cell.load.amount;
         let run = match amount {
             Amount::File(mbytes) if settings.seconds.is_none() => {
-                mbytes * MB_BYTES * 8.0 / plan.limit_bits_per_s(&cell.load, cell.series, 1.0)
+                mbytes * MB_BYTES * 8.0 / plan.limit_bits_per_s(&cell.load, cell.series, (0.0, 1.0))
             }
             _ => settings.seconds_of(amount),
         };

@@ -5,6 +5,7 @@ use ::lab::experiment::Outcome;
 
 use super::figures::{Figures, Run};
 use super::measure::{Cpu, Measured};
+use super::watch::LinesSeen;
 use super::{LiveError, Results, Settings};
 use crate::bench::plan::Cell;
 use crate::bench::published::{self, Column};
@@ -59,7 +60,7 @@ fn measure_all(settings: &Settings<'_>, results: &mut Results) -> Result<(), Liv
                 }
                 bar.set_message(name(cell));
                 match runner.run(cell, seconds) {
-                    Ok(run) => runs.push(Run::new(measured_of(&run.outcome), None, Vec::new())),
+                    Ok(run) => runs.push(Run::new(measured_of(&run.outcome), None, LinesSeen::default())),
                     Err(_) if interrupt::requested() => break,
                     Err(error) => bar.suspend(|| note(format_args!("left out: {}: {error}", name(cell)))),
                 }
@@ -192,7 +193,7 @@ mod tests {
         let groups = groups(2);
         assert_eq!(groups.len(), 2 * 15, "each size on one processor and on two");
         let run = |mbits: f64| {
-            Run::new(Measured { bits_per_s: mbits * 1e6, ..Measured::default() }, None, Vec::new())
+            Run::new(Measured { bits_per_s: mbits * 1e6, ..Measured::default() }, None, LinesSeen::default())
         };
         let rows = |group: &Vec<Cell>| outcomes(group, &vec![vec![run(80.0)]; group.len()], 1.0);
         let published = groups.iter().flat_map(rows).filter(|(outcome, _)| outcome.published).count();

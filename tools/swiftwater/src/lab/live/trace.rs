@@ -105,6 +105,7 @@ fn curves(plan: &Plan, cell: &Cell, run: &Run) -> Vec<TraceCurve> {
     for path in first..first + plan.lines_of(&cell.load, cell.series).len() {
         let name = format!("path {}", path + 1);
         let queued = run
+            .seen
             .states
             .iter()
             .filter_map(|state| Some((state.at_s, state.paths.get(path)?[0].queued_bytes as f64)));
@@ -122,6 +123,7 @@ fn curves(plan: &Plan, cell: &Cell, run: &Run) -> Vec<TraceCurve> {
 mod tests {
     use super::super::measure::Measured;
     use super::super::plan;
+    use super::super::watch::LinesSeen;
     use super::*;
     use crate::lab::args::LiveName;
 
@@ -137,7 +139,7 @@ mod tests {
             srtt_s: None,
         };
         let points = (1..=20).map(point).collect();
-        cell.runs.push(Run::new(Measured { points, ..Measured::default() }, None, Vec::new()));
+        cell.runs.push(Run::new(Measured { points, ..Measured::default() }, None, LinesSeen::default()));
         let traces = traces("datatag", &plan, &cell);
         let kinds: Vec<Measure> = traces[0].curves.iter().map(|curve| curve.measure).collect();
         assert_eq!(kinds, [Measure::Rate, Measure::Window]);
@@ -152,7 +154,11 @@ mod tests {
         let mut cell = Cell::new(&plan.loads[0], plan.loads[0].series[0]);
         let run = |bits_per_s| {
             let points = vec![Point { at_s: 1.0, bytes: 1, bits_per_s, cwnd_bytes: None, srtt_s: None }];
-            Run::new(Measured { points, seconds: 1.0, bits_per_s, ..Measured::default() }, None, Vec::new())
+            Run::new(
+                Measured { points, seconds: 1.0, bits_per_s, ..Measured::default() },
+                None,
+                LinesSeen::default(),
+            )
         };
         cell.runs = [10.0, 30.0, 20.0].map(run).into();
         cell.beside = [1.0, 3.0, 2.0].map(run).into();

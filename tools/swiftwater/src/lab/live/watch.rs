@@ -25,6 +25,15 @@ pub(super) struct StateAt {
     pub(super) paths: Vec<[LineState; 2]>,
 }
 
+/// The lines during a test.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct LinesSeen {
+    /// Time since the restart of the lines at which the test began: their schedules count from the restart.
+    pub(super) began_s: f64,
+    /// States during the test, since its beginning.
+    pub(super) states: Vec<StateAt>,
+}
+
 /// The observations.
 #[derive(Debug)]
 pub(super) struct Watched {
@@ -33,16 +42,16 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Returns the states since a moment of the day, or all.
-    pub(super) fn since(&self, unix_s: Option<f64>) -> Vec<StateAt> {
-        let before_s = unix_s.map_or(0.0, |unix_s| unix_s - self.began_unix_s);
-        let shifted =
-            self.states.iter().map(|state| StateAt { at_s: state.at_s - before_s, ..state.clone() });
-        shifted.filter(|state| state.at_s >= 0.0).collect()
+    /// Returns what was seen since a moment of the day, or all.
+    pub(super) fn since(&self, unix_s: Option<f64>) -> LinesSeen {
+        // A program may report a whole second.
+        let began_s = unix_s.map_or(0.0, |unix_s| (unix_s - self.began_unix_s).max(0.0));
+        let shifted = self.states.iter().map(|state| StateAt { at_s: state.at_s - began_s, ..state.clone() });
+        LinesSeen { began_s, states: shifted.filter(|state| state.at_s >= 0.0).collect() }
     }
 }
 
-/// Observes the lines repeatedly while `work` runs, which takes about so many seconds.
+/// Observes the lines, which were just restarted, repeatedly while `work` runs, which takes about this number of seconds.
 pub(super) fn watch<T>(hosts: Option<&Hosts>, seconds: f64, work: impl FnOnce() -> T) -> (T, Watched) {
     let (began, began_at) = (Instant::now(), SystemTime::now());
     let (done, is_done) = channel::<()>();
@@ -72,8 +81,8 @@ mod tests {
     fn states_are_told_since_the_beginning_of_the_test() {
         let at = |at_s| StateAt { at_s, paths: Vec::new() };
         let watched = Watched { began_unix_s: 100.0, states: vec![at(0.5), at(1.5)] };
-        assert_eq!(watched.since(Some(101.0)), [at(0.5)]);
-        assert_eq!(watched.since(None).len(), 2);
+        assert_eq!(watched.since(Some(101.0)), LinesSeen { began_s: 1.0, states: vec![at(0.5)] });
+        assert_eq!(watched.since(None).states.len(), 2);
         let (result, watched) = watch(None, 1.0, || 7);
         assert_eq!((result, watched.states.len()), (7, 0), "loopback has no lines");
     }
