@@ -374,8 +374,8 @@ impl Plan {
         self.lines.get(load.first..).map_or(&[], |lines| &lines[..series.paths.min(lines.len())])
     }
 
-    /// Returns the capacity of these lines in a test of this duration, which begins at `began_s` of their schedules, for messages of this size, counted from the IP header, while
-    /// they are up.
+    /// Returns the capacity of these lines in a test of this duration, which begins at `began_s` of their schedules, for messages
+    /// of this size, counted from the IP header, while they are up.
     pub(super) fn limit_bits_per_s(
         &self,
         load: &Load,
