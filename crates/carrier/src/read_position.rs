@@ -118,8 +118,8 @@ impl ReadPosition {
         self.consumed.store(consumed, Relaxed);
     }
 
-    /// Notes that a reader has begun the bundle at the front; `first` is the header of its first message, of which `consumed`
-    /// bytes were read.
+    /// Notes that a reader has begun the bundle at the front. `first` is the header of its first message; `consumed` bytes of
+    /// that message were read.
     pub fn on_bundle_begun(&self, extent: Extent, first: &Header, consumed: u32) {
         self.set_first(first);
         self.consumed.store(consumed, Relaxed);

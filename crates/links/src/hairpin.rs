@@ -168,11 +168,11 @@ impl<L: Link> Link for Hairpin<L> {
     }
 
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
-        self.turn_back(transmit).unwrap_or_else(|| self.link.transmit(transmit))
+        self.link.transmit(transmit)
     }
 
     fn transmit_apart(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
-        self.turn_back(transmit).unwrap_or_else(|| self.link.transmit_apart(transmit))
+        self.link.transmit_apart(transmit)
     }
 
     fn turn_back(&mut self, transmit: &Transmit<'_>) -> Option<io::Result<()>> {

@@ -162,8 +162,8 @@ pub trait Link: Send {
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()>;
 
     /// Passes a batch to this link itself, if the link is also its receiver and keeps such batches in memory; returns `None` if
-    /// the batch has to be sent by [`Link::transmit`]. The sink gets it by [`Sink::held_datagrams`] as it is: no network can
-    /// damage it, so the protocol above may leave out its checksum.
+    /// the batch has to be sent by [`Link::transmit`], which does not look for that again. The sink gets it by
+    /// [`Sink::held_datagrams`] as it is: no network can damage it, so the protocol above may leave out its checksum.
     ///
     /// The inner error is that of [`Link::transmit`].
     fn turn_back(&mut self, _transmit: &Transmit<'_>) -> Option<io::Result<()>> {
@@ -171,7 +171,7 @@ pub trait Link: Send {
     }
 
     /// Sends a batch to a destination that may not exist, from a socket apart if there is one, because the kernel may keep
-    /// packets to such a destination. What cannot be sent at once is lost, as any datagram may be, and counted.
+    /// packets to such a destination. A batch that cannot be sent at once is lost, as any datagram may be, and counted.
     ///
     /// # Errors
     ///

@@ -74,7 +74,7 @@ pub(crate) struct Sockets {
 /// One socket of a link.
 pub(crate) struct Socket {
     pub(crate) inner: BoundSocket,
-    /// Class of packets that the socket receives. A socket for strangers sends answers to strangers alone.
+    /// Class of packets that the socket receives. A socket for strangers sends what [`Sockets::batch_apart`] assigns to it.
     pub(crate) class: Class,
     share: Share,
     /// `None`: all packets are received.

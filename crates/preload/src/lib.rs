@@ -29,7 +29,7 @@
 //! | `target` | whether a program that is executed gets the shim |
 //! | `cancel` | cancellation of threads |
 //! | `child` | calls that need a descriptor when the table is full |
-//! | `process` | child processes of which the program learns nothing |
+//! | `process` | child processes that stay hidden from the program |
 //! | `lock` | the locks for reading and for writing, which survive the death of their holder |
 //! | `tcp` | TCP sockets that become SCTP sockets |
 //! | `system_call` | system calls by the processor's instruction |

@@ -1,4 +1,4 @@
-//! Child processes of which the program learns nothing, and the signals that must not reach their copies of its handlers.
+//! Child processes that stay hidden from the program, and the signals that must not reach its handlers in them.
 //!
 //! A child that sends no signal when it ends disturbs no program that waits for any child, or that handles `SIGCHLD`.
 

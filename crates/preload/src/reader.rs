@@ -246,7 +246,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Notes that the daemon has taken out all records and put back those that remain, after the front was `before`; `header` is
-    /// that of a message of which a reader had read a part.
+    /// that of a message that a reader had read in part.
     pub(crate) fn on_sorted(&self, before: Front, header: Option<Header>) -> Result<()> {
         let (fd, position) = (self.fd, self.pages.sharers.position());
         // The messages that were read are no longer part of the bundle.
@@ -389,7 +389,7 @@ mod tests {
         ends.into_iter().for_each(system::close);
     }
 
-    /// The daemon has taken the bundle apart after a reader had begun it, of which that one had read nothing.
+    /// The daemon took a bundle apart that a reader had begun and not read from.
     #[test]
     fn a_message_of_a_bundle_that_was_only_peeked_at_is_found_from_its_beginning() {
         let begun = Extent { offset: 0, bytes: 200 };

@@ -17,8 +17,8 @@ use thiserror::Error;
 /// Signals that ask a command to end.
 const SIGNALS: [c_int; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Time after a signal in which further ones count as the same: a supervisor may signal a process and then its group, of which
-/// the process that waits for a laboratory passes its own on.
+/// Time after a signal in which further signals count as the same. A supervisor may signal a process and then its group, and the
+/// process that waits for a laboratory passes its signal on.
 const SAME_SIGNAL: Duration = Duration::from_millis(200);
 
 /// The first signal that asked the command to end; 0 before.

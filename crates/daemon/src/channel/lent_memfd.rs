@@ -130,18 +130,18 @@ fn write_at(memfd: &OwnedFd, mut rest: &[u8], mut at: usize) -> Result<(), Errno
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use rustix::fs::{SealFlags, fcntl_add_seals, fstat};
 
     use super::*;
     use crate::users::budget::{Budget, Limits};
     use crate::users::descriptor_numbers::Numbers;
 
-    fn account() -> Arc<Account> {
+    pub(in crate::channel) fn account() -> Arc<Account> {
         Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1)
     }
 
-    fn message(account: &Arc<Account>, text: &'static [u8]) -> LentMemfd {
+    pub(in crate::channel) fn message(account: &Arc<Account>, text: &'static [u8]) -> LentMemfd {
         let charge = account.take(cost_of(text.len())).expect("room");
         let number = Numbers::with_max(1 << 16).count(LentMemfd::DESCRIPTORS);
         LentMemfd::new(&[Bytes::from_static(text)], number, charge).expect("a memfd")

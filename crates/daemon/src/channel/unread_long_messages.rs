@@ -52,23 +52,8 @@ impl UnreadLongMessages {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use bytes::Bytes;
-
     use super::*;
-    use crate::users::budget::{Account, Budget, Limits, cost_of};
-    use crate::users::descriptor_numbers::Numbers;
-
-    fn account() -> Arc<Account> {
-        Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1)
-    }
-
-    fn message(account: &Arc<Account>, text: &'static [u8]) -> LentMemfd {
-        let charge = account.take(cost_of(text.len())).expect("room");
-        let number = Numbers::with_max(1 << 16).count(LentMemfd::DESCRIPTORS);
-        LentMemfd::new(&[Bytes::from_static(text)], number, charge).expect("a memfd")
-    }
+    use crate::channel::lent_memfd::tests::{account, message};
 
     #[test]
     fn messages_are_taken_as_they_are_read() {

@@ -128,7 +128,7 @@ impl Thinning {
             Class::Peers => return None,
             // Twice the answers to busy prefixes.
             Class::Inits | Class::Cookies => (5_000, true),
-            // Twice the answers to packets out of the blue, most of which are not answered.
+            // Twice the rate of answers to packets out of the blue. Most of those get no answer.
             Class::Strays => (2_000, false),
         };
         Some(Self::new(per_s, by_prefix, PrefixHash::random))

@@ -1,6 +1,6 @@
 //! Helpers of the tests of all links: a sink that keeps everything, sending, and waiting.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 
 use links::{Datagrams, Link, Sink, Transmit, Unreachable};
@@ -36,6 +36,11 @@ impl Kept {
     }
 }
 
+/// Hands a batch to a link as its users do: first to its memory.
+pub(crate) fn hand_over(link: &mut impl Link, transmit: &Transmit<'_>) -> io::Result<()> {
+    link.turn_back(transmit).unwrap_or_else(|| link.transmit(transmit))
+}
+
 pub(crate) fn send(link: &mut impl Link, remote: SocketAddr, segment_bytes: usize, payload: &[u8]) {
     let slices = [IoSlice::new(payload)];
     let transmit = Transmit {
@@ -46,7 +51,7 @@ pub(crate) fn send(link: &mut impl Link, remote: SocketAddr, segment_bytes: usiz
         segment_bytes,
         slices: &slices,
     };
-    link.transmit(&transmit).unwrap();
+    hand_over(link, &transmit).unwrap();
 }
 
 /// Waits until a descriptor of `link` is readable, then receives everything.

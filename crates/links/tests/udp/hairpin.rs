@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use crate::common::{Kept, address, config, pattern, receive, send, wait};
+use crate::common::{Kept, address, config, hand_over, pattern, receive, send, wait};
 use links::{Hairpin, Link, Transmit, UdpEncap, UdpEncapConfig};
 use netns::{Host, HostError};
 
@@ -20,14 +20,15 @@ fn transmit(link: &mut impl Link, to: &str, local: &str) -> io::Result<()> {
     let remote = at(link, to);
     let slices = [IoSlice::new(b"from "), IoSlice::new(b"here")];
     let local = Some(local.parse().unwrap());
-    link.transmit(&Transmit {
+    let batch = Transmit {
         remote,
         local,
         traffic_class: 46 << 2 | 2,
         may_fragment: false,
         segment_bytes: 1452,
         slices: &slices,
-    })
+    };
+    hand_over(link, &batch)
 }
 
 fn turned_back(link: &impl Link) -> u64 {
@@ -181,7 +182,7 @@ fn a_packet_to_the_same_port_of_another_host_is_not_turned_back() {
             slices: &slices,
         };
         // It does not matter whether there is a route.
-        let _ = link.transmit(&transmit);
+        let _ = hand_over(&mut link, &transmit);
         link.transmit_answers(&[transmit]);
         assert_eq!((link.held_bytes(), turned_back(&link)), (0, 0), "{elsewhere}");
     }
@@ -227,13 +228,13 @@ fn held_packets_are_bounded_and_none_is_lost() {
         segment_bytes: 60_000,
         slices: &slices,
     };
-    let taken = (0..1000).take_while(|_| link.transmit(&batch).is_ok()).count();
+    let taken = (0..1000).take_while(|_| hand_over(&mut link, &batch).is_ok()).count();
     assert!((2..100).contains(&taken), "{taken}");
-    assert_eq!(link.transmit(&batch).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(hand_over(&mut link, &batch).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     let mut kept = Kept::default();
     link.receive(&mut kept).unwrap();
     assert_eq!(kept.singles(), vec![payload.clone(); taken]);
-    link.transmit(&batch).unwrap();
+    hand_over(&mut link, &batch).unwrap();
 }
 
 #[test]

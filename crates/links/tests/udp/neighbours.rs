@@ -18,17 +18,24 @@ fn check(wildcard: &str, cases: &[Case]) {
     }
 }
 
-#[test]
-#[ignore = "needs root and network namespaces: ./test --all"]
-fn a_route_without_a_router_is_told_from_others() {
+/// Returns a host with its own network namespace, after these commands of `ip`; `None` if this machine permits none.
+fn host_with(commands: &[&str]) -> Option<Host> {
     let host = match Host::new() {
         Err(error @ HostError::Refused(_)) => {
             assert!(std::env::var("SWIFTWATER_REQUIRE_TOOLS").is_err(), "{error}");
-            return println!("skipped: {error}");
+            println!("skipped: {error}");
+            return None;
         }
         host => host.unwrap(),
     };
-    for command in [
+    commands.iter().for_each(|command| host.ip(command).unwrap());
+    Some(host)
+}
+
+#[test]
+#[ignore = "needs root and network namespaces: ./test --all"]
+fn a_route_without_a_router_is_told_from_others() {
+    let Some(host) = host_with(&[
         "link set lo up",
         "link add v0 type veth peer name v1",
         "link set v1 up",
@@ -46,9 +53,9 @@ fn a_route_without_a_router_is_told_from_others() {
         "tuntap add dev t0 mode tun",
         "addr add 10.8.0.1 peer 10.8.0.2 dev t0",
         "link set t0 up",
-    ] {
-        host.ip(command).unwrap();
-    }
+    ]) else {
+        return;
+    };
     host.run(|| {
         let v4 = [
             ("10.9.0.1", "10.9.0.2", true),
@@ -75,14 +82,7 @@ fn a_route_without_a_router_is_told_from_others() {
 #[test]
 #[ignore = "needs root and network namespaces: ./test --all"]
 fn packets_to_neighbours_that_do_not_exist_stop_no_packet_of_a_peer() {
-    let host = match Host::new() {
-        Err(error @ HostError::Refused(_)) => {
-            assert!(std::env::var("SWIFTWATER_REQUIRE_TOOLS").is_err(), "{error}");
-            return println!("skipped: {error}");
-        }
-        host => host.unwrap(),
-    };
-    for command in [
+    let Some(host) = host_with(&[
         "link set lo up",
         "link add v0 type veth peer name v1",
         "link set v1 up",
@@ -90,9 +90,9 @@ fn packets_to_neighbours_that_do_not_exist_stop_no_packet_of_a_peer() {
         "addr add 10.9.0.1/16 dev v0",
         "neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev v0",
         "route add default via 10.9.0.2",
-    ] {
-        host.ip(command).unwrap();
-    }
+    ]) else {
+        return;
+    };
     host.run(|| {
         // A small send buffer takes fewer packets to fill.
         let small =

@@ -37,7 +37,7 @@
 //! | `returns` | messages that return to the user |
 //! | `timer_state` | times that belong to no state and no path |
 //!
-//! The rest are plain values, each of which one file changes: `identity` (`setup`, `restart`), `has_rest` (`shutdown`),
+//! The other fields are plain values. One file changes each: `identity` (`setup`, `restart`), `has_rest` (`shutdown`),
 //! `probes_mtu` (`mtu`) and `due_from_bytes` (`flush_rule`).
 
 mod causes;

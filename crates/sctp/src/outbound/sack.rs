@@ -75,7 +75,7 @@ impl Outbound {
     /// Each step needs the state that those before it have left. Coupled controllers get their shares of the rate as it was. The
     /// cumulative TSN and then the gaps credit each path with what has arrived; a peer that leaves out gaps has reneged, which
     /// only the rest shows. Duplicates and the peer's window are compared with what is in flight after that. Then each path
-    /// measures, detects its losses and moves its window. What is in flight in the end decides about the probe of a closed
+    /// measures, detects its losses and moves its window. The bytes then in flight decide whether to probe a closed
     /// window, and the windows about the size of the send buffer.
     pub(crate) fn handle_sack<G, D>(
         &mut self,
@@ -128,7 +128,7 @@ impl Outbound {
         Ok(outcome)
     }
 
-    /// Records the packets of which the SACK acknowledges a part, and that the peer had no room to keep whole.
+    /// Records the packets that the SACK acknowledges in part, because the peer had no room for the rest.
     fn note_refused_chunks(&mut self, paths: &Paths, acked: &PathsAcked) {
         for (path, acked) in paths.iter().zip(acked) {
             if let Some((newest, _)) = acked.packets {
