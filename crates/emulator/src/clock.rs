@@ -9,18 +9,19 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use links::device::{Device, PACKET_BYTES_MAX};
+use links::device::{Device, PACKET_BYTES_MAX, VnetHeader};
 use netsim::PipeConfig;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::SigSet;
 use nix::sys::time::TimeValLike;
 
 use crate::counts::{EmulatorCounts, LineState, PathCounts, Times};
-use crate::held::Held;
 use crate::line::Line;
+use crate::memory::MemoryBudget;
 use crate::super_packet::SuperPacket;
-use wait::{Waiter, Woken};
+use wait::{Ready, Waiter};
 
 /// Default for the time that segments may wait to be joined, on fast lines.
 pub const JOIN: Duration = Duration::from_micros(150);
@@ -32,8 +33,12 @@ const SLACK_DIVISOR: u32 = 3;
 pub const PATHS_MAX: usize = 4;
 /// Number of packets that are read from a device before the others have their turn.
 const READS_MAX: usize = 64;
-/// Bytes of packets on the way, on all paths together, at most.
-const HELD_BYTES_MAX: usize = 1 << 30;
+/// Number of packets that a line delivers before the others, the devices and requests have their turn.
+const WRITES_MAX: usize = 64;
+/// Largest number of packets of the time before a restart that are taken from a device: more than fit one.
+const STALE_PACKETS_MAX: usize = 1 << 17;
+/// Memory of packets on the way, on all paths together, at most.
+const MEMORY_BYTES_MAX: usize = 1 << 30;
 /// Real-time priority of the thread, among 1 to 99.
 const PRIORITY: i32 = 10;
 
@@ -102,8 +107,8 @@ enum Request {
     Counts(SyncSender<EmulatorCounts>),
     /// Reports the present state of the lines.
     States(SyncSender<Vec<[LineState; 2]>>),
-    /// Restarts the emulation: empty lines whose schedules start now, and counters of zero.
-    Restart(SyncSender<()>),
+    /// Restarts the emulation with a seed: empty lines whose schedules start now, and counters of zero.
+    Restart(u64, SyncSender<()>),
 }
 
 impl Emulator {
@@ -136,10 +141,11 @@ impl Emulator {
         self.ask(Request::States)
     }
 
-    /// Empties the lines, restarts their schedules and random decisions, and resets the counters.
+    /// Empties the lines and the devices, restarts the schedules, takes random decisions from `seed`, and resets the counters;
+    /// `None` if the thread has failed.
     #[must_use]
-    pub fn restart(&self) -> Option<()> {
-        self.ask(Request::Restart)
+    pub fn restart(&self, seed: u64) -> Option<()> {
+        self.ask(|answer| Request::Restart(seed, answer))
     }
 
     fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Option<T> {
@@ -164,7 +170,7 @@ impl Drop for Emulator {
 
 /// State of the thread.
 struct Worker {
-    paths: Vec<Lane>,
+    paths: Vec<PathState>,
     /// Packets may be this late, so that several leave at one wake-up.
     slack_ns: u64,
     settings: Settings,
@@ -174,33 +180,108 @@ struct Worker {
     /// Processor time of the thread when the counters started.
     processor_at_start: Duration,
     realtime: bool,
-    held: Held,
+    budget: MemoryBudget,
     late: Times,
     /// Buffer for a packet that is read, and for the beginning of one that is written.
-    room: Vec<u8>,
+    buffer: Vec<u8>,
     head: Vec<u8>,
 }
 
 /// A path while the emulator runs.
-struct Lane {
+struct PathState {
     path: Path,
     lines: [Line; 2],
-    packets_not_taken: u64,
+    write_drops: u64,
+    /// Packets that the kernel took from its queue and could not hand over.
+    failed_reads: u64,
     /// Packets that the devices had dropped when the counters started.
-    missed_before: u64,
-    /// Devices that are gone. The kernel would report each as ready for ever.
-    gone: [bool; 2],
+    dropped_before: u64,
+    /// Devices that were deleted. The kernel would report each as ready for ever.
+    deleted: [bool; 2],
 }
 
-impl Lane {
+impl PathState {
     fn new(path: Path, number: usize, settings: &Settings) -> Self {
         let lines = lines(&path, number, settings);
-        let mut lane = Lane { path, lines, packets_not_taken: 0, missed_before: 0, gone: [false; 2] };
-        lane.missed_before = lane.missed();
-        lane
+        let mut state = PathState {
+            path,
+            lines,
+            write_drops: 0,
+            failed_reads: 0,
+            dropped_before: 0,
+            deleted: [false; 2],
+        };
+        state.dropped_before = state.dropped_by_devices();
+        state
     }
 
-    fn missed(&mut self) -> u64 {
+    /// Reads up to `packets_max` packets that a host has sent, and hands each to `take`.
+    fn read(
+        &mut self,
+        direction: usize,
+        packets_max: usize,
+        buffer: &mut [u8],
+        mut take: impl FnMut(&mut Line, VnetHeader, &[u8]),
+    ) {
+        for _ in 0..packets_max {
+            match self.path.devices[direction].receive(buffer) {
+                Ok(Some((header, bytes))) => take(&mut self.lines[direction], header, &buffer[..bytes]),
+                Ok(None) => break,
+                Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                    Some(Errno::EIO | Errno::EBADFD) => {
+                        self.deleted[direction] = true;
+                        break;
+                    }
+                    // The device may come up again.
+                    Some(Errno::ENETDOWN) => break,
+                    // Segmentation that a virtual network header cannot express, as that of the kernel's SCTP, costs the packet.
+                    _ => self.failed_reads += 1,
+                },
+            }
+        }
+    }
+
+    /// Writes up to `packets_max` packets that are due to a host.
+    fn write(
+        &mut self,
+        direction: usize,
+        packets_max: usize,
+        head: &mut Vec<u8>,
+        late: &mut Times,
+        now_ns: impl Fn() -> u64,
+    ) {
+        let mut write_ns = now_ns();
+        for _ in 0..packets_max {
+            let Some(delivery) = self.lines[direction].poll_delivery(write_ns) else { break };
+            let (header, rest) = delivery.write(head);
+            if self.path.devices[1 - direction].send(header, [head, rest]).is_err() {
+                self.write_drops += u64::from(delivery.segment_count());
+            }
+            late.record_each(write_ns.saturating_sub(delivery.at_ns), delivery.segment_count());
+            write_ns = now_ns();
+        }
+    }
+
+    /// Begins anew with the path number `number`. Packets that wait in the devices are dropped.
+    fn restart(&mut self, number: usize, settings: &Settings, buffer: &mut [u8]) {
+        for direction in [0, 1] {
+            self.read(direction, STALE_PACKETS_MAX, buffer, |_, _, _| {});
+        }
+        self.lines = lines(&self.path, number, settings);
+        self.write_drops = 0;
+        self.failed_reads = 0;
+        self.dropped_before = self.dropped_by_devices();
+    }
+
+    fn counts(&mut self) -> PathCounts {
+        PathCounts {
+            lines: [self.lines[0].counts(), self.lines[1].counts()],
+            write_drops: self.write_drops,
+            read_drops: self.failed_reads + self.dropped_by_devices().saturating_sub(self.dropped_before),
+        }
+    }
+
+    fn dropped_by_devices(&mut self) -> u64 {
         self.path.devices.iter_mut().map(|device| device.dropped_packets()).sum()
     }
 }
@@ -227,8 +308,9 @@ fn join(config: &PipeConfig, settings: &Settings) -> Duration {
 impl Worker {
     fn new(paths: Vec<Path>, settings: Settings, requests: Receiver<Request>, wake: Arc<EventFd>) -> Self {
         let paths = paths.into_iter().enumerate();
-        let paths: Vec<Lane> = paths.map(|(number, path)| Lane::new(path, number, &settings)).collect();
-        let joins = paths.iter().flat_map(|lane| &lane.path.pipes).map(|pipe| join(pipe, &settings));
+        let paths: Vec<PathState> =
+            paths.map(|(number, path)| PathState::new(path, number, &settings)).collect();
+        let joins = paths.iter().flat_map(|state| &state.path.pipes).map(|pipe| join(pipe, &settings));
         let slack = joins.min().unwrap_or_default() / SLACK_DIVISOR;
         Worker {
             paths,
@@ -239,23 +321,25 @@ impl Worker {
             started: Instant::now(),
             processor_at_start: Duration::ZERO,
             realtime: false,
-            held: Held::default(),
+            budget: MemoryBudget::new(MEMORY_BYTES_MAX),
             late: Times::new(),
-            room: vec![0; PACKET_BYTES_MAX],
+            buffer: vec![0; PACKET_BYTES_MAX],
             head: Vec::new(),
         }
     }
 
     fn run(mut self) {
         self.realtime = links::become_realtime(PRIORITY).is_ok();
+        // A signal would end waits early. The other threads of the process handle signals.
+        let _ = SigSet::all().thread_block();
         // Makes the kernel wake the thread exactly when it asks, where there is no real-time priority.
         let _ = nix::sys::prctl::set_timerslack(1);
         let mut waiter = Waiter::new();
-        let mut woken = Woken::all();
+        let mut ready = Ready::all();
         while self.answer() {
-            self.read(&woken);
+            self.read(&ready);
             self.write();
-            woken = self.wait(&mut waiter);
+            ready = self.wait(&mut waiter);
         }
     }
 
@@ -264,32 +348,21 @@ impl Worker {
     }
 
     /// Reads the packets that the hosts have sent.
-    fn read(&mut self, woken: &Woken) {
-        let Worker { paths, held, room, started, .. } = self;
-        for (number, lane) in paths.iter_mut().enumerate() {
+    fn read(&mut self, ready: &Ready) {
+        let Worker { paths, budget, buffer, started, .. } = self;
+        for (number, path) in paths.iter_mut().enumerate() {
             for direction in [0, 1] {
-                if !woken.readable(2 * number + direction) {
+                if !ready.is_readable(2 * number + direction) {
                     continue;
                 }
-                let line = &mut lane.lines[direction];
-                for _ in 0..READS_MAX {
-                    let (header, bytes) = match lane.path.devices[direction].receive(room) {
-                        Ok(Some(packet)) => packet,
-                        Ok(None) => break,
-                        // Lost packets are counted where the device is written. A device that is down may come back.
-                        Err(error) => {
-                            let gone = [Errno::EIO, Errno::EBADFD].map(|errno| Some(errno as i32));
-                            lane.gone[direction] = gone.contains(&error.raw_os_error());
-                            break;
-                        }
-                    };
-                    let packet = SuperPacket::new(header, &room[..bytes], held);
-                    if held.bytes() > HELD_BYTES_MAX {
-                        line.refuse_packet(&packet);
+                path.read(direction, READS_MAX, buffer, |line, header, bytes| {
+                    let packet = SuperPacket::new(header, bytes, budget);
+                    if budget.is_exceeded() {
+                        line.drop_for_memory(&packet);
                     } else {
                         line.handle_packet(started.elapsed().as_nanos() as u64, packet);
                     }
-                }
+                });
             }
         }
     }
@@ -297,27 +370,20 @@ impl Worker {
     /// Writes the packets that are due to the hosts.
     fn write(&mut self) {
         let Worker { paths, head, late, started, .. } = self;
-        for lane in paths {
+        for path in paths {
             for direction in [0, 1] {
-                let mut now_ns = started.elapsed().as_nanos() as u64;
-                while let Some(delivery) = lane.lines[direction].poll_delivery(now_ns) {
-                    let (header, rest) = delivery.write(head);
-                    if lane.path.devices[1 - direction].send(header, [head, rest]).is_err() {
-                        lane.packets_not_taken += u64::from(delivery.segment_count());
-                    }
-                    late.record(now_ns.saturating_sub(delivery.at_ns));
-                    now_ns = started.elapsed().as_nanos() as u64;
-                }
+                path.write(direction, WRITES_MAX, head, late, || started.elapsed().as_nanos() as u64);
             }
         }
     }
 
     /// Waits until a packet is due, a host has sent something, or a request comes.
-    fn wait(&mut self, waiter: &mut Waiter) -> Woken {
-        let lines = self.paths.iter().flat_map(|lane| &lane.lines);
+    fn wait(&mut self, waiter: &mut Waiter) -> Ready {
+        let lines = self.paths.iter().flat_map(|path| &path.lines);
         let next_ns = lines.filter_map(Line::next_ns).min();
-        let devices = self.paths.iter().flat_map(|lane| {
-            lane.path.devices.iter().zip(lane.gone).map(|(device, gone)| (!gone).then(|| device.descriptor()))
+        let devices = self.paths.iter().flat_map(|state| {
+            let devices = state.path.devices.iter().zip(state.deleted);
+            devices.map(|(device, deleted)| (!deleted).then(|| device.descriptor()))
         });
         waiter.wait(devices, self.wake.as_fd(), next_ns, self.slack_ns, || self.now_ns())
     }
@@ -333,11 +399,12 @@ impl Worker {
                 }
                 Ok(Request::States(answer)) => {
                     let now_ns = self.now_ns();
-                    let states = |lane: &Lane| [0, 1].map(|direction| lane.lines[direction].state(now_ns));
+                    let states =
+                        |path: &PathState| [0, 1].map(|direction| path.lines[direction].state(now_ns));
                     let _ = answer.send(self.paths.iter().map(states).collect());
                 }
-                Ok(Request::Restart(answer)) => {
-                    self.restart();
+                Ok(Request::Restart(seed, answer)) => {
+                    self.restart(seed);
                     let _ = answer.send(());
                 }
                 Err(TryRecvError::Empty) => return true,
@@ -346,11 +413,10 @@ impl Worker {
         }
     }
 
-    fn restart(&mut self) {
-        for (number, lane) in self.paths.iter_mut().enumerate() {
-            lane.lines = lines(&lane.path, number, &self.settings);
-            lane.packets_not_taken = 0;
-            lane.missed_before = lane.missed();
+    fn restart(&mut self, seed: u64) {
+        self.settings.seed = seed;
+        for (number, path) in self.paths.iter_mut().enumerate() {
+            path.restart(number, &self.settings, &mut self.buffer);
         }
         self.late = Times::new();
         self.started = Instant::now();
@@ -358,13 +424,8 @@ impl Worker {
     }
 
     fn counts(&mut self) -> EmulatorCounts {
-        let path = |lane: &mut Lane| PathCounts {
-            lines: [lane.lines[0].counts(), lane.lines[1].counts()],
-            packets_not_taken: lane.packets_not_taken,
-            packets_missed: lane.missed().saturating_sub(lane.missed_before),
-        };
         EmulatorCounts {
-            paths: self.paths.iter_mut().map(path).collect(),
+            paths: self.paths.iter_mut().map(PathState::counts).collect(),
             late: self.late.distribution(),
             elapsed: self.started.elapsed(),
             processor: processor_time().saturating_sub(self.processor_at_start),

@@ -31,8 +31,10 @@ pub struct FlowCounts {
     pub packets_lost: u64,
     /// Packets that found the queue full.
     pub packets_overflowed: u64,
-    /// Packets that the line lost because it was down, or that were too long for it.
-    pub packets_refused: u64,
+    /// Packets that the line lost because it was down.
+    pub packets_down: u64,
+    /// Packets that were too long for the line.
+    pub packets_too_big: u64,
     /// Sum of the delays of all packets that have arrived, beyond the delay of the line.
     pub waited: Duration,
     /// Largest of these delays.
@@ -56,7 +58,8 @@ impl FlowCounts {
         match reason {
             DropReason::Loss => self.packets_lost += 1,
             DropReason::Queue => self.packets_overflowed += 1,
-            DropReason::Down | DropReason::TooBig => self.packets_refused += 1,
+            DropReason::Down => self.packets_down += 1,
+            DropReason::TooBig => self.packets_too_big += 1,
         }
     }
 
@@ -111,7 +114,12 @@ impl Times {
     }
 
     pub(crate) fn record(&mut self, time_ns: u64) {
-        self.0.saturating_record(time_ns);
+        self.record_each(time_ns, 1);
+    }
+
+    /// Records the same time for each of so many packets.
+    pub(crate) fn record_each(&mut self, time_ns: u64, packets: u16) {
+        self.0.saturating_record_n(time_ns, packets.into());
     }
 
     pub(crate) fn distribution(&self) -> Distribution {
@@ -177,8 +185,9 @@ pub struct LineCounts {
     pub packets_read: u64,
     /// Super-packets and packets written to the other host.
     pub packets_written: u64,
-    /// Segments dropped for lack of memory, because over a gigabyte was on the way. The line's losses do not include them.
-    pub packets_unheld: u64,
+    /// Segments dropped for lack of memory, because packets on the way took over a gigabyte. The line's losses do not include
+    /// them.
+    pub memory_drops: u64,
     /// Delays of segments beyond the delay of the line: their time in the queue, and the time to transmit them.
     pub waited: Distribution,
     /// Counters of each flow, in the order of their first packets. `None` stands for other than IP packets, and for flows beyond
@@ -200,10 +209,11 @@ pub struct LineState {
 pub struct PathCounts {
     /// From the first host to the second, and the reverse.
     pub lines: [LineCounts; 2],
-    /// Segments that the other host did not accept, in either direction.
-    pub packets_not_taken: u64,
-    /// Packets and super-packets that were lost between a host and this program.
-    pub packets_missed: u64,
+    /// Segments whose write to the device of the other host failed, in either direction.
+    pub write_drops: u64,
+    /// Packets and super-packets of either host that were lost before this program had read them: for lack of room in the device,
+    /// or because the kernel could not describe them.
+    pub read_drops: u64,
 }
 
 /// Counters of an emulator.
@@ -211,7 +221,7 @@ pub struct PathCounts {
 pub struct EmulatorCounts {
     /// The paths in their order.
     pub paths: Vec<PathCounts>,
-    /// Lateness of each packet when it was written to its host. Segments that travel together are due with the last of them.
+    /// Lateness of each segment when it was written to its host. Segments that travel together are due with the last of them.
     pub late: Distribution,
     /// Elapsed time.
     pub elapsed: Duration,
@@ -250,9 +260,10 @@ mod tests {
     fn quantiles_are_those_of_what_was_recorded() {
         let mut times = Times::new();
         (1..=100).for_each(|time| times.record(time * 1_000_000));
-        let told = times.distribution();
-        for (time, expected_ms) in [(told.p50, 50.0), (told.p95, 95.0), (told.p99, 99.0), (told.max, 100.0)] {
-            assert!((time.as_secs_f64() * 1e3 / expected_ms - 1.0).abs() < 0.01, "{told:?}");
+        let distribution = times.distribution();
+        let Distribution { p50, p95, p99, max } = distribution;
+        for (time, expected_ms) in [(p50, 50.0), (p95, 95.0), (p99, 99.0), (max, 100.0)] {
+            assert!((time.as_secs_f64() * 1e3 / expected_ms - 1.0).abs() < 0.01, "{distribution:?}");
         }
     }
 }

@@ -17,7 +17,16 @@ const V4_DESTINATION: Range<usize> = 16..20;
 const V6_NEXT_HEADER: usize = 6;
 const V6_SOURCE: Range<usize> = 8..24;
 const V6_DESTINATION: Range<usize> = 24..40;
-const V6_HEADER_BYTES: usize = 40;
+pub(crate) const V6_HEADER_BYTES: usize = 40;
+/// Extension headers that may stand before the transport header (RFC 8200 §4, RFC 4302 §2).
+const V6_HOP_BY_HOP: u8 = 0;
+const V6_ROUTING: u8 = 43;
+const V6_FRAGMENT: u8 = 44;
+const V6_AUTHENTICATION: u8 = 51;
+const V6_DESTINATION_OPTIONS: u8 = 60;
+const V6_FRAGMENT_BYTES: usize = 8;
+/// Limit for the extension headers that are skipped.
+const V6_EXTENSIONS_MAX: usize = 8;
 
 /// A flow: packets of one protocol from one address and port to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,7 +65,8 @@ impl FlowKey {
                     Some(IpAddr::from(Ipv6Addr::from(octets)))
                 };
                 let ends = [address(V6_SOURCE)?, address(V6_DESTINATION)?];
-                Some(Self::with_ports(packet, packet[V6_NEXT_HEADER], ends, Some(V6_HEADER_BYTES)))
+                let (protocol, transport_at) = v6_transport(packet);
+                Some(Self::with_ports(packet, protocol, ends, transport_at))
             }
             _ => None,
         }
@@ -69,6 +79,25 @@ impl FlowKey {
         };
         FlowKey { protocol, from: (from, port(0).unwrap_or(0)), to: (to, port(2).unwrap_or(0)) }
     }
+}
+
+/// Returns the protocol behind the extension headers of a complete IPv6 header, and the offset of its own header. That is missing in
+/// later fragments; in a packet that ends before, the protocol is the last one named.
+fn v6_transport(packet: &[u8]) -> (u8, Option<usize>) {
+    let (mut protocol, mut at) = (packet[V6_NEXT_HEADER], V6_HEADER_BYTES);
+    for _ in 0..V6_EXTENSIONS_MAX {
+        let Some(&[next, length, high, low]) = packet.get(at..at + 4) else { return (protocol, None) };
+        let bytes = match protocol {
+            V6_HOP_BY_HOP | V6_ROUTING | V6_DESTINATION_OPTIONS => (usize::from(length) + 1) * 8,
+            V6_AUTHENTICATION => (usize::from(length) + 2) * 4,
+            // The offset stands above three bits of flags.
+            V6_FRAGMENT if u16::from_be_bytes([high, low]) >> 3 != 0 => return (next, None),
+            V6_FRAGMENT => V6_FRAGMENT_BYTES,
+            _ => break,
+        };
+        (protocol, at) = (next, at + bytes);
+    }
+    (protocol, Some(at))
 }
 
 impl fmt::Display for FlowKey {
@@ -108,6 +137,35 @@ mod tests {
         let mut v6 = vec![0; 44];
         (v6[0], v6[V6_NEXT_HEADER], v6[43]) = (0x60, SCTP, 9);
         assert_eq!(name(&v6).as_deref(), Some("SCTP :: to [::]:9"));
+    }
+
+    #[test]
+    fn the_flow_of_ipv6_is_that_behind_its_extension_headers() {
+        let packet = |first: u8, extensions: &[&[u8]]| {
+            let mut packet = vec![0; V6_HEADER_BYTES];
+            (packet[0], packet[V6_NEXT_HEADER]) = (0x60, first);
+            extensions.iter().for_each(|extension| packet.extend_from_slice(extension));
+            packet.extend([0x13, 0x89, 0, 80]);
+            packet
+        };
+        let ports = |packet: &[u8]| FlowKey::of(packet).map(|flow| (flow.protocol, flow.from.1, flow.to.1));
+        let hop_by_hop = [V6_DESTINATION_OPTIONS, 0, 0, 0, 0, 0, 0, 0];
+        let options = [V6_FRAGMENT, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let (first, later) = ([TCP, 0, 0, 1, 0, 0, 0, 9], [TCP, 0, 0, 8, 0, 0, 0, 9]);
+        let whole = packet(V6_HOP_BY_HOP, &[&hop_by_hop, &options, &first]);
+        assert_eq!(ports(&whole), Some((TCP, 5001, 80)));
+        assert_eq!(ports(&packet(V6_FRAGMENT, &[&later])), Some((TCP, 0, 0)), "a later fragment");
+        let authentication = [UDP, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(ports(&packet(V6_AUTHENTICATION, &[&authentication])), Some((UDP, 5001, 80)));
+        let endless = packet(V6_ROUTING, &[&[V6_ROUTING, 0, 0, 0, 0, 0, 0, 0][..]; V6_EXTENSIONS_MAX + 1]);
+        assert_eq!(ports(&endless), Some((V6_ROUTING, 0, 0)));
+        for length in V6_HEADER_BYTES..whole.len() - 4 {
+            assert_eq!(
+                ports(&whole[..length]).map(|(_, from, to)| (from, to)),
+                Some((0, 0)),
+                "{length} bytes"
+            );
+        }
     }
 
     #[test]

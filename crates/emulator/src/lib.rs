@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use emulator::{Held, Line, SuperPacket};
+//! use emulator::{Line, MemoryBudget, SuperPacket};
 //! use links::device::VnetHeader;
 //! use netsim::PipeConfig;
 //!
@@ -23,7 +23,7 @@
 //!     ..PipeConfig::default()
 //! };
 //! let mut line = Line::new(&pipe, 1, Duration::ZERO);
-//! let packet = SuperPacket::new(VnetHeader::default(), &[0x45; 1250], &Held::default());
+//! let packet = SuperPacket::new(VnetHeader::default(), &[0x45; 1250], &MemoryBudget::default());
 //! line.handle_packet(0, packet);
 //! assert_eq!(line.next_ns(), Some(6_000_000));
 //! let delivery = line.poll_delivery(6_000_000).expect("it is due");
@@ -35,13 +35,13 @@ mod checksum;
 mod clock;
 mod counts;
 mod flow;
-mod held;
 mod line;
+mod memory;
 mod super_packet;
 
 pub use clock::{Emulator, EmulatorError, JOIN, PATHS_MAX, Path, Settings};
 pub use counts::{Distribution, EmulatorCounts, FlowCounts, LineCounts, LineState, PathCounts};
 pub use flow::FlowKey;
-pub use held::Held;
 pub use line::{Delivery, Line};
+pub use memory::MemoryBudget;
 pub use super_packet::SuperPacket;

@@ -7,27 +7,27 @@ use links::device::VnetHeader;
 use netsim::{Ecn, Flips, Passage, Pipe, PipeConfig, Reorder, Transit, Verdict};
 
 use crate::counts::{Arrived, Flows, LineCounts, LineState, Times};
+use crate::memory::REFERENCE_BYTES;
 use crate::super_packet::SuperPacket;
 
 /// A pipe of `netsim` and the packets on it.
 #[derive(Debug)]
 pub struct Line {
     pipe: Pipe,
-    delay_ns: u64,
     /// Segments of a super-packet that are due within this time travel on together.
     join_ns: u64,
     /// One lane.
-    transit: Transit<Parcel>,
+    transit: Transit<Burst>,
     waited: Times,
     flows: Flows,
     packets_read: u64,
     packets_written: u64,
-    packets_unheld: u64,
+    memory_drops: u64,
 }
 
 /// Segments on the way that arrive in one piece.
 #[derive(Debug)]
-struct Parcel {
+struct Burst {
     packet: SuperPacket,
     segments: Range<u16>,
     ecn: Ecn,
@@ -37,6 +37,10 @@ struct Parcel {
     /// Amounts that the arrival adds to these counters: none for a copy.
     arrived: Arrived,
 }
+
+/// Memory of a burst on the line, whose containers have room for twice as many: its arrival, and its place in the queue.
+const BURST_BYTES_MAX: usize = 2 * (size_of::<((u64, u64), Burst)>() + size_of::<(u64, usize)>());
+const _: () = assert!(BURST_BYTES_MAX <= REFERENCE_BYTES);
 
 /// Consecutive segments that may travel together.
 struct Run {
@@ -66,14 +70,13 @@ impl Line {
         transit.add_lane();
         Line {
             pipe: Pipe::new(config, seed),
-            delay_ns: nanoseconds(config.delay),
             join_ns: if joins { nanoseconds(join) } else { 0 },
             transit,
             waited: Times::new(),
             flows: Flows::default(),
             packets_read: 0,
             packets_written: 0,
-            packets_unheld: 0,
+            memory_drops: 0,
         }
     }
 
@@ -81,6 +84,7 @@ impl Line {
     pub fn handle_packet(&mut self, now_ns: u64, packet: SuperPacket) {
         self.packets_read += 1;
         let (ecn, flow) = (packet.ecn(), self.flows.place(packet.flow()));
+        let delay_ns = nanoseconds(self.pipe.config().delay);
         let mut run: Option<Run> = None;
         for number in 0..packet.segments() {
             let bytes = packet.segment_bytes(number);
@@ -95,7 +99,7 @@ impl Line {
                 }
             };
             counts.on_accepted();
-            let waited_ns = passage.at_ns.saturating_sub(now_ns).saturating_sub(self.delay_ns);
+            let waited_ns = passage.at_ns.saturating_sub(now_ns).saturating_sub(delay_ns);
             self.waited.record(waited_ns);
             let segment = Accepted { number, bytes, waited: Duration::from_nanos(waited_ns), passage };
             if !travels_in_order(&segment.passage) {
@@ -111,9 +115,9 @@ impl Line {
         self.send_run(run, &packet, flow);
     }
 
-    /// Counts the segments of a packet that cannot be held, and drops it.
-    pub fn refuse_packet(&mut self, packet: &SuperPacket) {
-        self.packets_unheld += u64::from(packet.segments());
+    /// Drops a packet for lack of memory, and counts its segments.
+    pub fn drop_for_memory(&mut self, packet: &SuperPacket) {
+        self.memory_drops += u64::from(packet.segments());
     }
 
     /// Returns when the next packet is due.
@@ -124,10 +128,10 @@ impl Line {
 
     /// Returns the next packet that is due.
     pub fn poll_delivery(&mut self, now_ns: u64) -> Option<Delivery> {
-        let (at_ns, parcel) = self.transit.pop_due(now_ns)?;
+        let (at_ns, burst) = self.transit.pop_due(now_ns)?;
         self.packets_written += 1;
-        self.flows.at(parcel.flow).on_delivered(&parcel.arrived);
-        Some(Delivery { at_ns, parcel })
+        self.flows.at(burst.flow).on_delivered(&burst.arrived);
+        Some(Delivery { at_ns, burst })
     }
 
     /// Returns the counters.
@@ -137,7 +141,7 @@ impl Line {
             pipe: self.pipe.stats(),
             packets_read: self.packets_read,
             packets_written: self.packets_written,
-            packets_unheld: self.packets_unheld,
+            memory_drops: self.memory_drops,
             waited: self.waited.distribution(),
             flows: self.flows.all().to_vec(),
         }
@@ -153,15 +157,15 @@ impl Line {
 
     fn send_run(&mut self, run: Option<Run>, packet: &SuperPacket, flow: usize) {
         if let Some(Run { last_ns, segments, ecn, arrived, .. }) = run {
-            let parcel = Parcel { packet: packet.clone(), segments, ecn, flips: None, flow, arrived };
-            self.transit.push(0, last_ns, parcel);
+            let burst = Burst { packet: packet.clone(), segments, ecn, flips: None, flow, arrived };
+            self.transit.push(0, last_ns, burst);
         }
     }
 
     /// Sends a segment that is damaged, overtaken or duplicated.
     fn send_alone(&mut self, packet: &SuperPacket, segment: &Accepted, flow: usize) {
         let Run { segments, ecn, arrived, .. } = Run::new(segment);
-        let parcel = |flips, arrived| Parcel {
+        let burst = |flips, arrived| Burst {
             packet: packet.clone(),
             segments: segments.clone(),
             ecn,
@@ -170,14 +174,14 @@ impl Line {
             arrived,
         };
         let passage = &segment.passage;
-        let original = parcel(passage.flips, arrived);
+        let original = burst(passage.flips, arrived);
         match passage.behind {
             Some(behind) => self.transit.push_behind(0, passage.at_ns, behind, original),
             None if passage.late => self.transit.push_late(0, passage.at_ns, original),
             None => self.transit.push(0, passage.at_ns, original),
         }
         if let Some(copy_at_ns) = passage.copy_at_ns {
-            self.transit.push(0, copy_at_ns, parcel(None, Arrived::default()));
+            self.transit.push(0, copy_at_ns, burst(None, Arrived::default()));
         }
     }
 }
@@ -221,19 +225,19 @@ fn travels_in_order(passage: &Passage) -> bool {
 pub struct Delivery {
     /// Time when it was due.
     pub at_ns: u64,
-    parcel: Parcel,
+    burst: Burst,
 }
 
 impl Delivery {
     /// Returns the number of its segments.
     #[must_use]
     pub fn segment_count(&self) -> u16 {
-        self.parcel.segments.end - self.parcel.segments.start
+        self.burst.segments.end - self.burst.segments.start
     }
 
     /// Writes the beginning of the packet to `head`. Returns the virtual network header, and the rest of the packet.
     pub fn write(&self, head: &mut Vec<u8>) -> (VnetHeader, &[u8]) {
-        let Parcel { packet, segments, ecn, flips, .. } = &self.parcel;
+        let Burst { packet, segments, ecn, flips, .. } = &self.burst;
         match flips {
             None => packet.write(segments.clone(), *ecn, head),
             Some(flips) => {

@@ -6,14 +6,13 @@ use links::device::{SegmentKind, Segmentation, VnetHeader};
 use netsim::{Ecn, Flips};
 
 use crate::checksum;
-use crate::flow::FlowKey;
-use crate::held::{Held, HeldBytes};
+use crate::flow::{FlowKey, V6_HEADER_BYTES};
+use crate::memory::{MemoryBudget, PacketBytes};
 
 const V4_HEADER_BYTES_MIN: usize = 20;
 const V4_TOTAL_LENGTH: Range<usize> = 2..4;
 const V4_ID: Range<usize> = 4..6;
 const V4_CHECKSUM: Range<usize> = 10..12;
-const V6_HEADER_BYTES: usize = 40;
 const V6_PAYLOAD_LENGTH: Range<usize> = 4..6;
 
 const TCP_HEADER_BYTES_MIN: usize = 20;
@@ -35,7 +34,7 @@ const UDP_CHECKSUM_OFFSET: u16 = 6;
 /// protocol, only the ECN field is interpreted.
 #[derive(Clone, Debug)]
 pub struct SuperPacket {
-    bytes: HeldBytes,
+    bytes: PacketBytes,
     header: VnetHeader,
     cut: Option<Cut>,
 }
@@ -56,8 +55,8 @@ struct Cut {
 impl SuperPacket {
     /// Copies a packet that a device has delivered.
     #[must_use]
-    pub fn new(header: VnetHeader, bytes: &[u8], held: &Held) -> Self {
-        SuperPacket { bytes: held.keep(bytes), header, cut: Cut::of(&header, bytes) }
+    pub fn new(header: VnetHeader, bytes: &[u8], budget: &MemoryBudget) -> Self {
+        SuperPacket { bytes: budget.copy(bytes), header, cut: Cut::of(&header, bytes) }
     }
 
     /// Returns the number of packets on the line, at least one.

@@ -24,13 +24,13 @@ pub const PACKET_BYTES_MAX: usize = 40 + 65_535;
 
 /// One end of a device. Neither call blocks.
 pub trait Device: Send {
-    /// Receives the next packet that the host has sent into the start of `room`, which has [`PACKET_BYTES_MAX`] bytes. Returns
+    /// Receives the next packet that the host has sent into the start of `buffer`, which has [`PACKET_BYTES_MAX`] bytes. Returns
     /// its header and its length, or `None` if there is none.
     ///
     /// # Errors
     ///
-    /// The device is gone or down.
-    fn receive(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>>;
+    /// The device was deleted (`EIO`, `EBADFD`) or is down (`ENETDOWN`). Other errors are those of the next packet, which is lost.
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>>;
 
     /// Sends the host a packet, whose bytes are those of both parts.
     ///
@@ -48,7 +48,7 @@ pub trait Device: Send {
 }
 
 /// Returns the result of a non-blocking read, or `None` if no packet was available.
-fn unless_empty(result: Result<usize, Errno>) -> io::Result<Option<usize>> {
+fn none_if_empty(result: Result<usize, Errno>) -> io::Result<Option<usize>> {
     match result {
         Ok(bytes) => Ok(Some(bytes)),
         Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),

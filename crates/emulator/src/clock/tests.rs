@@ -2,7 +2,8 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use links::device::VnetHeader;
+use links::device::{PartialChecksum, SegmentKind, Segmentation};
+use netsim::Loss;
 
 use super::*;
 
@@ -10,8 +11,8 @@ use super::*;
 struct Socket(UnixDatagram);
 
 impl Device for Socket {
-    fn receive(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>> {
-        match self.0.recv(room) {
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>> {
+        match self.0.recv(buffer) {
             Ok(bytes) => Ok(Some((VnetHeader::default(), bytes))),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
@@ -58,9 +59,16 @@ fn until(awaited: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Returns how many packets the hosts of the first path have refused.
-fn not_taken(emulator: &Emulator) -> u64 {
-    emulator.counts().expect("it runs").paths[0].packets_not_taken
+/// Returns how many writes to the hosts of the first path have failed.
+fn write_drops(emulator: &Emulator) -> u64 {
+    emulator.counts().expect("it runs").paths[0].write_drops
+}
+
+/// Returns a thread's state without the thread: the test calls its steps.
+fn worker(paths: Vec<Path>) -> Worker {
+    let (_, requests) = sync_channel(1);
+    let wake = EventFd::from_flags(EfdFlags::EFD_NONBLOCK).expect("a descriptor");
+    Worker::new(paths, Settings::default(), requests, Arc::new(wake))
 }
 
 #[test]
@@ -72,9 +80,9 @@ fn packets_arrive_after_the_delay_in_both_directions_and_are_counted() {
     for (from, to, word) in [(&first, &second, b"question"), (&second, &first, b"answer__")] {
         let sent = Instant::now();
         from.send(word).expect("room");
-        let mut room = [0; 64];
-        let bytes = to.recv(&mut room).expect("it arrives");
-        assert_eq!(&room[..bytes], word);
+        let mut buffer = [0; 64];
+        let bytes = to.recv(&mut buffer).expect("it arrives");
+        assert_eq!(&buffer[..bytes], word);
         assert!(sent.elapsed() >= delay);
     }
     let counts = emulator.counts().expect("it runs");
@@ -93,17 +101,17 @@ fn a_restart_empties_the_lines_and_counts_from_zero() {
         |emulator: &Emulator| emulator.counts().expect("it runs").paths[0].lines[0].pipe.packets_offered;
     first.send(b"lost").expect("room");
     until("the packet is on the line", || offered(&emulator) > 0);
-    emulator.restart().expect("it runs");
+    emulator.restart(0).expect("it runs");
     assert_eq!(offered(&emulator), 0);
 }
 
 #[test]
-fn a_host_that_takes_nothing_is_told_apart_from_the_line() {
+fn writes_that_a_host_refuses_are_no_losses_of_the_line() {
     let ([first, second], path) = path([PipeConfig::default(), PipeConfig::default()]);
     let emulator = Emulator::start(vec![path], &Settings::default()).expect("it starts");
     drop(second);
     first.send(b"to nobody").expect("room");
-    until("the host has refused the packet", || not_taken(&emulator) > 0);
+    until("the host has refused the packet", || write_drops(&emulator) > 0);
     let pipe = emulator.counts().expect("it runs").paths[0].lines[0].pipe;
     assert_eq!((pipe.packets_delivered, pipe.packets_lost), (1, 0));
 }
@@ -113,7 +121,7 @@ fn an_emulator_has_between_one_path_and_four() {
     let paths = |count: usize| (0..count).map(|_| path(Default::default()).1).collect();
     for count in [0, PATHS_MAX + 1] {
         let error = Emulator::start(paths(count), &Settings::default()).expect_err("refused");
-        assert!(matches!(error, EmulatorError::Paths(told) if told == count));
+        assert!(matches!(error, EmulatorError::Paths(named) if named == count));
     }
     Emulator::start(paths(PATHS_MAX), &Settings::default()).expect("it starts");
 }
@@ -155,7 +163,7 @@ impl Device for Deleted {
 }
 
 #[test]
-fn a_device_that_is_gone_is_left_alone() {
+fn a_device_that_was_deleted_is_left_alone() {
     let receives = Arc::new(AtomicU32::new(0));
     let (hung_up, _) = UnixStream::pair().expect("sockets");
     let (first, near) = host();
@@ -164,7 +172,142 @@ fn a_device_that_is_gone_is_left_alone() {
     let emulator = Emulator::start(vec![path], &Settings::default()).expect("it starts");
     for number in 1..=20 {
         first.send(b"to nobody").expect("room");
-        until("the host has refused each packet", || not_taken(&emulator) >= number);
+        until("the host has refused each packet", || write_drops(&emulator) >= number);
     }
     assert_eq!(receives.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_restart_draws_the_losses_of_its_seed() {
+    let pipe = PipeConfig { loss: Loss::Random { probability: 0.5 }, ..PipeConfig::default() };
+    let ([first, second], path) = path([pipe, PipeConfig::default()]);
+    let mut worker = worker(vec![path]);
+    second.set_nonblocking(true).expect("a socket");
+    let mut survivors = |seed| {
+        worker.restart(seed);
+        let mut survives = |number: &u8| {
+            first.send(&[*number]).expect("room");
+            worker.read(&Ready::all());
+            worker.write();
+            second.recv(&mut [0]).is_ok()
+        };
+        (0..32).filter(|number| survives(number)).collect::<Vec<u8>>()
+    };
+    let once = survivors(7);
+    assert!((1..32).contains(&once.len()), "{once:?}");
+    assert_ne!(survivors(8), once);
+    assert_eq!(survivors(7), once);
+}
+
+#[test]
+fn packets_sent_before_a_restart_do_not_reach_the_lines_after_it() {
+    let ([first, second], path) = path([PipeConfig::default(), PipeConfig::default()]);
+    let mut worker = worker(vec![path]);
+    for host in [&first, &second] {
+        host.send(b"of the last run").expect("room");
+    }
+    worker.restart(0);
+    first.send(b"of this run").expect("room");
+    worker.read(&Ready::all());
+    let offered = worker.counts().paths[0].lines.each_ref().map(|line| line.pipe.packets_offered);
+    assert_eq!(offered, [1, 0]);
+}
+
+#[test]
+fn a_line_with_many_packets_due_leaves_the_others_their_turn() {
+    let ([first, second], path) = path([PipeConfig::default(), PipeConfig::default()]);
+    let mut worker = worker(vec![path]);
+    // A socket holds only some packets, so each is on the line before the next.
+    for _ in 0..WRITES_MAX + 1 {
+        first.send(b"many").expect("room");
+        worker.read(&Ready::all());
+    }
+    second.send(b"one").expect("room");
+    worker.read(&Ready::all());
+    let mut written = || {
+        worker.write();
+        worker.counts().paths[0].lines.each_ref().map(|line| line.packets_written)
+    };
+    assert_eq!(written(), [WRITES_MAX as u64, 1]);
+    assert_eq!(written(), [WRITES_MAX as u64 + 1, 1]);
+}
+
+/// A device whose next packets the kernel cannot describe.
+struct Undescribed {
+    packets: u32,
+    device: Box<dyn Device>,
+}
+
+impl Device for Undescribed {
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>> {
+        match self.packets.checked_sub(1) {
+            Some(rest) => {
+                self.packets = rest;
+                Err(Errno::EINVAL.into())
+            }
+            None => self.device.receive(buffer),
+        }
+    }
+
+    fn send(&mut self, header: VnetHeader, parts: [&[u8]; 2]) -> io::Result<()> {
+        self.device.send(header, parts)
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.device.descriptor()
+    }
+
+    fn dropped_packets(&mut self) -> u64 {
+        self.device.dropped_packets()
+    }
+}
+
+#[test]
+fn packets_that_the_kernel_cannot_describe_are_counted_and_hold_up_no_other() {
+    let ([first, _second], Path { devices: [near, far], pipes }) = path(Default::default());
+    let near = Box::new(Undescribed { packets: 3, device: near });
+    let mut worker = worker(vec![Path { devices: [near, far], pipes }]);
+    first.send(b"plain").expect("room");
+    worker.read(&Ready::all());
+    let counts = &worker.counts().paths[0];
+    assert_eq!((counts.read_drops, counts.lines[0].pipe.packets_offered), (3, 1));
+    worker.restart(0);
+    assert_eq!(worker.counts().paths[0].read_drops, 0);
+}
+
+#[test]
+fn a_flood_of_empty_packets_exceeds_the_memory_by_its_records() {
+    let never = PipeConfig { delay: Duration::from_secs(3600), ..PipeConfig::default() };
+    let ([first, _second], path) = path([never.clone(), never]);
+    let mut worker = worker(vec![path]);
+    worker.budget = MemoryBudget::new(100_000);
+    for _ in 0..1_000 {
+        first.send(&[0x45; 28]).expect("room");
+        worker.read(&Ready::all());
+    }
+    let line = &worker.counts().paths[0].lines[0];
+    assert_eq!(line.pipe.packets_offered + line.memory_drops, 1_000);
+    assert!((100..200).contains(&line.pipe.packets_offered), "{} packets", line.pipe.packets_offered);
+}
+
+#[test]
+fn each_segment_of_a_burst_is_late() {
+    let (_hosts, path) = path(Default::default());
+    let mut state = PathState::new(path, 0, &Settings::default());
+    let segmentation = Segmentation { kind: SegmentKind::Udp, segment_bytes: 100, reduced_window: false };
+    let header = VnetHeader {
+        checksum: Some(PartialChecksum { start: 20, offset: 6 }),
+        segmentation: Some(segmentation),
+        headers_bytes: 28,
+    };
+    let mut bytes = vec![0; 28 + 700];
+    bytes[0] = 0x45;
+    let budget = MemoryBudget::default();
+    state.lines[0].handle_packet(0, SuperPacket::new(header, &bytes, &budget));
+    let (mut late, mut head) = (Times::new(), Vec::new());
+    state.write(0, WRITES_MAX, &mut head, &mut late, || 5_000_000);
+    state.lines[0].handle_packet(5_000_000, SuperPacket::new(VnetHeader::default(), &bytes[..28], &budget));
+    state.write(0, WRITES_MAX, &mut head, &mut late, || 5_000_000);
+    // Seven of eight packets were late.
+    assert!(late.distribution().p50 > Duration::from_millis(4), "{late:?}");
 }

@@ -16,18 +16,18 @@ const SLEEP_NS_MAX: u64 = 1_000_000_000;
 
 /// Devices that are readable.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Woken {
+pub(super) struct Ready {
     readable: [bool; 2 * PATHS_MAX],
 }
 
-impl Woken {
+impl Ready {
     /// Returns a value that reports every device.
     pub(super) fn all() -> Self {
-        Woken { readable: [true; 2 * PATHS_MAX] }
+        Ready { readable: [true; 2 * PATHS_MAX] }
     }
 
     /// Returns whether a device is readable.
-    pub(super) fn readable(&self, device: usize) -> bool {
+    pub(super) fn is_readable(&self, device: usize) -> bool {
         self.readable[device]
     }
 }
@@ -44,7 +44,7 @@ impl Waiter {
     }
 
     /// Waits until `next_ns` on the clock `now_ns`, and up to `slack_ns` longer instead of spinning, or until a device or `wake`
-    /// is readable. `None` is a device that is gone.
+    /// is readable. `None` is a device that was deleted.
     pub(super) fn wait<'a>(
         &mut self,
         devices: impl Iterator<Item = Option<BorrowedFd<'a>>>,
@@ -52,7 +52,21 @@ impl Waiter {
         next_ns: Option<u64>,
         slack_ns: u64,
         now_ns: impl Fn() -> u64,
-    ) -> Woken {
+    ) -> Ready {
+        let sleep = |polled: &mut [PollFd<'_>], timeout| ppoll(polled, Some(timeout), None);
+        self.wait_with(devices, wake, next_ns, slack_ns, now_ns, sleep)
+    }
+
+    /// Waits with this call, which sleeps until a descriptor is ready or time is up, and returns the number of descriptors.
+    fn wait_with<'a>(
+        &mut self,
+        devices: impl Iterator<Item = Option<BorrowedFd<'a>>>,
+        wake: BorrowedFd<'a>,
+        next_ns: Option<u64>,
+        slack_ns: u64,
+        now_ns: impl Fn() -> u64,
+        sleep: impl FnOnce(&mut [PollFd<'_>], TimeSpec) -> nix::Result<i32>,
+    ) -> Ready {
         let mut polled = [const { None }; 2 * PATHS_MAX + 1];
         let mut count = 0;
         for descriptor in [Some(wake)].into_iter().chain(devices) {
@@ -66,19 +80,22 @@ impl Waiter {
         let late_ns = if left_ns > 0 { left_ns + slack_ns } else { 0 };
         let sleep_ns = late_ns.saturating_sub(self.oversleep_ns.min(SPIN_NS_MAX)).min(SLEEP_NS_MAX);
         let timeout = TimeSpec::new((sleep_ns / 1_000_000_000) as _, (sleep_ns % 1_000_000_000) as _);
-        let ready = ppoll(&mut polled[..count], Some(timeout), None).unwrap_or(0);
-        if ready == 0 && left_ns < SLEEP_NS_MAX {
-            self.spin(before_ns, sleep_ns, left_ns, now_ns);
+        let mut ready = Ready { readable: [false; 2 * PATHS_MAX] };
+        match sleep(&mut polled[..count], timeout) {
+            Ok(0) if left_ns < SLEEP_NS_MAX => self.spin(before_ns, sleep_ns, left_ns, now_ns),
+            Ok(_) => {}
+            // The sleep was shorter than asked, by an unknown time: the caller computes the next one.
+            Err(_) => return ready,
         }
-        let mut woken = Woken { readable: [false; 2 * PATHS_MAX] };
-        for (readable, polled) in woken.readable.iter_mut().zip(&polled[1..count]) {
+        for (readable, polled) in ready.readable.iter_mut().zip(&polled[1..count]) {
             *readable = polled.revents().is_some_and(|events| !events.is_empty());
         }
-        woken
+        ready
     }
 
     /// Spins for the rest of a wait whose sleep has ended, and updates the estimate of its lateness.
     fn spin(&mut self, before_ns: u64, sleep_ns: u64, left_ns: u64, now_ns: impl Fn() -> u64) {
+        debug_assert!(left_ns.saturating_sub(sleep_ns) <= SPIN_NS_MAX, "spins for {left_ns} - {sleep_ns} ns");
         if sleep_ns > 0 {
             let oversleep_ns = now_ns().saturating_sub(before_ns + sleep_ns).min(SPIN_NS_MAX);
             let parts = ESTIMATE_SHARE - 1;
@@ -92,9 +109,11 @@ impl Waiter {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::os::fd::AsFd;
     use std::time::Instant;
 
+    use nix::errno::Errno;
     use nix::sys::eventfd::{EfdFlags, EventFd};
 
     use super::*;
@@ -107,13 +126,31 @@ mod tests {
         let now_ns = || started.elapsed().as_nanos() as u64;
         let mut waiter = Waiter::new();
         for next_ns in [1_000_000, 1_010_000, 3_000_000] {
-            let woken =
+            let ready =
                 waiter.wait([Some(device.as_fd())].into_iter(), wake.as_fd(), Some(next_ns), 0, now_ns);
             assert!(now_ns() >= next_ns);
-            assert!(!woken.readable(0));
+            assert!(!ready.is_readable(0));
         }
         device.write(1).expect("room");
-        let woken = waiter.wait([Some(device.as_fd())].into_iter(), wake.as_fd(), None, 0, now_ns);
-        assert!(woken.readable(0) && !woken.readable(1));
+        let ready = waiter.wait([Some(device.as_fd())].into_iter(), wake.as_fd(), None, 0, now_ns);
+        assert!(ready.is_readable(0) && !ready.is_readable(1));
+    }
+
+    #[test]
+    fn a_sleep_that_a_signal_ends_is_neither_spun_out_nor_counted() {
+        let wake = EventFd::from_flags(EfdFlags::EFD_NONBLOCK).expect("a descriptor");
+        let mut waiter = Waiter::new();
+        let estimate_ns = waiter.oversleep_ns;
+        let looks = Cell::new(0);
+        // A clock that reaches the end of the wait only if somebody spins.
+        let now_ns = || {
+            looks.set(looks.get() + 1);
+            looks.get() * 1_000_000
+        };
+        let interrupted = |_: &mut [PollFd<'_>], _| Err(Errno::EINTR);
+        let next_ns = Some(900_000_000);
+        let ready = waiter.wait_with(std::iter::empty(), wake.as_fd(), next_ns, 0, now_ns, interrupted);
+        assert!(!ready.is_readable(0));
+        assert_eq!((looks.get(), waiter.oversleep_ns), (1, estimate_ns));
     }
 }

@@ -3,14 +3,14 @@ use netsim::{DropReason, Jitter, Loss};
 use proptest::prelude::*;
 
 use super::*;
-use crate::held::Held;
+use crate::memory::MemoryBudget;
 
 const SEGMENT_BYTES: usize = 1448;
 const HEADERS_BYTES: usize = 40;
 const PACKET_BYTES: usize = HEADERS_BYTES + SEGMENT_BYTES;
 
 /// Returns a TCP super-packet each of whose payload bytes is the number of its segment.
-fn super_packet(segments: u8, ecn: Ecn, held: &Held) -> SuperPacket {
+fn super_packet(segments: u8, ecn: Ecn, budget: &MemoryBudget) -> SuperPacket {
     let mut bytes = vec![0; HEADERS_BYTES];
     (bytes[0], bytes[1], bytes[9], bytes[32]) = (0x45, ecn.bits(), 6, 5 << 4);
     (0..segments).for_each(|segment| bytes.extend([segment; SEGMENT_BYTES]));
@@ -23,7 +23,7 @@ fn super_packet(segments: u8, ecn: Ecn, held: &Held) -> SuperPacket {
         }),
         headers_bytes: HEADERS_BYTES as u16,
     };
-    SuperPacket::new(header, &bytes, held)
+    SuperPacket::new(header, &bytes, budget)
 }
 
 /// Returns the arrival times of packets, and the numbers of the segments in each.
@@ -55,7 +55,7 @@ const JOIN: Duration = Duration::from_micros(30);
 #[test]
 fn segments_that_are_due_together_arrive_with_the_last_of_them() {
     let mut line = Line::new(&fast(), 0, JOIN);
-    line.handle_packet(0, super_packet(7, Ecn::NotCapable, &Held::default()));
+    line.handle_packet(0, super_packet(7, Ecn::NotCapable, &MemoryBudget::default()));
     let expected = [(1_036_000, vec![0, 1, 2]), (1_072_000, vec![3, 4, 5]), (1_084_000, vec![6])];
     assert_eq!(arrivals(&mut line), expected);
 }
@@ -64,10 +64,10 @@ fn segments_that_are_due_together_arrive_with_the_last_of_them() {
 fn nothing_is_joined_across_a_loss_or_without_time_to_join() {
     let lossy = PipeConfig { loss: Loss::scripted([1]), ..fast() };
     let mut line = Line::new(&lossy, 0, JOIN);
-    line.handle_packet(0, super_packet(4, Ecn::NotCapable, &Held::default()));
+    line.handle_packet(0, super_packet(4, Ecn::NotCapable, &MemoryBudget::default()));
     assert_eq!(arrivals(&mut line), [(1_012_000, vec![0]), (1_036_000, vec![2, 3])]);
     let mut line = Line::new(&fast(), 0, Duration::ZERO);
-    line.handle_packet(0, super_packet(2, Ecn::NotCapable, &Held::default()));
+    line.handle_packet(0, super_packet(2, Ecn::NotCapable, &MemoryBudget::default()));
     assert_eq!(arrivals(&mut line), [(1_012_000, vec![0]), (1_024_000, vec![1])]);
 }
 
@@ -75,7 +75,7 @@ fn nothing_is_joined_across_a_loss_or_without_time_to_join() {
 fn marked_segments_travel_apart_from_unmarked_ones() {
     let marks = PipeConfig { mark_above_bytes: Some(PACKET_BYTES), ..fast() };
     let mut line = Line::new(&marks, 0, Duration::from_millis(1));
-    line.handle_packet(0, super_packet(4, Ecn::Ect0, &Held::default()));
+    line.handle_packet(0, super_packet(4, Ecn::Ect0, &MemoryBudget::default()));
     assert_eq!(arrivals(&mut line), [(1_024_000, vec![0, 1]), (1_048_000, vec![2, 3])]);
     assert_eq!(line.counts().pipe.packets_marked, 2);
 }
@@ -94,7 +94,7 @@ fn damaged_doubled_and_late_packets_travel_alone() {
     ];
     for config in odd {
         let mut line = Line::new(&config, 0, JOIN);
-        line.handle_packet(0, super_packet(5, Ecn::NotCapable, &Held::default()));
+        line.handle_packet(0, super_packet(5, Ecn::NotCapable, &MemoryBudget::default()));
         let arrivals = arrivals(&mut line);
         assert!(arrivals.len() >= 5, "{config:?}");
         assert!(arrivals.iter().all(|(_, segments)| segments.len() == 1), "{config:?}");
@@ -105,7 +105,7 @@ fn damaged_doubled_and_late_packets_travel_alone() {
 fn a_super_packet_counts_as_all_its_segments() {
     let config = PipeConfig { queue_packets: 3, loss: Loss::scripted([0]), ..fast() };
     let mut line = Line::new(&config, 0, JOIN);
-    line.handle_packet(0, super_packet(6, Ecn::NotCapable, &Held::default()));
+    line.handle_packet(0, super_packet(6, Ecn::NotCapable, &MemoryBudget::default()));
     arrivals(&mut line);
     let counts = line.counts();
     assert_eq!((counts.pipe.packets_offered, counts.packets_read), (6, 1));
@@ -123,7 +123,7 @@ fn a_packet_is_in_flight_until_it_arrives_and_its_copy_does_not_count() {
     let config = PipeConfig { duplicate_probability: 1.0, loss: Loss::scripted([1]), ..fast() };
     for (config, pieces) in [(config, 6), (PipeConfig { loss: Loss::scripted([1]), ..fast() }, 2)] {
         let mut line = Line::new(&config, 0, JOIN);
-        line.handle_packet(0, super_packet(4, Ecn::NotCapable, &Held::default()));
+        line.handle_packet(0, super_packet(4, Ecn::NotCapable, &MemoryBudget::default()));
         let told = |line: &Line| {
             let [(_, flow)] = line.counts().flows[..] else { panic!("one flow") };
             assert_eq!(flow.bytes_delivered, flow.packets_delivered * PACKET_BYTES as u64);
@@ -142,15 +142,17 @@ fn a_packet_is_in_flight_until_it_arrives_and_its_copy_does_not_count() {
 }
 
 #[test]
-fn memory_is_held_until_the_last_segment_has_arrived() {
-    let held = Held::default();
+fn memory_is_in_use_until_the_last_segment_has_arrived() {
+    let budget = MemoryBudget::default();
     let mut line = Line::new(&fast(), 0, JOIN);
-    line.handle_packet(0, super_packet(7, Ecn::NotCapable, &held));
-    assert_eq!(held.bytes(), HEADERS_BYTES + 7 * SEGMENT_BYTES);
+    line.handle_packet(0, super_packet(7, Ecn::NotCapable, &budget));
+    // Three bursts are on the line.
+    let content_bytes = HEADERS_BYTES + 7 * SEGMENT_BYTES;
+    assert!(budget.used_bytes() > content_bytes + 3 * REFERENCE_BYTES);
     line.poll_delivery(u64::MAX).expect("the first piece");
-    assert!(held.bytes() > 0);
+    assert!(budget.used_bytes() > content_bytes + 2 * REFERENCE_BYTES);
     arrivals(&mut line);
-    assert_eq!(held.bytes(), 0);
+    assert_eq!(budget.used_bytes(), 0);
 }
 
 proptest! {
@@ -174,7 +176,7 @@ proptest! {
         let (mut now_ns, mut expected, mut drops) = (0, Vec::new(), 0);
         for (number, (segments, gap_ns)) in sizes.iter().enumerate() {
             now_ns += gap_ns;
-            line.handle_packet(now_ns, super_packet(*segments, Ecn::NotCapable, &Held::default()));
+            line.handle_packet(now_ns, super_packet(*segments, Ecn::NotCapable, &MemoryBudget::default()));
             for segment in 0..*segments {
                 match pipe.offer(now_ns, PACKET_BYTES) {
                     Verdict::Deliver(passage) => expected.push((passage.at_ns, number, segment)),

@@ -95,7 +95,7 @@ impl Made {
 
     fn super_packet(&self) -> SuperPacket {
         let (header, bytes) = self.packet();
-        SuperPacket::new(header, &bytes, &Held::default())
+        SuperPacket::new(header, &bytes, &MemoryBudget::default())
     }
 }
 
@@ -219,7 +219,7 @@ proptest! {
         let packet = made.super_packet();
         for range in ranges(packet.segments(), &breaks) {
             let (header, bytes) = joined(&packet, range.clone(), packet.ecn());
-            let piece = SuperPacket::new(header, &bytes, &Held::default());
+            let piece = SuperPacket::new(header, &bytes, &MemoryBudget::default());
             prop_assert_eq!(piece.segments(), range.end - range.start);
             for (number, segment) in range.enumerate() {
                 let ecn = packet.ecn();
@@ -237,7 +237,7 @@ proptest! {
         let on_line = packet.on_line(0, ecn);
         receive(&made, &on_line);
         for bytes in [marked, on_line] {
-            prop_assert_eq!(SuperPacket::new(VnetHeader::default(), &bytes, &Held::default()).ecn(), ecn);
+            prop_assert_eq!(SuperPacket::new(VnetHeader::default(), &bytes, &MemoryBudget::default()).ecn(), ecn);
             let class = (bytes[0] << 4) | (bytes[1] >> 4);
             prop_assert_eq!(if made.is_v6 { class } else { bytes[1] }, made.class | 0b11);
         }
@@ -261,7 +261,7 @@ proptest! {
             segmentation: Some(Segmentation { kind, segment_bytes: place(numbers.2), reduced_window: small }),
             headers_bytes: numbers.0,
         };
-        let packet = SuperPacket::new(header, &bytes, &Held::default());
+        let packet = SuperPacket::new(header, &bytes, &MemoryBudget::default());
         let segments = packet.segments();
         if packet.cut.is_none() {
             let (same_header, same_bytes) = joined(&packet, 0..1, packet.ecn());

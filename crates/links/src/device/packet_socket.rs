@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::sys::uio::{readv, writev};
 
 use super::header::HEADER_BYTES;
-use super::{Device, VnetHeader, unless_empty};
+use super::{Device, VnetHeader, none_if_empty};
 use crate::device_syscalls::{PacketOption, open_packet_socket, packet_drops, set_packet_option};
 use crate::syscalls::set_option;
 
@@ -57,13 +57,13 @@ impl PacketSocket {
 }
 
 impl Device for PacketSocket {
-    fn receive(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>> {
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>> {
         let mut header = [0; HEADER_BYTES];
         let mut ethernet = [0; ETHERNET_BYTES];
         loop {
             let slices =
-                &mut [IoSliceMut::new(&mut header), IoSliceMut::new(&mut ethernet), IoSliceMut::new(room)];
-            let Some(bytes) = unless_empty(readv(&self.descriptor, slices))? else { return Ok(None) };
+                &mut [IoSliceMut::new(&mut header), IoSliceMut::new(&mut ethernet), IoSliceMut::new(buffer)];
+            let Some(bytes) = none_if_empty(readv(&self.descriptor, slices))? else { return Ok(None) };
             let Some(packet_bytes) = bytes.checked_sub(HEADER_BYTES + ETHERNET_BYTES) else { continue };
             // The line carries only IP, so other frames are dropped.
             if [ETHERTYPE_V4, ETHERTYPE_V6].contains(&[ethernet[12], ethernet[13]]) {

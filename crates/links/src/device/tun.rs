@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use nix::sys::uio::{readv, writev};
 
 use super::header::HEADER_BYTES;
-use super::{Device, VnetHeader, unless_empty};
+use super::{Device, VnetHeader, none_if_empty};
 use crate::device_syscalls::{attach_tun, set_tun_offloads, set_tun_vnet_header_bytes};
 
 const CLONE_DEVICE: &str = "/dev/net/tun";
@@ -58,10 +58,10 @@ impl Tun {
 }
 
 impl Device for Tun {
-    fn receive(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>> {
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>> {
         let mut header = [0; HEADER_BYTES];
-        let read = readv(&self.descriptor, &mut [IoSliceMut::new(&mut header), IoSliceMut::new(room)]);
-        let Some(bytes) = unless_empty(read)? else { return Ok(None) };
+        let read = readv(&self.descriptor, &mut [IoSliceMut::new(&mut header), IoSliceMut::new(buffer)]);
+        let Some(bytes) = none_if_empty(read)? else { return Ok(None) };
         Ok(Some((VnetHeader::parse(&header), bytes.saturating_sub(HEADER_BYTES))))
     }
 

@@ -15,7 +15,7 @@ use netsim::Loss;
 use serde::Serialize;
 
 use super::args::CheckArgs;
-use super::hosts::{End, Hosts, one_way_delay};
+use super::hosts::{End, Hosts, UNLIMITED_BITS_PER_S, one_way_delay};
 use super::report::{HOST_DROP_SHARE_MAX, LATE_MAX, ms, processors, us};
 use super::spec::PathSpec;
 use super::{LineError, build};
@@ -67,7 +67,7 @@ pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
     let progress = Progress::begin(args.line.paths.len(), whole);
     for (number, spec) in args.line.paths.iter().enumerate() {
         progress.show(number, &spec.text);
-        let measured = measure(&mut hosts, number, spec, flood)?;
+        let measured = measure(&mut hosts, number, spec, flood, args.line.seed)?;
         if interrupt::requested() {
             break;
         }
@@ -148,15 +148,21 @@ fn names_of(paths: &[PathSpec]) -> String {
     format!("no measurement of {}", names.join(" and "))
 }
 
-fn measure(hosts: &mut Hosts, number: usize, spec: &PathSpec, time: Duration) -> Result<Vec<Row>, LineError> {
-    hosts.restart()?;
+fn measure(
+    hosts: &mut Hosts,
+    number: usize,
+    spec: &PathSpec,
+    time: Duration,
+    seed: u64,
+) -> Result<Vec<Row>, LineError> {
+    hosts.restart(seed)?;
     let directions = [End::Server, End::Client];
     let delay = one_way_delay(spec, spec.mtu_bytes);
     let mut delays = Vec::new();
     for to in directions {
         delays.push(probe::delays(hosts, number, to, delay).map_err(LineError::Probe)?);
     }
-    hosts.restart()?;
+    hosts.restart(seed)?;
     let flood = Flood { bits_per_s: offered_rate(spec), mtu_bytes: spec.mtu_bytes, time, delay };
     let received = thread::scope(|scope| {
         let both = directions.map(|to| {
@@ -176,13 +182,12 @@ fn measure(hosts: &mut Hosts, number: usize, spec: &PathSpec, time: Duration) ->
 
 /// Returns the rate to send at to fill a line: a little more than it carries, and more again for its losses.
 fn offered_rate(spec: &PathSpec) -> u64 {
-    const UNLIMITED: u64 = 1_000_000_000;
     const MORE: f64 = 1.03;
     let loss = match &spec.pipe.loss {
         Loss::Random { probability } => probability.min(0.5),
         _ => 0.0,
     };
-    (spec.pipe.rate_bits_per_s.unwrap_or(UNLIMITED) as f64 * MORE / (1.0 - loss)) as u64
+    (spec.pipe.rate_bits_per_s.unwrap_or(UNLIMITED_BITS_PER_S) as f64 * MORE / (1.0 - loss)) as u64
 }
 
 fn row(

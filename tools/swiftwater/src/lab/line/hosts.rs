@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use emulator::{Emulator, EmulatorCounts, EmulatorError, LineState, Path, Settings};
+use emulator::{Emulator, EmulatorCounts, EmulatorError, LineState, PATHS_MAX, Path, Settings};
 use links::device::{Device, ETHERNET_ADDRESS, PacketSocket, Tun};
 use netns::{Host, HostError};
 use netsim::PipeConfig;
@@ -24,8 +24,18 @@ const TUN_QUEUE_PACKETS: usize = 10_000;
 static NEXT_VETH: AtomicU32 = AtomicU32::new(0);
 /// First kernel whose veth pairs leave UDP segmentation to their reader.
 const UDP_SEGMENTATION_KERNEL: (u32, u32) = (6, 2);
+/// Rate that is assumed of a line without a limit.
+pub(super) const UNLIMITED_BITS_PER_S: u64 = 1_000_000_000;
+/// Whether TCP saves nothing of a connection for the next one to the same address.
+const NO_METRICS_SAVE: &str = "/proc/sys/net/ipv4/tcp_no_metrics_save";
+/// Counters of `TcpExt` for packets that a host drops although they have arrived: for lack of room in a socket, or of memory.
+const TCP_DROPS: [&str; 5] = ["TCPBacklogDrop", "TCPRcvQDrop", "TCPOFODrop", "OfoPruned", "PFMemallocDrop"];
 /// Minimum limit for TCP buffers on each host.
 const TCP_BUFFER_BYTES_MIN: usize = 16 << 20;
+
+/// Names of the devices.
+const TUN: &str = "tun";
+const VETH: &str = "veth";
 
 /// Kind of the hosts' devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -100,10 +110,13 @@ impl Hosts {
         kind: DeviceKind,
         settings: &Settings,
     ) -> Result<Self, HostsError> {
+        if paths.is_empty() || paths.len() > PATHS_MAX {
+            return Err(EmulatorError::Paths(paths.len()).into());
+        }
         let (client, server) = (Host::new()?, Host::new()?);
         for host in [&client, &server] {
             host.ip("link set lo up")?;
-            allow_large_buffers(host, paths);
+            set_up_tcp(host, paths);
         }
         let (device, devices) = open_devices([&client, &server], paths.len(), kind)?;
         let mut ready = Vec::new();
@@ -115,7 +128,7 @@ impl Hosts {
         }
         let emulator = Emulator::start(ready, settings)?;
         let mut hosts = Hosts { client, server, emulator, device, dropped_before: 0 };
-        hosts.restart()?;
+        hosts.restart(settings.seed)?;
         Ok(hosts)
     }
 
@@ -126,9 +139,13 @@ impl Hosts {
         }
     }
 
-    /// Restarts the emulation: empty lines, whose schedules start now, and counters of zero.
-    pub(crate) fn restart(&mut self) -> Result<(), HostsError> {
-        self.emulator.restart().ok_or(HostsError::Failed)?;
+    /// Restarts the emulation: empty lines, whose schedules start now and whose random decisions come from `seed`, counters of zero,
+    /// and hosts that remember nothing of earlier connections.
+    pub(crate) fn restart(&mut self, seed: u64) -> Result<(), HostsError> {
+        for host in [&self.client, &self.server] {
+            forget_connections(host);
+        }
+        self.emulator.restart(seed).ok_or(HostsError::Failed)?;
         self.dropped_before = self.dropped_by_hosts();
         Ok(())
     }
@@ -147,12 +164,12 @@ impl Hosts {
     }
 
     /// Returns the emulator's counters since the start, and the number of packets lost outside the lines: between hosts and
-    /// emulator, in full UDP socket buffers, and for lack of memory.
+    /// emulator, in full socket buffers, and for lack of memory.
     pub(crate) fn counts(&self) -> Result<(EmulatorCounts, u64), HostsError> {
         let counts = self.emulator.counts().ok_or(HostsError::Failed)?;
         let beside = counts.paths.iter().map(|path| {
-            let unheld: u64 = path.lines.iter().map(|line| line.packets_unheld).sum();
-            path.packets_missed + path.packets_not_taken + unheld
+            let for_memory: u64 = path.lines.iter().map(|line| line.memory_drops).sum();
+            path.read_drops + path.write_drops + for_memory
         });
         let dropped = beside.sum::<u64>() + self.dropped_by_hosts().saturating_sub(self.dropped_before);
         Ok((counts, dropped))
@@ -164,8 +181,8 @@ impl Hosts {
     }
 
     fn dropped_by_hosts(&self) -> u64 {
-        let of_host = |host: &Host| host.run(dropped_here).unwrap_or(0);
-        of_host(&self.client) + of_host(&self.server)
+        let drops = |host: &Host| host.run(|| dropped_here(self.device)).unwrap_or(0);
+        drops(&self.client) + drops(&self.server)
     }
 }
 
@@ -198,15 +215,15 @@ fn open_devices(
     let tun = || (0..paths).map(|path| open_tuns(hosts, path)).collect::<io::Result<Vec<_>>>();
     let veth = || (0..paths).map(|path| open_veths(hosts, path)).collect::<Result<Vec<_>, HostsError>>();
     match kind {
-        DeviceKind::Veth => Ok(("veth", veth()?)),
+        DeviceKind::Veth => Ok((VETH, veth()?)),
         DeviceKind::Tun => match tun() {
-            Ok(devices) => Ok(("tun", devices)),
+            Ok(devices) => Ok((TUN, devices)),
             Err(source) => Err(HostsError::Device { kind: "TUN", other: "veth", source }),
         },
         DeviceKind::Auto => match tun() {
-            Ok(devices) => Ok(("tun", devices)),
+            Ok(devices) => Ok((TUN, devices)),
             Err(tun) => match veth() {
-                Ok(devices) => Ok(("veth", devices)),
+                Ok(devices) => Ok((VETH, devices)),
                 Err(veth) => Err(HostsError::NoDevice { tun, veth: veth.to_string() }),
             },
         },
@@ -267,10 +284,11 @@ fn set_up(host: &Host, end: End, path: usize, mtu_bytes: usize) -> Result<(), Ho
     Ok(())
 }
 
-/// Lets TCP fill the lines: allows buffers of four times the content of lines and queues.
-fn allow_large_buffers(host: &Host, paths: &[PathSpec]) {
+/// Lets TCP fill the lines, with buffers of up to four times the content of lines and queues, and keep nothing of a connection for
+/// the next one: each run must begin as the first.
+fn set_up_tcp(host: &Host, paths: &[PathSpec]) {
     let held = |pipe: &PipeConfig| {
-        let rate = pipe.rate_bits_per_s.unwrap_or(1_000_000_000) as f64 / 8.0;
+        let rate = pipe.rate_bits_per_s.unwrap_or(UNLIMITED_BITS_PER_S) as f64 / 8.0;
         let queue = if pipe.queue_bytes == usize::MAX { 0 } else { pipe.queue_bytes };
         (rate * 2.0 * pipe.delay.as_secs_f64()) as usize + queue
     };
@@ -280,22 +298,35 @@ fn allow_large_buffers(host: &Host, paths: &[PathSpec]) {
     let _ = host.run(|| {
         let _ = fs::write("/proc/sys/net/ipv4/tcp_rmem", format!("4096 131072 {most}"));
         let _ = fs::write("/proc/sys/net/ipv4/tcp_wmem", format!("4096 16384 {most}"));
+        let _ = fs::write(NO_METRICS_SAVE, "1");
     });
 }
 
-/// Returns the number of packets that this thread's host has dropped itself, not on a line: for lack of room in a UDP socket, and
-/// at its interfaces.
-fn dropped_here() -> u64 {
-    let read = |file: &str| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
-    udp_buffer_errors(&read("snmp")) + udp6_buffer_errors(&read("snmp6")) + interface_drops(&read("dev"))
+/// Deletes what the host's TCP has saved of earlier connections, if the host could not be told to save nothing.
+fn forget_connections(host: &Host) {
+    let saves = host.run(|| fs::read_to_string(NO_METRICS_SAVE).is_ok_and(|value| value.trim() == "0"));
+    if saves.unwrap_or(false) {
+        // A kernel without these metrics has nothing to delete.
+        let _ = host.ip("tcp_metrics flush all");
+    }
 }
 
-/// Returns `RcvbufErrors` of `Udp:` in `/proc/net/snmp`, which has a line of names and a line of numbers.
-fn udp_buffer_errors(text: &str) -> u64 {
-    let mut lines = text.lines().filter(|line| line.starts_with("Udp:"));
-    let (Some(names), Some(numbers)) = (lines.next(), lines.next()) else { return 0 };
-    let mut pairs = names.split_whitespace().zip(numbers.split_whitespace());
-    pairs.find(|(name, _)| *name == "RcvbufErrors").and_then(|(_, number)| number.parse().ok()).unwrap_or(0)
+/// Returns the number of packets that this thread's host has dropped itself, not on a line: for lack of room in a socket, and at
+/// its interfaces of this kind.
+fn dropped_here(device: &str) -> u64 {
+    let read = |file: &str| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
+    let udp = counters(&read("snmp"), "Udp:", &["RcvbufErrors"]) + udp6_buffer_errors(&read("snmp6"));
+    udp + counters(&read("netstat"), "TcpExt:", &TCP_DROPS) + interface_drops(&read("dev"), device)
+}
+
+/// Returns the sum of these counters in `/proc/net/snmp` or `/proc/net/netstat`, which have a line of names and a line of numbers for
+/// each protocol. A counter that the kernel lacks is 0.
+fn counters(text: &str, protocol: &str, names: &[&str]) -> u64 {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol));
+    let (Some(all), Some(numbers)) = (lines.next(), lines.next()) else { return 0 };
+    let pairs = all.split_whitespace().zip(numbers.split_whitespace());
+    let wanted = pairs.filter(|(name, _)| names.contains(name));
+    wanted.filter_map(|(_, number)| number.parse::<u64>().ok()).sum()
 }
 
 fn udp6_buffer_errors(text: &str) -> u64 {
@@ -303,8 +334,9 @@ fn udp6_buffer_errors(text: &str) -> u64 {
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Returns the sum of the columns `drop` of `/proc/net/dev`, received and sent, of the paths' interfaces.
-fn interface_drops(text: &str) -> u64 {
+/// Returns the sum of the columns `drop` of `/proc/net/dev` of the paths' interfaces: sent packets, and received ones that the emulator
+/// does not count itself, as writes to a TUN device that fail.
+fn interface_drops(text: &str, device: &str) -> u64 {
     const RECEIVED: usize = 3;
     const SENT: usize = 11;
     let of_line = |line: &str| {
@@ -313,7 +345,8 @@ fn interface_drops(text: &str) -> u64 {
             return None;
         }
         let columns: Vec<u64> = columns.split_whitespace().filter_map(|column| column.parse().ok()).collect();
-        Some(columns.get(RECEIVED)? + columns.get(SENT)?)
+        let received = if device == TUN { 0 } else { *columns.get(RECEIVED)? };
+        Some(received + columns.get(SENT)?)
     };
     text.lines().filter_map(of_line).sum()
 }
@@ -340,15 +373,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drops_of_hosts_are_read_from_what_the_kernel_tells() {
+    fn drops_of_hosts_are_read_from_what_the_kernel_reports() {
         let snmp = "Ip: Forwarding\nIp: 1\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors\n\
                     Udp: 10 0 7 3 5 0\nUdpLite: InDatagrams\nUdpLite: 9\n";
-        assert_eq!(udp_buffer_errors(snmp), 5);
-        assert_eq!(udp_buffer_errors(""), 0);
+        assert_eq!(counters(snmp, "Udp:", &["RcvbufErrors"]), 5);
+        assert_eq!(counters("", "Udp:", &["RcvbufErrors"]), 0);
         assert_eq!(udp6_buffer_errors("Udp6InErrors 3\nUdp6RcvbufErrors            \t4\n"), 4);
+        let netstat = "TcpExt: SyncookiesSent PruneCalled OfoPruned TCPBacklogDrop TCPRcvQDrop TCPOFODrop\n\
+                       TcpExt: 9 9 1 20 300 4000\nIpExt: InNoRoutes\nIpExt: 9\n";
+        assert_eq!(counters(netstat, "TcpExt:", &TCP_DROPS), 4321);
         let dev = "Inter-|   Receive\n face |bytes\n    lo: 1 1 1 9 0 0 0 0 1 1 0 9 0 0 0 0\n    \
                    p0: 1 1 0 2 0 0 0 0 5 5 0 3 0 0 0 0\n";
-        assert_eq!(interface_drops(dev), 5);
+        assert_eq!(interface_drops(dev, VETH), 5);
+        assert_eq!(interface_drops(dev, TUN), 3, "the emulator counts its writes");
+    }
+
+    #[test]
+    fn too_many_paths_are_refused_before_anything_is_made() {
+        let path: PathSpec = "5ms".parse().expect("a path");
+        for count in [0, PATHS_MAX + 1, 300] {
+            let error = Hosts::build(&vec![path.clone(); count], DeviceKind::Auto, &Settings::default());
+            let error = error.expect_err("refused");
+            assert!(
+                matches!(error, HostsError::Emulator(EmulatorError::Paths(named)) if named == count),
+                "{error}"
+            );
+        }
     }
 
     #[test]

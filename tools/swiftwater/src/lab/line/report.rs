@@ -82,7 +82,7 @@ impl Row {
             in_flight_packets: flow.packets_in_flight,
             lost_packets: flow.packets_lost,
             dropped_packets: flow.packets_overflowed,
-            down_packets: flow.packets_refused,
+            down_packets: flow.packets_down,
             wait_ms_mean: ms(flow.waited_mean()),
             wait_ms_max: ms(flow.waited_max),
             line_packets: line.pipe.packets_offered,

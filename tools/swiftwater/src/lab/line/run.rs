@@ -33,7 +33,7 @@ pub(super) fn run(args: &RunArgs, limits: &Limits) -> Result<u8, LineError> {
             Some(server)
         }
     };
-    hosts.restart()?;
+    hosts.restart(args.line.seed)?;
     let mut client = Program::start(&hosts, End::Client, paths.len(), &args.program, output())?;
     let code = client.wait()?;
     let (counts, host_dropped) = hosts.counts()?;

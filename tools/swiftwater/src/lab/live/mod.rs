@@ -315,7 +315,7 @@ fn measure_once(
     settings: &Settings<'_>,
 ) -> Result<Option<Runs>, LiveError> {
     if let Some(hosts) = hosts.as_deref_mut() {
-        hosts.restart()?;
+        hosts.restart(settings.seed)?;
     }
     let seconds = settings.seconds_of(cell.load.amount);
     let measurements: Vec<Measurement<'_>> = cell
@@ -327,7 +327,7 @@ fn measure_once(
     let counts = hosts.as_deref().map(Hosts::counts).transpose()?;
     if cell.load.latency {
         if let Some(hosts) = hosts.as_deref_mut() {
-            hosts.restart()?;
+            hosts.restart(settings.seed)?;
         }
         let series = cell.series;
         let seconds = settings.latency_seconds_of(cell.load.amount);
