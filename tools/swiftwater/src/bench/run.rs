@@ -223,6 +223,7 @@ pub(crate) fn send(port: u16, spec: &str, seconds: f64) -> Result<(), String> {
         spec,
         duration: Duration::from_secs_f64(seconds),
         count: None,
+        hold: false,
         trace: None,
     };
     let outcome = client::run(&config, &mut |_, _| ()).map_err(|error| error.to_string())?;

@@ -137,6 +137,9 @@ pub(crate) struct ClientArgs {
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     #[arg(value_parser = Offered(|| Coupling::ALL.map(Coupling::name).to_vec()).try_map(|name| name.parse::<Coupling>()))]
     pub coupling: Option<Coupling>,
+    /// Connect, say so on standard error, and begin after a line on standard input: several clients can begin at once.
+    #[arg(long, hide = true)]
+    pub hold: bool,
     /// Send SCTP packets without a checksum. For measurements on one machine, not for networks.
     #[arg(long)]
     pub no_checksum: bool,

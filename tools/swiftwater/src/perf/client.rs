@@ -1,6 +1,6 @@
 //! The end that sends data and makes requests.
 
-use std::io;
+use std::io::{self, BufRead as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -21,6 +21,7 @@ use super::control::{
 use super::spec::{Exchange, Link, Protocol, SpecError};
 use crate::load::sctp_transport::offered_link;
 use crate::load::{LoadError, Meter, histogram};
+use crate::output::note;
 use crate::sockets::Connecting;
 use crate::trace::names;
 use crate::{host, interrupt, sockets};
@@ -33,6 +34,9 @@ const READY_TIMEOUT: Duration = Duration::from_secs(15);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time to wait for the other end's report of a failure.
 const REASON_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Line of a client that has connected and waits for its release.
+pub(crate) const CONNECTED: &str = "connected: begins after a line on standard input";
 
 /// Result of a test.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -321,6 +325,9 @@ impl RunningTest {
         observe: &mut Observer<'_>,
     ) -> Result<Outcome, ClientError> {
         self.wait_for_connections(config.spec.parallel)?;
+        if config.hold {
+            wait_for_release(io::stdin())?;
+        }
         let cpu_before = host::processor_time();
         speaker.say(&FromClient::Go)?;
         let (began, began_at) = (Instant::now(), SystemTime::now());
@@ -438,6 +445,23 @@ impl RunningTest {
     }
 }
 
+/// Says that all connections are open, and waits for a line of the input. Its end, or Ctrl-C, ends the test.
+fn wait_for_release(input: impl io::Read + Send + 'static) -> Result<(), ClientError> {
+    note(format_args!("{CONNECTED}"));
+    let (line_in, line) = channel();
+    thread::spawn(move || {
+        let read = io::BufReader::new(input).read_line(&mut String::new());
+        let _ = line_in.send(read.is_ok_and(|bytes| bytes > 0));
+    });
+    loop {
+        match line.recv_timeout(CHECK_INTERVAL) {
+            Ok(true) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) if !interrupt::requested() => {}
+            _ => return Err(ClientError::Interrupted),
+        }
+    }
+}
+
 fn listen_to_server(mut control: Control, events: &Sender<Event>) {
     loop {
         let event = match control.hear(None) {
@@ -461,6 +485,12 @@ fn share(count: Option<u64>, parallel: usize, index: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_is_held_begins_after_a_line_and_ends_with_its_input() {
+        assert!(wait_for_release(&b"\n"[..]).is_ok());
+        assert!(matches!(wait_for_release(&b""[..]), Err(ClientError::Interrupted)));
+    }
 
     #[test]
     fn the_shares_add_up() {

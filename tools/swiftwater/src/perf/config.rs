@@ -39,6 +39,8 @@ pub(crate) struct ClientConfig {
     pub duration: Duration,
     /// Limit for the number of messages, over all associations.
     pub count: Option<u64>,
+    /// Whether the client, once connected, waits for a line on standard input.
+    pub hold: bool,
     /// Receiver of the traces of associations.
     pub trace: Option<TraceSink>,
 }

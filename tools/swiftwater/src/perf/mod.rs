@@ -230,6 +230,7 @@ fn config_of(args: ClientArgs) -> ClientConfig {
         spec,
         duration: args.seconds.map_or(otherwise, Duration::from_secs_f64),
         count: args.count,
+        hold: args.hold,
         trace: None,
     }
 }
