@@ -95,10 +95,14 @@ impl OthersBusy {
         OthersBusy { began: Instant::now(), busy_before: others_busy_time() }
     }
 
+    /// Returns the number of processors that other programs kept busy since the begin.
+    pub(crate) fn processors(&self) -> f64 {
+        others_busy_time().saturating_sub(self.busy_before).div_duration_f64(self.began.elapsed())
+    }
+
     /// Returns the sentence of [`busy_sentence`] about the time since the begin.
     pub(crate) fn sentence(&self) -> Option<String> {
-        let busy = others_busy_time().saturating_sub(self.busy_before);
-        busy_sentence(busy.div_duration_f64(self.began.elapsed()))
+        busy_sentence(self.processors())
     }
 }
 

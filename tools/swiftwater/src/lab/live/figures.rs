@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::measure::{Cpu, Measured};
 use super::plan::{Load, Series};
 use super::watch::{LinesSeen, StateAt};
+use crate::host::OTHERS_BUSY_MAX;
 use crate::lab::line::spec::PathSpec;
 use crate::stats::{confidence_interval, median};
 use crate::units::{grouped, mbits};
@@ -22,14 +23,60 @@ const USED_AGAIN: f64 = 0.1;
 pub(super) struct Cell {
     pub(super) load: Load,
     pub(super) series: Series,
-    pub(super) runs: Vec<Run>,
-    /// The runs of the series that shares the line.
-    pub(super) beside: Vec<Run>,
+    pub(super) turns: Vec<Turn>,
+}
+
+/// One measurement of a cell.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Turn {
+    pub(super) run: Run,
+    /// The series that shared the line with it at the same time.
+    pub(super) beside: Option<Run>,
+    /// A run of its own, in which requests were answered.
+    pub(super) answered: Option<Run>,
+}
+
+impl Turn {
+    /// Returns whether the host has disturbed the run; the answers have a run of their own.
+    pub(super) fn is_disturbed(&self) -> bool {
+        self.run.is_disturbed()
+    }
+
+    /// Returns the part of its fair share that the series had: its rate divided by half of the rate of both.
+    fn share_of_fair(&self) -> Option<f64> {
+        let (own, other) = (self.run.bits_per_s(None)?, self.beside.as_ref()?.bits_per_s(None)?);
+        (own + other > 0.0).then(|| 2.0 * own / (own + other))
+    }
 }
 
 impl Cell {
     pub(super) fn new(load: &Load, series: Series) -> Self {
-        Cell { load: load.clone(), series, runs: Vec::new(), beside: Vec::new() }
+        Cell { load: load.clone(), series, turns: Vec::new() }
+    }
+
+    /// Returns the runs of the series.
+    pub(super) fn runs(&self) -> Vec<&Run> {
+        self.turns.iter().map(|turn| &turn.run).collect()
+    }
+
+    /// Returns the runs of the series that shares the line.
+    pub(super) fn runs_beside(&self) -> Vec<&Run> {
+        self.turns.iter().filter_map(|turn| turn.beside.as_ref()).collect()
+    }
+
+    /// Returns the runs in which requests were answered.
+    pub(super) fn answered_runs(&self) -> Vec<&Run> {
+        self.turns.iter().filter_map(|turn| turn.answered.as_ref()).collect()
+    }
+
+    /// Returns the turn whose rate is nearest to the median.
+    pub(super) fn typical_turn(&self) -> Option<&Turn> {
+        nearest_to_median(self.turns.iter(), |turn| turn.run.bits_per_s(None))
+    }
+
+    /// Returns the median of the parts of its fair share that the series had in each turn.
+    pub(super) fn share_of_fair(&self) -> Option<f64> {
+        median(&self.turns.iter().filter_map(Turn::share_of_fair).collect::<Vec<_>>())
     }
 
     /// Returns the name for users.
@@ -56,6 +103,10 @@ pub(super) struct Run {
     line: Option<LineFigures>,
     /// The lines during the run.
     pub(super) seen: LinesSeen,
+    /// The part of the run that its rate is of, in seconds since its beginning; `None` is from the first to the last delivery.
+    counted_s: Option<(f64, f64)>,
+    /// Number of processors that other programs kept busy meanwhile, where no line tells whether the run was disturbed.
+    others_busy: Option<f64>,
 }
 
 /// Sums over all lines of a run.
@@ -79,23 +130,57 @@ struct LineFigures {
 impl Run {
     pub(super) fn new(measured: Measured, counts: Option<&(EmulatorCounts, u64)>, seen: LinesSeen) -> Self {
         let line = counts.map(|(counts, dropped)| LineFigures::new(counts, *dropped));
-        Run { measured, line, seen }
+        Run { measured, line, seen, ..Run::default() }
     }
 
-    /// Returns whether the host itself lost packets, or kept them for too long.
+    /// Restricts the rate to a part of the run, in seconds since its beginning, if one is given.
+    pub(super) fn counted(self, part_s: Option<(f64, f64)>) -> Self {
+        Run { counted_s: part_s, ..self }
+    }
+
+    /// Adds the number of processors that other programs kept busy meanwhile, if it is known.
+    pub(super) fn beside_others(self, busy: Option<f64>) -> Self {
+        Run { others_busy: busy, ..self }
+    }
+
+    /// Returns whether the host itself lost packets or kept them for too long, or without a line, whether other programs used its
+    /// processors.
     pub(super) fn is_disturbed(&self) -> bool {
         let disturbed = |line: &LineFigures| line.host_dropped_packets > 0 || line.late_us_p99 > LATE_US_MAX;
         self.line.as_ref().is_some_and(disturbed)
+            || self.others_busy.is_some_and(|busy| busy >= OTHERS_BUSY_MAX)
     }
 
-    /// Returns the rate of the whole run, or of its first seconds.
+    /// Returns the rate of the run, or of its first seconds.
     pub(super) fn bits_per_s(&self, mark_s: Option<f64>) -> Option<f64> {
-        /// Largest distance of a point from a mark.
-        const CLOSE_S: f64 = 0.05;
-        let Some(mark_s) = mark_s else { return Some(self.measured.bits_per_s) };
-        let until = || self.measured.points.iter().take_while(|point| point.at_s < mark_s + CLOSE_S);
-        let last = until().last().filter(|point| point.at_s > mark_s - 1.0)?;
-        Some(until().map(|point| point.bytes).sum::<u64>() as f64 * 8.0 / last.at_s)
+        let whole = Some(self.measured.bits_per_s);
+        match (mark_s, self.counted_s) {
+            (Some(mark_s), _) => self.rate_between(0.0, mark_s),
+            // A run without points is too short for a part of it.
+            (None, Some((from_s, until_s))) => self.rate_between(from_s, until_s).or(whole),
+            (None, None) => whole,
+        }
+    }
+
+    /// Returns the rate between two moments since the beginning; `None` if the run ended before.
+    fn rate_between(&self, from_s: f64, until_s: f64) -> Option<f64> {
+        let bytes = self.bytes_until(until_s)? - self.bytes_until(from_s)?;
+        Some(bytes * 8.0 / (until_s - from_s))
+    }
+
+    /// Returns the number of bytes that were delivered until a moment since the beginning; `None` if the run ended long before.
+    fn bytes_until(&self, moment_s: f64) -> Option<f64> {
+        /// Time before the end of a run in which its last data may be delivered.
+        const ENDED_S: f64 = 1.0;
+        let (mut sum, mut since_s) = (0.0, 0.0);
+        for point in &self.measured.points {
+            if point.at_s >= moment_s {
+                let part = (moment_s - since_s) / (point.at_s - since_s).max(f64::MIN_POSITIVE);
+                return Some(sum + point.bytes as f64 * part);
+            }
+            (sum, since_s) = (sum + point.bytes as f64, point.at_s);
+        }
+        (since_s > moment_s - ENDED_S && since_s > 0.0).then_some(sum)
     }
 
     /// Returns the longest time without a delivery.
@@ -200,7 +285,7 @@ pub(crate) struct Figures {
 impl Figures {
     /// Returns the figures of these runs until a mark; `None` if there are no runs.
     pub(super) fn new(
-        runs: &[Run],
+        runs: &[&Run],
         mark_s: Option<f64>,
         tcp_bits_per_s: Option<f64>,
         published_bits_per_s: Option<f64>,
@@ -222,13 +307,18 @@ impl Figures {
             client_cpu_ns_per_byte: cpu(|cpu| cpu.client_ns_per_byte),
             server_cpu_ns_per_byte: cpu(|cpu| cpu.server_ns_per_byte),
             share_of_fair: None,
-            disturbed: runs.iter().any(Run::is_disturbed),
+            disturbed: runs.iter().any(|run| run.is_disturbed()),
         })
     }
 
     /// Adds the series' part of its fair share: half of the rate of both at one bottleneck.
-    pub(super) fn with_share(self, bits_per_s: f64, other_bits_per_s: f64) -> Self {
-        Figures { share_of_fair: Some(2.0 * bits_per_s / (bits_per_s + other_bits_per_s)), ..self }
+    pub(super) fn with_share(self, share_of_fair: Option<f64>) -> Self {
+        Figures { share_of_fair, ..self }
+    }
+
+    /// Adds whether the runs of the latency were disturbed.
+    pub(super) fn with_answers(self, runs: &[&Run]) -> Self {
+        Figures { disturbed: self.disturbed || runs.iter().any(|run| run.is_disturbed()), ..self }
     }
 
     /// Returns the ratio of a rate to that of the best TCP on one path.
@@ -277,15 +367,23 @@ pub(in crate::lab) fn disturbance<'a>(all: impl Iterator<Item = &'a Figures>) ->
 }
 
 /// Returns the rates of these runs, or those of their first seconds.
-pub(super) fn rates(runs: &[Run], mark_s: Option<f64>) -> Vec<f64> {
+pub(super) fn rates(runs: &[&Run], mark_s: Option<f64>) -> Vec<f64> {
     runs.iter().filter_map(|run| run.bits_per_s(mark_s)).collect()
 }
 
 /// Returns the run whose rate is nearest to the median.
-pub(super) fn typical(runs: &[Run], mark_s: Option<f64>) -> Option<&Run> {
-    let middle = median(&rates(runs, mark_s))?;
-    let distance = |run: &&Run| run.bits_per_s(mark_s).map_or(f64::INFINITY, |rate| (rate - middle).abs());
-    runs.iter().min_by(|one, other| distance(one).total_cmp(&distance(other)))
+pub(super) fn typical<'a>(runs: &[&'a Run], mark_s: Option<f64>) -> Option<&'a Run> {
+    nearest_to_median(runs.iter().copied(), |run| run.bits_per_s(mark_s))
+}
+
+/// Returns the one whose rate is nearest to the median of all rates.
+fn nearest_to_median<T>(all: impl Iterator<Item = T>, rate: impl Fn(&T) -> Option<f64>) -> Option<T> {
+    let rated: Vec<(f64, T)> = all.filter_map(|one| Some((rate(&one)?, one))).collect();
+    let middle = median(&rated.iter().map(|(rate, _)| *rate).collect::<Vec<_>>())?;
+    let nearest = rated
+        .into_iter()
+        .min_by(|(one, _), (other, _)| (one - middle).abs().total_cmp(&(other - middle).abs()));
+    nearest.map(|(_, one)| one)
 }
 
 #[cfg(test)]
@@ -293,13 +391,19 @@ mod tests {
     use emulator::LineState;
 
     use super::super::measure::Point;
+    use super::super::plan;
     use super::*;
+    use crate::lab::args::LiveName;
 
     fn run(bits_per_s: f64, host_dropped_packets: u64, late_us_p99: f64) -> Run {
         let line = LineFigures { host_dropped_packets, late_us_p99, ..LineFigures::default() };
         let cpu = Some(Cpu { client_ns_per_byte: late_us_p99, server_ns_per_byte: 1.0 });
         let measured = Measured { bits_per_s, cpu, ..Measured::default() };
-        Run { measured, line: Some(line), seen: LinesSeen::default() }
+        Run { measured, line: Some(line), ..Run::default() }
+    }
+
+    fn figures_of(runs: &[Run], tcp_bits_per_s: Option<f64>) -> Option<Figures> {
+        Figures::new(&runs.iter().collect::<Vec<_>>(), None, tcp_bits_per_s, None)
     }
 
     fn delivered(bytes: &[u64]) -> Run {
@@ -314,16 +418,15 @@ mod tests {
     #[test]
     fn figures_of_the_line_are_those_of_the_run_nearest_to_the_median() {
         let runs = [run(90e6, 0, 5.0), run(50e6, 0, 6.0), run(92e6, 0, 7.0)];
-        let figures = Figures::new(&runs, None, Some(45e6), None).expect("runs");
+        let figures = figures_of(&runs, Some(45e6)).expect("runs");
         assert_eq!((figures.runs, figures.disturbed), (3, false));
         assert_eq!(figures.line.as_ref().map(|line| line.late_us_p99), Some(5.0));
         assert_eq!(figures.client_cpu_ns_per_byte, Some(6.0), "the median");
         assert_eq!(figures.ratio_to_tcp(90e6), Some(2.0));
         assert!(figures.bits_per_s_low.expect("three runs") < 77e6);
-        assert_eq!(figures.with_share(30.0, 10.0).share_of_fair, Some(1.5));
         let apart = [run(1e6, 0, 5.0), run(90e6, 0, 5.0)];
-        assert_eq!(Figures::new(&apart, None, None, None).expect("runs").bits_per_s_low, Some(0.0));
-        assert!(Figures::new(&[], None, None, None).is_none());
+        assert_eq!(figures_of(&apart, None).expect("runs").bits_per_s_low, Some(0.0));
+        assert!(figures_of(&[], None).is_none());
     }
 
     #[test]
@@ -335,8 +438,7 @@ mod tests {
 
     #[test]
     fn disturbed_measurements_are_told_with_what_to_do() {
-        let figures =
-            |late_us_p99| Figures::new(&[run(1.0, 0, late_us_p99)], None, None, None).expect("a run");
+        let figures = |late_us_p99| figures_of(&[run(1.0, 0, late_us_p99)], None).expect("a run");
         let (good, late) = (figures(5.0), figures(2_000.0));
         assert_eq!(disturbance([&good, &good].into_iter()), None);
         let told = disturbance([&good, &late, &good].into_iter()).expect("one is");
@@ -352,7 +454,7 @@ mod tests {
         assert_eq!(cells(false), [&nothing[..], &nothing, &mark], "one run has no interval");
         assert_eq!(cells(true), [&nothing[..], &nothing, &mark, &zero, &zero]);
         let rates = [50e6, 52e6, 54e6].map(|rate| run(rate, 0, 5.0));
-        let three = Figures::new(&rates, None, None, None).expect("runs");
+        let three = figures_of(&rates, None).expect("runs");
         assert_eq!(columns(&[Some(&three)], false)[0].cells, [Some("47.0 to 57.0".to_owned())]);
         assert!(told.contains("1 of 3 measurements") && told.contains("end what else runs"), "{told}");
     }
@@ -363,6 +465,49 @@ mod tests {
         assert_eq!(run.bits_per_s(Some(2.0)), Some(160.0));
         assert_eq!(run.bits_per_s(Some(3.0)), Some(160.0));
         assert_eq!(run.bits_per_s(Some(10.0)), None, "it ended before");
+        assert_eq!(run.bits_per_s(Some(1.5)), Some(8.0 * 25.0 / 1.5), "between two points");
+    }
+
+    #[test]
+    fn a_part_of_a_run_leaves_out_what_comes_before_and_after_it() {
+        let run = delivered(&[10, 30, 20, 500]);
+        assert_eq!(run.clone().counted(Some((1.0, 3.0))).bits_per_s(None), Some(8.0 * 50.0 / 2.0));
+        assert_eq!(
+            run.clone().counted(Some((0.0, 3.0))).bits_per_s(None),
+            run.bits_per_s(Some(3.0)),
+            "as at a mark"
+        );
+        let short = Run { measured: Measured { bits_per_s: 7.0, ..Measured::default() }, ..Run::default() };
+        assert_eq!(short.counted(Some((0.0, 0.1))).bits_per_s(None), Some(7.0), "no point tells more");
+    }
+
+    #[test]
+    fn each_turn_has_its_share_and_the_median_of_them_counts() {
+        let load = &plan::plans(LiveName::Coexistence)[0].loads[0];
+        let mut cell = Cell::new(load, load.series[0]);
+        let turn =
+            |own, other| Turn { run: run(own, 0, 5.0), beside: Some(run(other, 0, 5.0)), answered: None };
+        cell.turns = vec![turn(30.0, 10.0), turn(40.0, 60.0), turn(50.0, 50.0)];
+        // The medians of the rates, 40 and 50, are of different turns.
+        assert_eq!(cell.share_of_fair(), Some(1.0));
+        let typical = cell.typical_turn().expect("three turns");
+        assert_eq!(typical.beside.as_ref().map(|run| run.measured.bits_per_s), Some(60.0));
+        cell.turns = vec![turn(0.0, 0.0)];
+        assert_eq!(cell.share_of_fair(), None, "nothing was delivered");
+    }
+
+    #[test]
+    fn figures_tell_of_a_latency_that_was_disturbed() {
+        let good = run(1.0, 0, 5.0);
+        let figures = || Figures::new(&[&good], None, None, None).expect("a run");
+        assert!(!figures().with_answers(&[&good]).disturbed);
+        assert!(figures().with_answers(&[&good, &run(1.0, 3, 5.0)]).disturbed);
+    }
+
+    #[test]
+    fn a_run_without_a_line_is_disturbed_by_other_programs() {
+        let beside = |busy| Run::default().beside_others(Some(busy)).is_disturbed();
+        assert!(beside(OTHERS_BUSY_MAX) && !beside(OTHERS_BUSY_MAX / 2.0));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! One measurement: `swiftwater perf` or `iperf3` at both ends, each a process of its own.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use netns::Host;
 use serde::Deserialize;
@@ -13,9 +13,18 @@ use serde::Deserialize;
 use super::plan::Tool;
 use super::{LiveError, watch};
 use crate::interrupt;
+use crate::perf::client::CONNECTED;
 
 /// Interval at which the end of the client and Ctrl-C are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// A measurement is ended after so many times its duration, and this time beyond it: a slow machine is no reason.
+const LIMIT_FACTOR: f64 = 4.0;
+const LIMIT_GRACE: Duration = Duration::from_secs(120);
+/// Largest part of an end's output that is kept: a report of a day, and an error.
+const STDOUT_BYTES_MAX: u64 = 64 << 20;
+const STDERR_BYTES_MAX: u64 = 64 << 10;
+/// Time for the rest of the output of an end that has ended.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The port of iperf3.
 const IPERF3_PORT: &str = "5201";
 
@@ -33,12 +42,21 @@ pub(super) struct Measurement<'a> {
     pub(super) buffer_bytes: Option<usize>,
     pub(super) message_bytes: usize,
     pub(super) parallel: usize,
-    /// Time limit.
+    /// Time of the sending; of a given number of messages, about that time.
     pub(super) seconds: f64,
     /// Limit for the number of messages.
     pub(super) messages: Option<u64>,
     /// Whether requests are answered, to measure the latency.
     pub(super) answered: bool,
+}
+
+/// When a client begins to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// As soon as it is connected.
+    AtOnce,
+    /// After [`Running::release`].
+    WhenReleased,
 }
 
 /// Measurements of a client.
@@ -93,22 +111,23 @@ struct Row {
 }
 
 impl Measurement<'_> {
-    /// Starts both ends.
-    pub(super) fn start(&self) -> Result<Running, LiveError> {
+    /// Starts both ends; returns `None` after Ctrl-C.
+    pub(super) fn start(&self, begin: Begin) -> Result<Option<Running>, LiveError> {
         match self.tool {
-            Tool::Perf(words) => self.start_perf(words),
+            Tool::Perf(words) => self.start_perf(words, begin),
             Tool::Iperf3 => self.start_iperf3(),
         }
     }
 
-    fn start_perf(&self, words: &[&str]) -> Result<Running, LiveError> {
+    fn start_perf(&self, words: &[&str], begin: Begin) -> Result<Option<Running>, LiveError> {
         let [to, from] = self.addresses.each_ref().map(|addresses| addresses.join(","));
         let server = ["perf", "server", "-p", "0", "--udp-port", "0", "-B", &to];
-        let mut server = End::start(self.hosts[0], "the server", &server)?;
-        let line = server.read_line_with("")?;
+        let server = Process::start(self.hosts[0], "the server", &server, Begin::AtOnce)?;
+        let mut running = self.running(server, parse_perf);
+        let Some(line) = running.server_line_with("")? else { return Ok(None) };
         let address = line.split(';').next().and_then(|words| words.rsplit(' ').next());
         let Some((_, port)) = address.and_then(|address| address.rsplit_once(':')) else {
-            return Err(self.failed(&mut server));
+            return Err(running.server_failed());
         };
         let (bytes, parallel) = (self.message_bytes.to_string(), self.parallel.to_string());
         let mut client =
@@ -124,56 +143,107 @@ impl Measurement<'_> {
             None => client.extend(["-t", &seconds]),
         }
         client.extend(self.answered.then_some("--rr"));
-        let client = End::start(self.hosts[1], "the client", &client)?;
-        Ok(Running { name: self.name.clone(), _server: server, client, parse: parse_perf })
+        client.extend((begin == Begin::WhenReleased).then_some("--hold"));
+        running.client = Some(Process::start(self.hosts[1], "the client", &client, begin)?);
+        Ok(Some(running))
     }
 
     /// Starts iperf3 with our SCTP sockets.
-    fn start_iperf3(&self) -> Result<Running, LiveError> {
+    fn start_iperf3(&self) -> Result<Option<Running>, LiveError> {
         let (seconds, bytes) = (self.seconds.ceil().to_string(), self.message_bytes.to_string());
         let [to, from] = [&self.addresses[0][0], &self.addresses[1][0]];
         let run = ["run", "--quiet", "--", "iperf3"];
         let words = ["--server", "--one-off", "--forceflush", "--port", IPERF3_PORT, "--bind", to];
-        let mut server = End::start(self.hosts[0], "iperf3 --server", &[&run[..], &words].concat())?;
-        if server.read_line_with("listening")?.is_empty() {
-            return Err(self.failed(&mut server));
+        let words = [&run[..], &words].concat();
+        let server = Process::start(self.hosts[0], "iperf3 --server", &words, Begin::AtOnce)?;
+        let mut running = self.running(server, parse_iperf3);
+        if running.server_line_with("listening")?.is_none() {
+            return Ok(None);
         }
         let words = ["--client", to, "--bind", from, "--port", IPERF3_PORT, "--sctp", "--json"];
         let words = [&run[..], &words, &["--time", &seconds, "--length", &bytes]].concat();
-        let client = End::start(self.hosts[1], "iperf3 --client", &words)?;
-        Ok(Running { name: self.name.clone(), _server: server, client, parse: parse_iperf3 })
+        running.client = Some(Process::start(self.hosts[1], "iperf3 --client", &words, Begin::AtOnce)?);
+        Ok(Some(running))
     }
 
-    fn failed(&self, end: &mut End) -> LiveError {
-        LiveError::End { name: self.name.clone(), said: end.complaint() }
+    /// Returns the measurement with its server alone. Its time limit begins now.
+    fn running(&self, server: Process, parse: Parse) -> Running {
+        let limit = limit(self.seconds);
+        Running { name: self.name.clone(), server, client: None, parse, limit, until: Instant::now() + limit }
     }
 }
+
+/// Returns the time after which a measurement of this duration is ended.
+fn limit(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds * LIMIT_FACTOR).unwrap_or(Duration::MAX).saturating_add(LIMIT_GRACE)
+}
+
+/// Reads a client's report. The second argument is the moment at which the client was started, in seconds since 1970.
+type Parse = fn(&str, f64) -> Option<Measured>;
 
 /// Both ends at work. Dropping this ends them.
 pub(super) struct Running {
     name: String,
-    _server: End,
-    client: End,
-    parse: fn(&str) -> Option<Measured>,
+    server: Process,
+    /// The client, once the server listens.
+    client: Option<Process>,
+    parse: Parse,
+    limit: Duration,
+    until: Instant,
 }
 
 impl Running {
+    /// Waits for a line of the server with this word; returns `None` after Ctrl-C.
+    fn server_line_with(&mut self, word: &str) -> Result<Option<String>, LiveError> {
+        match self.server.stdout.wait_for(word, self.until) {
+            Awaited::Line(line) => Ok(Some(line)),
+            Awaited::Interrupted => Ok(None),
+            Awaited::Late => Err(self.late()),
+            Awaited::Closed => Err(self.server_failed()),
+        }
+    }
+
+    fn server_failed(&mut self) -> LiveError {
+        LiveError::End { name: self.name.clone(), said: self.server.complaint() }
+    }
+
+    /// Waits until a client that begins when released has connected; returns `None` after Ctrl-C.
+    pub(super) fn wait_until_connected(&mut self) -> Result<Option<()>, LiveError> {
+        let Some(client) = &mut self.client else { return Ok(Some(())) };
+        match client.stderr.wait_for(CONNECTED, self.until) {
+            Awaited::Line(_) => Ok(Some(())),
+            Awaited::Interrupted => Ok(None),
+            Awaited::Late => Err(self.late()),
+            Awaited::Closed => Err(LiveError::End { name: self.name.clone(), said: client.complaint() }),
+        }
+    }
+
+    /// Lets a client begin that waits for it.
+    pub(super) fn release(&mut self) {
+        if let Some(input) = self.client.as_mut().and_then(|client| client.stdin.as_mut()) {
+            // A client that has ended tells why at the end.
+            let _ = input.write_all(b"\n");
+        }
+    }
+
     /// Waits for the client's report; returns `None` after Ctrl-C.
     pub(super) fn finish(mut self) -> Result<Option<Measured>, LiveError> {
+        let Some(mut client) = self.client.take() else { return Ok(None) };
         let status = loop {
             if interrupt::requested() {
                 return Ok(None);
             }
-            match self.client.child.try_wait()? {
+            match client.child.try_wait()? {
                 Some(status) => break status,
+                None if Instant::now() >= self.until => return Err(self.late()),
                 None => thread::sleep(CHECK_INTERVAL),
             }
         };
-        let text = self.client.output();
-        match (self.parse)(&text).filter(|_| status.success()) {
+        let text = client.stdout.rest();
+        match (self.parse)(&text, client.started_unix_s).filter(|_| status.success()) {
             Some(measured) => Ok(Some(measured)),
             None => {
-                let said = match self.client.complaint() {
+                let said = match client.complaint() {
                     said if said.is_empty() => iperf3_error(&text).unwrap_or_default(),
                     said => said,
                 };
@@ -181,9 +251,13 @@ impl Running {
             }
         }
     }
+
+    fn late(&self) -> LiveError {
+        LiveError::Deadline { name: self.name.clone(), limit: self.limit }
+    }
 }
 
-fn parse_perf(text: &str) -> Option<Measured> {
+fn parse_perf(text: &str, _started_unix_s: f64) -> Option<Measured> {
     let rows: Vec<Row> = serde_json::from_str(text).ok()?;
     let (total, others) = rows.split_last()?;
     let point = |row: &Row| Point {
@@ -225,6 +299,16 @@ struct Iperf3Start {
 #[derive(Deserialize)]
 struct Iperf3Timestamp {
     timesecs: f64,
+    /// Missing in versions before 3.17.
+    timemillisecs: Option<f64>,
+}
+
+impl Iperf3Timestamp {
+    /// Returns the moment of the beginning. A version that tells the second alone has begun soon after its process.
+    fn unix_s(&self, started_unix_s: f64) -> f64 {
+        self.timemillisecs
+            .map_or_else(|| self.timesecs.max(started_unix_s), |milliseconds| milliseconds / 1e3)
+    }
 }
 
 #[derive(Deserialize)]
@@ -245,7 +329,7 @@ struct Iperf3Sum {
     bits_per_second: f64,
 }
 
-fn parse_iperf3(text: &str) -> Option<Measured> {
+fn parse_iperf3(text: &str, started_unix_s: f64) -> Option<Measured> {
     let report: Iperf3 = serde_json::from_str(text).ok()?;
     let point = |Iperf3Interval { sum }: &Iperf3Interval| Point {
         at_s: sum.end,
@@ -256,7 +340,7 @@ fn parse_iperf3(text: &str) -> Option<Measured> {
     Some(Measured {
         bits_per_s: report.end.sum_received.bits_per_second,
         seconds: report.end.sum_received.seconds,
-        began_unix_s: Some(report.start.timestamp.timesecs),
+        began_unix_s: Some(report.start.timestamp.unix_s(started_unix_s)),
         points: report.intervals.iter().map(point).collect(),
         ..Measured::default()
     })
@@ -268,81 +352,119 @@ fn iperf3_error(text: &str) -> Option<String> {
     Some(report.get("error")?.as_str()?.to_owned())
 }
 
-/// A process that ends with this value. A thread reads its output, so that it never waits for us.
-struct End {
+/// A process at one end, which ends with this value.
+struct Process {
     child: Child,
-    stdout: Option<BufReader<ChildStdout>>,
-    rest: Option<Receiver<String>>,
+    started_unix_s: f64,
+    /// Input of a client that waits for its release.
+    stdin: Option<ChildStdin>,
+    stdout: Output,
+    stderr: Output,
 }
 
-impl End {
+impl Process {
     /// Starts this program with these words on a host, or on this one.
-    fn start(host: Option<&Host>, what: &'static str, words: &[&str]) -> Result<Self, LiveError> {
+    fn start(
+        host: Option<&Host>,
+        what: &'static str,
+        words: &[&str],
+        begin: Begin,
+    ) -> Result<Self, LiveError> {
         let failed = |source| LiveError::Start { what, source };
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         // A daemon outside the laboratory would serve neither host.
         command.args(words).env_remove(crate::run::ADDRESS_VARIABLE);
         // The process has its own group: Ctrl-C is for us, and we end the processes.
-        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(if begin == Begin::WhenReleased { Stdio::piped() } else { Stdio::null() });
+        let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let child = match host {
             Some(host) => host.spawn(&mut command),
             None => command.spawn(),
         };
         let mut child = child.map_err(failed)?;
-        let stdout = child.stdout.take().map(BufReader::new);
-        let mut end = End { child, stdout, rest: None };
-        if words.contains(&"client") || words.contains(&"--client") {
-            end.read_rest();
-        }
-        Ok(end)
+        let stdin = child.stdin.take();
+        let stdout = Output::of(child.stdout.take(), STDOUT_BYTES_MAX);
+        let stderr = Output::of(child.stderr.take(), STDERR_BYTES_MAX);
+        Ok(Process { child, started_unix_s, stdin, stdout, stderr })
     }
 
-    /// Reads a server's output up to a line with this word, and keeps the output open: without a reader the server would end.
-    /// Returns the line, which is empty if there is none.
-    fn read_line_with(&mut self, word: &str) -> Result<String, LiveError> {
-        let mut line = String::new();
-        while let Some(stdout) = self.stdout.as_mut() {
-            line.clear();
-            if stdout.read_line(&mut line)? == 0 || line.contains(word) {
-                break;
-            }
-        }
-        self.read_rest();
-        Ok(line)
-    }
-
-    /// Starts a thread that reads the rest of the output.
-    fn read_rest(&mut self) {
-        let Some(mut stdout) = self.stdout.take() else { return };
-        let (text_in, text) = channel();
-        thread::spawn(move || {
-            let mut text = String::new();
-            let _ = stdout.read_to_string(&mut text);
-            let _ = text_in.send(text);
-        });
-        self.rest = Some(text);
-    }
-
-    /// Returns the output of a process that has ended.
-    fn output(&mut self) -> String {
-        self.rest.take().and_then(|rest| rest.recv().ok()).unwrap_or_default()
-    }
-
-    /// Returns the process's error output.
+    /// Ends the process, and returns its error output.
     fn complaint(&mut self) -> String {
-        let mut said = String::new();
-        if let Some(mut stderr) = self.child.stderr.take() {
-            let _ = self.child.kill();
-            let _ = stderr.read_to_string(&mut said);
-        }
+        let _ = self.child.kill();
+        let said = self.stderr.rest();
         said.trim().trim_start_matches("swiftwater: ").to_owned()
     }
 }
 
-impl Drop for End {
+impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The lines of an output. A thread reads them, so that the process never waits for us.
+struct Output(Receiver<String>);
+
+/// Outcome of waiting for a line.
+#[derive(Debug, PartialEq)]
+enum Awaited {
+    Line(String),
+    /// The output has ended.
+    Closed,
+    /// The time is over.
+    Late,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+impl Output {
+    /// Reads an output to its end, and keeps so many bytes of it.
+    fn of(pipe: Option<impl Read + Send + 'static>, bytes_max: u64) -> Self {
+        let (lines_in, lines) = channel();
+        let read = move |pipe| {
+            let mut reader = BufReader::new(pipe);
+            let mut kept = Read::take(&mut reader, bytes_max);
+            let mut line = Vec::new();
+            while kept.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+                // Nobody may want the line any more.
+                let _ = lines_in.send(String::from_utf8_lossy(&line).into_owned());
+                line.clear();
+            }
+            let _ = io::copy(&mut reader, &mut io::sink());
+        };
+        if let Some(pipe) = pipe {
+            thread::spawn(move || read(pipe));
+        }
+        Output(lines)
+    }
+
+    /// Waits for a line with this word. Earlier lines are forgotten.
+    fn wait_for(&self, word: &str, until: Instant) -> Awaited {
+        loop {
+            if interrupt::requested() {
+                return Awaited::Interrupted;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            match self.0.recv_timeout(left.min(CHECK_INTERVAL)) {
+                Ok(line) if line.contains(word) => return Awaited::Line(line),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return Awaited::Closed,
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Awaited::Late,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Returns the rest of the output of a process that has ended. Another process may still hold the output open.
+    fn rest(&self) -> String {
+        let until = Instant::now() + OUTPUT_TIMEOUT;
+        let mut text = String::new();
+        while let Ok(line) = self.0.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            text += &line;
+        }
+        text
     }
 }
 
@@ -357,7 +479,7 @@ mod tests {
             {"period": "path", "end_s": 1.0, "bytes": 5, "bits_per_s": 1.0},
             {"period": "total", "end_s": 1.0, "bytes": 1250000, "bits_per_s": 2e7, "began_unix_s": 7.5,
              "client_cpu_ns_per_byte": 1.0, "server_cpu_ns_per_byte": 2.0}]"#;
-        let measured = parse_perf(text).expect("a report");
+        let measured = parse_perf(text, 0.0).expect("a report");
         assert_eq!((measured.bits_per_s, measured.seconds, measured.began_unix_s), (2e7, 0.5, Some(7.5)));
         assert_eq!(measured.cpu, Some(Cpu { client_ns_per_byte: 1.0, server_ns_per_byte: 2.0 }));
         let point = Point {
@@ -368,7 +490,7 @@ mod tests {
             srtt_s: Some(5e-4),
         };
         assert_eq!(measured.points, [point]);
-        assert_eq!(parse_perf("[]"), None);
+        assert_eq!(parse_perf("[]", 0.0), None);
     }
 
     #[test]
@@ -378,10 +500,72 @@ mod tests {
             r#"{{"start": {{"timestamp": {{"timesecs": 5}}}}, "intervals": [{{"sum": {sum}}}],
                 "end": {{"sum_sent": {{}}, "sum_received": {sum}}}}}"#
         );
-        let measured = parse_iperf3(&text).expect("a report");
+        let measured = parse_iperf3(&text, 0.0).expect("a report");
         assert_eq!((measured.bits_per_s, measured.points.len()), (80.0, 1));
         let error = r#"{"start": {}, "error": "unable to connect"}"#;
-        assert_eq!(parse_iperf3(error), None);
+        assert_eq!(parse_iperf3(error, 0.0), None);
         assert_eq!(iperf3_error(error).as_deref(), Some("unable to connect"));
+    }
+
+    #[test]
+    fn the_beginning_of_iperf3_is_known_better_than_to_a_second() {
+        let began = |timestamp: &str, started_unix_s| {
+            let timestamp: Iperf3Timestamp = serde_json::from_str(timestamp).expect("a timestamp");
+            timestamp.unix_s(started_unix_s)
+        };
+        assert_eq!(began(r#"{"timesecs": 5, "timemillisecs": 5250}"#, 5.125), 5.25);
+        assert_eq!(began(r#"{"timesecs": 5}"#, 5.125), 5.125, "the process had not been started before");
+        assert_eq!(began(r#"{"timesecs": 6}"#, 5.875), 6.0);
+    }
+
+    /// Returns the output of a shell.
+    fn outputs(script: &str, bytes_max: u64) -> (Child, Output) {
+        let mut command = Command::new("sh");
+        let mut child =
+            command.args(["-c", script]).stdout(Stdio::piped()).spawn().expect("every host has one");
+        let output = Output::of(child.stdout.take(), bytes_max);
+        (child, output)
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn an_end_that_writes_more_than_is_kept_does_not_stand_still() {
+        let (mut child, output) = outputs("echo first; head -c 1000000 /dev/zero; echo last", 10);
+        assert_eq!(output.wait_for("first", soon()), Awaited::Line("first\n".to_owned()));
+        assert!(child.wait().expect("a child").success(), "it has written all");
+        assert_eq!(output.rest().len(), 4);
+    }
+
+    #[test]
+    fn an_end_that_never_answers_is_not_awaited_for_ever() {
+        let (mut child, output) = outputs("exec sleep 1000", 10);
+        assert_eq!(output.wait_for("ready", Instant::now()), Awaited::Late);
+        child.kill().expect("it runs");
+        assert_eq!(output.wait_for("ready", soon()), Awaited::Closed);
+        child.wait().expect("a child");
+    }
+
+    #[test]
+    fn a_measurement_that_does_not_end_is_ended_with_a_sentence() {
+        let process = || {
+            let mut command = Command::new("sleep");
+            let child = command.arg("1000").stdout(Stdio::null()).spawn().expect("every host has one");
+            let none = || Output::of(None::<io::Empty>, 0);
+            Process { child, started_unix_s: 0.0, stdin: None, stdout: none(), stderr: none() }
+        };
+        let running = Running {
+            name: "lossy".to_owned(),
+            server: process(),
+            client: Some(process()),
+            parse: parse_perf,
+            limit: limit(5.0),
+            until: Instant::now(),
+        };
+        let said = running.finish().expect_err("it is over").to_string();
+        assert!(said.starts_with("lossy: no result after 140 s, so it was ended"), "{said}");
+        assert_eq!(limit(f64::MAX), Duration::MAX);
     }
 }

@@ -25,10 +25,17 @@ pub(super) mod trace;
 mod watch;
 
 use std::io;
+use std::ops::ControlFlow;
+use std::time::Duration;
 
 use ::lab::experiment::Outcome;
+use emulator::EmulatorCounts;
+use indicatif::ProgressBar;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
 use thiserror::Error;
 
+use crate::host::OthersBusy;
 use crate::lab::args::LiveName;
 use crate::lab::line::LineError;
 use crate::lab::line::hosts::{ENDS, End, Hosts, HostsError, address};
@@ -36,24 +43,20 @@ use crate::output::note;
 use crate::units::grouped;
 use crate::{host, interrupt};
 pub(super) use conditions::Conditions;
-use figures::{Cell, Run, rates};
+use figures::{Cell, Run, Turn, rates};
 pub(super) use figures::{Figures, columns, disturbance};
-use measure::{Measured, Measurement};
+use measure::{Begin, Measured, Measurement, Running};
 use outcomes::outcomes;
-use plan::{Amount, MPTCP, Plan, Series};
+use plan::{MPTCP, Plan, Series};
 pub(super) use selection::{Estimate, case_names, estimate, select};
 use selection::{NoCase, cells};
 use trace::Trace;
-use watch::watch;
+use watch::{LinesSeen, watch};
 
 /// Default number of runs of each cell, in turn with the others; the report gives the median.
 const REPEAT: u32 = 5;
-/// Number of attempts for a run that is disturbed.
-const TRIES_MAX: u32 = 3;
-/// Limit for the measurement of a latency with `--quick`: hundreds of answers in any case.
-const QUICK_LATENCY_SECONDS: f64 = 5.0;
-/// Approximate limit for the transfer of a file.
-const FILE_SECONDS: f64 = 120.0;
+/// Number of repetitions of a run that is disturbed.
+const REPETITIONS_MAX: u32 = 3;
 /// Packets and drops of the line of sctplib's users in all their transfers: to the receiver of the files, and back.
 const IPFW_COUNTERS: [(u64, u64); 2] = [(1_318_327, 1_382), (644_497, 0)];
 /// All experiments that need lines or processors of their own, in the order of `--live all`.
@@ -106,9 +109,27 @@ pub(crate) enum LiveError {
         /// Error of the system.
         source: io::Error,
     },
+    /// A measurement has not ended.
+    #[error(
+        "{name}: no result after {} s, so it was ended: its lines let nothing through, or an end stands still",
+        limit.as_secs()
+    )]
+    Deadline {
+        /// Name of the measurement.
+        name: String,
+        /// The time that it had.
+        limit: Duration,
+    },
     /// The ends cannot be run.
     #[error("cannot run the two ends: {0}")]
     Io(#[from] io::Error),
+}
+
+impl LiveError {
+    /// Returns whether one measurement has failed, which others need not share.
+    fn is_of_one_measurement(&self) -> bool {
+        matches!(self, LiveError::End { .. } | LiveError::Deadline { .. })
+    }
 }
 
 /// Settings of an experiment.
@@ -137,20 +158,6 @@ impl Settings<'_> {
     /// Returns whether the runs are shorter than the experiment's.
     fn is_short(&self) -> bool {
         self.quick || self.seconds.is_some()
-    }
-
-    /// Returns the time limit for measuring an amount.
-    fn seconds_of(&self, amount: Amount) -> f64 {
-        self.seconds.unwrap_or(match amount {
-            Amount::Seconds(seconds) => seconds.of(self.quick, self.full),
-            Amount::File(_) => FILE_SECONDS,
-        })
-    }
-
-    /// Returns the time in which requests are answered, to measure their latency.
-    fn latency_seconds_of(&self, amount: Amount) -> f64 {
-        let seconds = self.seconds_of(amount);
-        if self.quick { seconds.min(QUICK_LATENCY_SECONDS) } else { seconds }
     }
 }
 
@@ -231,7 +238,7 @@ pub(super) fn run(name: LiveName, settings: &Settings<'_>, conditions: &Conditio
         }
         let measured = measure_plan(&plan, &mut cells, settings);
         results.failure = results.failure.or(measured.err());
-        let beside = if cells.iter().any(|cell| !cell.runs.is_empty()) {
+        let beside = if cells.iter().any(|cell| !cell.turns.is_empty()) {
             beside::run(name, settings, &plan.marks_s(settings))
         } else {
             Vec::new()
@@ -261,22 +268,15 @@ fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> 
     let repeat = settings.repeat();
     let bar = super::progress_bar(u64::from(repeat) * cells.len() as u64);
     let mut failure = None;
-    'turns: for _ in 0..repeat {
+    'turns: for turn in 0..repeat {
+        let seed = seed_of_turn(settings.seed, turn);
         for cell in &mut *cells {
             bar.set_message(cell.name());
-            match measure_undisturbed(hosts.as_mut(), cell, settings) {
-                Ok(Some((run, beside))) => {
-                    cell.runs.push(run);
-                    cell.beside.extend(beside);
-                }
-                Ok(None) => break 'turns,
-                Err(error @ LiveError::End { .. }) => {
-                    bar.suspend(|| note(format_args!("left out: {error}")));
-                    // The kernel's transports sometimes stop delivering, and a kernel may lack one: that is no failure of this
-                    // command.
-                    if cell.series.is_sctp() {
-                        failure.get_or_insert(error);
-                    }
+            match measure_turn(&mut Bench { plan, settings, hosts: hosts.as_mut(), seed }, cell) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break 'turns,
+                Err(error) if error.is_of_one_measurement() => {
+                    leave_out(&bar, error, cell.series.is_sctp(), &mut failure);
                 }
                 Err(error) => {
                     failure = Some(error);
@@ -290,63 +290,142 @@ fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> 
     failure.map_or(Ok(()), Err)
 }
 
-/// A run of a cell, and that of the series that shares its line.
-type Runs = (Run, Option<Run>);
+/// Tells the user that a measurement is left out. It is a failure of this command if the transport is ours: the kernel's transports
+/// sometimes stop delivering.
+fn leave_out(bar: &ProgressBar, error: LiveError, is_ours: bool, failure: &mut Option<LiveError>) {
+    bar.suspend(|| note(format_args!("left out: {error}")));
+    if is_ours {
+        failure.get_or_insert(error);
+    }
+}
+
+/// Returns the seed of the lines in a turn: all cells of a turn meet the same random decisions, those of the next turn others.
+fn seed_of_turn(seed: u64, turn: u32) -> u64 {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(turn.into());
+    random.next_u64()
+}
+
+/// What the measurements of a turn share.
+struct Bench<'a> {
+    plan: &'a Plan,
+    settings: &'a Settings<'a>,
+    hosts: Option<&'a mut Hosts>,
+    /// Seed of the lines.
+    seed: u64,
+}
+
+impl Bench<'_> {
+    /// Restarts the lines, if there are any.
+    fn restart(&mut self) -> Result<(), HostsError> {
+        self.hosts.as_deref_mut().map_or(Ok(()), |hosts| hosts.restart(self.seed))
+    }
+
+    fn counts(&self) -> Result<Option<(EmulatorCounts, u64)>, HostsError> {
+        self.hosts.as_deref().map(Hosts::counts).transpose()
+    }
+}
+
+/// Adds a turn to a cell. If the latency cannot be measured, the turn has the rate alone. Breaks off after Ctrl-C.
+fn measure_turn(bench: &mut Bench<'_>, cell: &mut Cell) -> Result<ControlFlow<()>, LiveError> {
+    let settings = bench.settings;
+    let Some(turn) = undisturbed(settings, Turn::is_disturbed, || measure_rate(bench, cell))? else {
+        return Ok(ControlFlow::Break(()));
+    };
+    let number = cell.turns.len();
+    cell.turns.push(turn);
+    if cell.load.latency {
+        let answered = undisturbed(settings, Run::is_disturbed, || measure_answers(bench, cell))?;
+        if answered.is_none() {
+            return Ok(ControlFlow::Break(()));
+        }
+        cell.turns[number].answered = answered;
+    }
+    Ok(ControlFlow::Continue(()))
+}
 
 /// Measures once, and again if the host has disturbed the run, unless the command must be quick; returns `None` after Ctrl-C.
-fn measure_undisturbed(
-    mut hosts: Option<&mut Hosts>,
-    cell: &Cell,
+fn undisturbed<T>(
     settings: &Settings<'_>,
-) -> Result<Option<Runs>, LiveError> {
-    let tries = if settings.quick { 0 } else { TRIES_MAX };
-    for again in 0.. {
-        let Some(runs) = measure_once(hosts.as_deref_mut(), cell, settings)? else { break };
-        if !runs.0.is_disturbed() || again >= tries {
-            return Ok(Some(runs));
+    is_disturbed: impl Fn(&T) -> bool,
+    mut measure: impl FnMut() -> Result<Option<T>, LiveError>,
+) -> Result<Option<T>, LiveError> {
+    let repetitions = if settings.quick { 0 } else { REPETITIONS_MAX };
+    for _ in 0..repetitions {
+        let measured = measure()?;
+        if !measured.as_ref().is_some_and(&is_disturbed) {
+            return Ok(measured);
         }
     }
-    Ok(None)
+    measure()
 }
 
-fn measure_once(
-    mut hosts: Option<&mut Hosts>,
-    cell: &Cell,
-    settings: &Settings<'_>,
-) -> Result<Option<Runs>, LiveError> {
-    if let Some(hosts) = hosts.as_deref_mut() {
-        hosts.restart(settings.seed)?;
-    }
-    let seconds = settings.seconds_of(cell.load.amount);
-    let measurements: Vec<Measurement<'_>> = cell
-        .all_series()
-        .map(|series| measurement(hosts.as_deref(), cell, series, seconds, settings.seconds.is_some()))
-        .collect();
-    let (measured, watched) = watch(hosts.as_deref(), seconds, || at_once(&measurements));
-    let Some(mut measured) = measured? else { return Ok(None) };
-    let counts = hosts.as_deref().map(Hosts::counts).transpose()?;
-    if cell.load.latency {
-        if let Some(hosts) = hosts.as_deref_mut() {
-            hosts.restart(settings.seed)?;
-        }
-        let series = cell.series;
-        let seconds = settings.latency_seconds_of(cell.load.amount);
-        let asked =
-            Measurement { answered: true, ..measurement(hosts.as_deref(), cell, series, seconds, true) };
-        let Some(answered) = asked.start()?.finish()? else { return Ok(None) };
-        measured[0].latency_s = answered.latency_s;
-    }
-    let mut runs = measured.into_iter().map(|measured| {
+/// Measures the rate of a cell, and of the series beside it.
+fn measure_rate(bench: &mut Bench<'_>, cell: &Cell) -> Result<Option<Turn>, LiveError> {
+    bench.restart()?;
+    let seconds = bench.plan.seconds(&cell.load, cell.series, bench.settings);
+    let by_time = bench.settings.seconds.is_some();
+    let hosts = bench.hosts.as_deref();
+    let series = cell.all_series();
+    let measurements: Vec<Measurement<'_>> =
+        series.map(|series| measurement(hosts, cell, series, seconds, by_time)).collect();
+    let busy = OthersBusy::begin();
+    let (measured, watched) = watch(hosts, seconds, || at_once(&measurements));
+    let Some(measured) = measured? else { return Ok(None) };
+    let busy = hosts.is_none().then(|| busy.processors());
+    let counts = bench.counts()?;
+    let parts = counted_parts(cell, &measured, seconds);
+    let mut runs = measured.into_iter().zip(parts).map(|(measured, part)| {
         let seen = watched.since(measured.began_unix_s);
-        Run::new(measured, counts.as_ref(), seen)
+        Run::new(measured, counts.as_ref(), seen).counted(part).beside_others(busy)
     });
-    Ok(runs.next().map(|run| (run, runs.next())))
+    Ok(runs.next().map(|run| Turn { run, beside: runs.next(), answered: None }))
 }
 
-/// Runs measurements at the same time; returns `None` after Ctrl-C.
+/// Measures how long answers take, in a run of its own with its own counts.
+fn measure_answers(bench: &mut Bench<'_>, cell: &Cell) -> Result<Option<Run>, LiveError> {
+    bench.restart()?;
+    let seconds = bench.plan.latency_seconds(&cell.load, cell.series, bench.settings);
+    let hosts = bench.hosts.as_deref();
+    let asked = Measurement { answered: true, ..measurement(hosts, cell, cell.series, seconds, true) };
+    let Some(mut measured) = at_once(&[asked])? else { return Ok(None) };
+    let counts = bench.counts()?;
+    Ok(measured.pop().map(|measured| Run::new(measured, counts.as_ref(), LinesSeen::default())))
+}
+
+/// Returns the part of each run that its rate is of, if it is not the whole run: with marks, the time of the sending, as at each
+/// mark; beside another, the time in which both sent.
+fn counted_parts(cell: &Cell, measured: &[Measured], seconds: f64) -> Vec<Option<(f64, f64)>> {
+    let whole = Some((0.0, seconds));
+    if cell.load.beside.is_none() {
+        return vec![whole.filter(|_| !cell.load.marks_s.is_empty()); measured.len()];
+    }
+    let began: Vec<f64> = measured.iter().filter_map(|measured| measured.began_unix_s).collect();
+    let first = began.iter().copied().fold(f64::INFINITY, f64::min);
+    let last = began.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if began.len() < measured.len() || last >= first + seconds {
+        return vec![whole; measured.len()];
+    }
+    began.iter().map(|began| Some((last - began, first + seconds - began))).collect()
+}
+
+/// Runs measurements at the same time; returns `None` after Ctrl-C. Several clients first connect, and then begin at once.
 fn at_once(measurements: &[Measurement<'_>]) -> Result<Option<Vec<Measured>>, LiveError> {
-    let running = measurements.iter().map(Measurement::start).collect::<Result<Vec<_>, _>>()?;
-    running.into_iter().map(measure::Running::finish).collect()
+    let begin = if measurements.len() > 1 { Begin::WhenReleased } else { Begin::AtOnce };
+    let mut running = Vec::new();
+    for measurement in measurements {
+        let Some(started) = measurement.start(begin)? else { return Ok(None) };
+        running.push(started);
+    }
+    if begin == Begin::WhenReleased {
+        for one in &mut running {
+            if one.wait_until_connected()?.is_none() {
+                return Ok(None);
+            }
+        }
+        running.iter_mut().for_each(Running::release);
+    }
+    running.into_iter().map(Running::finish).collect()
 }
 
 fn measurement<'a>(
@@ -386,7 +465,6 @@ fn measurement<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::watch::LinesSeen;
     use super::*;
 
     const SETTINGS: Settings<'_> =
@@ -406,7 +484,7 @@ mod tests {
             let load = &plan.loads[load];
             let series = load.series.iter().find(|series| series.name == *name && series.paths == *paths);
             let mut cell = Cell::new(load, *series.expect("a series of the load"));
-            cell.runs = rates.iter().map(|rate| run(*rate)).collect();
+            cell.turns = rates.iter().map(|rate| Turn { run: run(*rate), ..Turn::default() }).collect();
             cell
         };
         rates.iter().map(cell).collect()
@@ -478,7 +556,7 @@ mod tests {
     fn both_sides_of_a_bottleneck_are_told() {
         let plan = plan(LiveName::Coexistence);
         let mut cells = measured(&plan, 0, &[("sctp-stream", 1, &[60e6])]);
-        cells[0].beside = vec![run(30e6)];
+        cells[0].turns[0].beside = Some(run(30e6));
         let outcomes = outcomes(&plan, &cells, &SETTINGS, &[]);
         let transports: Vec<&str> = outcomes.iter().map(|(outcome, _)| outcome.transport.as_str()).collect();
         assert_eq!(transports, ["sctp-stream", "tcp-cubic"]);
@@ -495,7 +573,7 @@ mod tests {
             bytes: 1_000_000,
             ..measure::Point::default()
         };
-        cells[0].runs[0].measured.points = (1..=60).map(point).collect();
+        cells[0].turns[0].run.measured.points = (1..=60).map(point).collect();
         let outcomes = outcomes(&plan, &cells, &SETTINGS, &[]);
         let ours: Vec<f64> = outcomes
             .iter()
@@ -511,6 +589,59 @@ mod tests {
         let published = with_virtual.iter().filter(|(outcome, _)| outcome.published).count();
         assert_eq!(published, 40, "two programs in each of the twenty rows");
         assert_eq!(rows[rows.len() - 1], ("tcp of the time".to_owned(), 3600.0));
+    }
+
+    #[test]
+    fn only_turns_have_other_losses() {
+        let seeds: std::collections::BTreeSet<u64> =
+            (0..3).flat_map(|seed| (0..100).map(move |turn| seed_of_turn(seed, turn))).collect();
+        assert_eq!(seeds.len(), 300, "each seed and turn has its own");
+        assert_eq!(seed_of_turn(1, 0), 7_424_550_030_962_593_201, "a run of before can be repeated");
+    }
+
+    /// Measures undisturbed runs out of these, each disturbed or not, and returns the number of measurements and the result.
+    fn repeated(quick: bool, disturbed: &[bool]) -> (usize, Option<bool>) {
+        let (settings, mut count) = (Settings { quick, ..SETTINGS }, 0);
+        let measured = undisturbed(
+            &settings,
+            |disturbed| *disturbed,
+            || {
+                count += 1;
+                Ok(disturbed.get(count - 1).copied())
+            },
+        );
+        (count, measured.expect("no failure"))
+    }
+
+    #[test]
+    fn a_disturbed_run_is_repeated_three_times_and_then_counts() {
+        assert_eq!(repeated(false, &[false]), (1, Some(false)));
+        assert_eq!(repeated(false, &[true, true, false]), (3, Some(false)));
+        assert_eq!(repeated(false, &[true; 9]), (4, Some(true)));
+        assert_eq!(repeated(false, &[true]), (2, None), "Ctrl-C");
+        assert_eq!(repeated(true, &[true; 9]), (1, Some(true)), "no time for more");
+    }
+
+    #[test]
+    fn rates_beside_another_are_of_the_time_in_which_both_sent() {
+        let plan = plan(LiveName::Coexistence);
+        let cell = Cell::new(&plan.loads[0], plan.loads[0].series[0]);
+        let began = |began_unix_s| Measured { began_unix_s, ..Measured::default() };
+        let parts = |began_s: [Option<f64>; 2]| counted_parts(&cell, &began_s.map(began), 20.0);
+        assert_eq!(parts([Some(100.0), Some(100.5)]), [Some((0.5, 20.0)), Some((0.0, 19.5))]);
+        assert_eq!(parts([Some(100.0), None]), [Some((0.0, 20.0)); 2], "one does not tell when it began");
+        assert_eq!(parts([Some(100.0), Some(130.0)]), [Some((0.0, 20.0)); 2], "they missed each other");
+    }
+
+    #[test]
+    fn all_rates_of_a_run_with_marks_count_from_its_beginning() {
+        let part = |name| {
+            let plan = plan(name);
+            let cell = Cell::new(&plan.loads[0], plan.loads[0].series[0]);
+            counted_parts(&cell, &[Measured::default()], 60.0)
+        };
+        assert_eq!(part(LiveName::Datatag), [Some((0.0, 60.0))]);
+        assert_eq!(part(LiveName::Lossy), [None]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(super) fn outcomes(
     let mut outcomes = Vec::new();
     for group in cells.chunk_by(|one, other| one.load.name() == other.load.name()) {
         let Some(first) = group.first() else { continue };
-        let seconds = settings.seconds_of(first.load.amount);
+        let seconds = plan.seconds(&first.load, first.series, settings);
         let marks = first
             .load
             .marks_s
@@ -68,10 +68,11 @@ fn outcomes_of(
     (mark_s, seconds): (Option<f64>, f64),
 ) -> Vec<(Outcome, Option<Figures>)> {
     let (load, series) = (&cell.load, cell.series);
-    let Some((bits_per_s, run)) = median(&rates(&cell.runs, mark_s)).zip(typical(&cell.runs, mark_s)) else {
+    let (runs, runs_beside, answered) = (cell.runs(), cell.runs_beside(), cell.answered_runs());
+    let Some((bits_per_s, run)) = median(&rates(&runs, mark_s)).zip(typical(&runs, mark_s)) else {
         return Vec::new();
     };
-    let rate = |of: &Cell| median(&rates(&of.runs, mark_s));
+    let rate = |of: &Cell| median(&rates(&of.runs(), mark_s));
     let like = || cells.iter().filter(|other| other.is_like(cell));
     // Without a series on several paths there is no path that is used alone.
     let has_several = like().any(|other| other.series.paths > 1);
@@ -96,16 +97,17 @@ fn outcomes_of(
         paths_before: load.first,
         // If the network comes and goes, the first path is not the best.
         best_path_bits_per_s: alone.filter(|_| !load.latency).and_then(rate),
-        latency_s: median(&cell.runs.iter().filter_map(|run| run.measured.latency_s).collect::<Vec<_>>()),
+        latency_s: median(&answered.iter().filter_map(|run| run.measured.latency_s).collect::<Vec<_>>()),
         gap_s_max: if cuts { run.gap_s() } else { None },
         back_s_max: if cuts { run.back_s(lines, load.first, seconds) } else { None },
         interrupted: interrupt::requested(),
         ..Outcome::default()
     };
-    let beside = median(&rates(&cell.beside, mark_s));
+    let beside = median(&rates(&runs_beside, mark_s));
     let published = published.iter().find(|published| is_same(published, series));
     let published_bits_per_s = published.map(|published| published.bits_per_s);
-    let figures = Figures::new(&cell.runs, mark_s, tcp.or(beside), published_bits_per_s);
+    let figures = Figures::new(&runs, mark_s, tcp.or(beside), published_bits_per_s);
+    let figures = figures.map(|figures| figures.with_answers(&answered));
     let Some((tcp, other)) = load.beside.zip(beside) else { return vec![(outcome, figures)] };
     let other_outcome = Outcome {
         transport: tcp.name.to_owned(),
@@ -114,10 +116,11 @@ fn outcomes_of(
         mode: Some(tcp.mode_name()),
         ..outcome.clone()
     };
-    let other_figures = Figures::new(&cell.beside, mark_s, beside, None);
+    let other_figures = Figures::new(&runs_beside, mark_s, beside, None);
+    let share = cell.share_of_fair();
     vec![
-        (outcome, figures.map(|figures| figures.with_share(bits_per_s, other))),
-        (other_outcome, other_figures.map(|figures| figures.with_share(other, bits_per_s))),
+        (outcome, figures.map(|figures| figures.with_share(share))),
+        (other_outcome, other_figures.map(|figures| figures.with_share(share.map(|share| 2.0 - share)))),
     ]
 }
 

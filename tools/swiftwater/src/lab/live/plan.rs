@@ -16,12 +16,14 @@ const LARGE_BYTES: usize = 16384;
 const FLAPPING_BYTES: usize = 1024;
 /// Sizes of sctplib's files in MB of 2^20 bytes, each with the receive buffers used.
 const FILES_SCTPLIB: [(f64, &[usize]); 2] = [(114.3, &[655_335, 67_107_840]), (228.7, &[655_335])];
-pub(super) const MB_BYTES: f64 = 1_048_576.0;
+const MB_BYTES: f64 = 1_048_576.0;
 /// Buffer in the transfer between two continents: iperf's -w 32M.
 const BUFFER_DATATAG_BYTES: usize = 32 << 20;
 /// Lengths of the runs between two continents, as far as our runs last.
 const MARKS_DATATAG_S: &[u64] =
     &[10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 200, 300, 400, 500, 600, 1200, 1800, 2400, 3000, 3600];
+/// Limit for the measurement of a latency with `--quick`: hundreds of answers in any case.
+const LATENCY_SECONDS_QUICK: f64 = 5.0;
 /// Headers of IPv4 and of TCP with timestamps.
 const TCP_HEADERS_BYTES: f64 = 52.0;
 
@@ -363,10 +365,24 @@ impl Plan {
     /// Returns the marks of all loads within their live runs.
     pub(super) fn marks_s(&self, settings: &Settings<'_>) -> Vec<u64> {
         let of_load = |load: &Load| {
-            let until = settings.seconds_of(load.amount);
+            let until = load.series.first().map_or(0.0, |&series| self.seconds(load, series, settings));
             load.marks_s.iter().copied().filter(move |mark| *mark as f64 <= until).collect::<Vec<_>>()
         };
         self.loads.iter().flat_map(of_load).collect()
+    }
+
+    /// Returns the duration of a measurement, as the user or the experiment wants it; that of a file at the capacity of its lines.
+    pub(super) fn seconds(&self, load: &Load, series: Series, settings: &Settings<'_>) -> f64 {
+        settings.seconds.unwrap_or_else(|| match load.amount {
+            Amount::Seconds(seconds) => seconds.of(settings.quick, settings.full),
+            Amount::File(mbytes) => mbytes * MB_BYTES * 8.0 / self.limit_bits_per_s(load, series, (0.0, 1.0)),
+        })
+    }
+
+    /// Returns the time in which requests are answered, to measure their latency.
+    pub(super) fn latency_seconds(&self, load: &Load, series: Series, settings: &Settings<'_>) -> f64 {
+        let seconds = self.seconds(load, series, settings);
+        if settings.quick { seconds.min(LATENCY_SECONDS_QUICK) } else { seconds }
     }
 
     /// Returns the lines that a series of a load uses.

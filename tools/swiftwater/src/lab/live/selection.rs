@@ -7,7 +7,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::figures::Cell;
-use super::plan::{self, Amount, MB_BYTES, Plan};
+use super::plan::{self, Plan};
 use super::{ALL, Settings, name, strsctp};
 use crate::lab::args::LiveName;
 use crate::lab::case_names::by_size;
@@ -153,16 +153,10 @@ impl fmt::Display for Estimate {
 /// Returns the duration of one turn of a plan's cells.
 fn seconds(plan: &Plan, settings: &Settings<'_>) -> f64 {
     let of_cell = |cell: &Cell| {
-        let amount = cell.load.amount;
-        let run = match amount {
-            Amount::File(mbytes) if settings.seconds.is_none() => {
-                mbytes * MB_BYTES * 8.0 / plan.limit_bits_per_s(&cell.load, cell.series, (0.0, 1.0))
-            }
-            _ => settings.seconds_of(amount),
-        };
+        let (load, series) = (&cell.load, cell.series);
         let latency =
-            if cell.load.latency { START_SECONDS + settings.latency_seconds_of(amount) } else { 0.0 };
-        START_SECONDS + run + latency
+            if load.latency { START_SECONDS + plan.latency_seconds(load, series, settings) } else { 0.0 };
+        START_SECONDS + plan.seconds(load, series, settings) + latency
     };
     cells(plan, settings).iter().map(of_cell).sum()
 }

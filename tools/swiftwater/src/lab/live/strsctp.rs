@@ -6,12 +6,12 @@ use ::lab::experiment::Outcome;
 use super::figures::{Figures, Run};
 use super::measure::{Cpu, Measured};
 use super::watch::LinesSeen;
-use super::{LiveError, Results, Settings};
+use super::{LiveError, Results, Settings, leave_out};
+use crate::bench;
 use crate::bench::plan::Cell;
 use crate::bench::published::{self, Column};
 use crate::bench::run::Runner;
 use crate::bench::series::Series;
-use crate::output::note;
 use crate::stats::median;
 use crate::{host, interrupt};
 
@@ -60,9 +60,12 @@ fn measure_all(settings: &Settings<'_>, results: &mut Results) -> Result<(), Liv
                 }
                 bar.set_message(name(cell));
                 match runner.run(cell, seconds) {
-                    Ok(run) => runs.push(Run::new(measured_of(&run.outcome), None, LinesSeen::default())),
+                    Ok(run) => runs.push(run_of(&run)),
                     Err(_) if interrupt::requested() => break,
-                    Err(error) => bar.suspend(|| note(format_args!("left out: {}: {error}", name(cell)))),
+                    Err(error) => {
+                        let error = LiveError::End { name: name(cell), said: error.to_string() };
+                        leave_out(&bar, error, is_ours(cell.series), &mut results.failure);
+                    }
                 }
                 bar.inc(1);
             }
@@ -125,6 +128,16 @@ pub(super) fn names() -> Vec<String> {
     groups(2).iter().flatten().map(name).collect()
 }
 
+/// Returns whether a series is SCTP of ours.
+fn is_ours(series: Series) -> bool {
+    matches!(series, Series::SctpMessage | Series::SctpStream)
+}
+
+fn run_of(run: &bench::run::Run) -> Run {
+    let measured = measured_of(&run.outcome);
+    Run::new(measured, None, LinesSeen::default()).beside_others(Some(run.others_busy))
+}
+
 fn measured_of(outcome: &crate::perf::client::Outcome) -> Measured {
     let bytes = (outcome.server.bytes as f64).max(1.0);
     let ns_per_byte = |seconds: f64| seconds * 1e9 / bytes;
@@ -142,7 +155,7 @@ fn measured_of(outcome: &crate::perf::client::Outcome) -> Measured {
 /// Returns the measured outcomes of a size, followed by rows of the published tables.
 fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome, Option<Figures>)> {
     let Some(first) = group.first() else { return Vec::new() };
-    let rate = |runs: &[Run]| median(&super::rates(runs, None));
+    let rate = |runs: &[Run]| median(&super::rates(&runs.iter().collect::<Vec<_>>(), None));
     let of_tcp = group.iter().zip(measured).find(|(cell, _)| cell.series == Series::Tcp);
     let tcp = of_tcp.and_then(|(_, runs)| rate(runs));
     let raw = published::raw(first.cpus, first.message_bytes);
@@ -152,7 +165,8 @@ fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome
         // If there are several machines, the fastest one counts.
         let best = raw.iter().filter(|row| Some(row.column) == column);
         let best = best.map(|row| row.messages).max_by(f64::total_cmp);
-        let figures = Figures::new(runs, None, tcp, best.map(|messages| bits(messages, cell.message_bytes)));
+        let runs: Vec<&Run> = runs.iter().collect();
+        let figures = Figures::new(&runs, None, tcp, best.map(|messages| bits(messages, cell.message_bytes)));
         let messages = bits_per_s / 8.0 / cell.message_bytes as f64 * SECONDS;
         Some((outcome(cell, cell.series.name().to_owned(), seconds, messages.round()), figures))
     });
@@ -186,7 +200,39 @@ fn outcome(cell: &Cell, transport: String, seconds: f64, messages: f64) -> Outco
 
 #[cfg(test)]
 mod tests {
+    use indicatif::ProgressBar;
+
     use super::*;
+    use crate::perf::client;
+    use crate::perf::control::Totals;
+
+    #[test]
+    fn a_failure_of_ours_is_one_of_the_command_and_others_are_left_out() {
+        let failure_of = |series| {
+            let error = LiveError::End { name: "1 processor".to_owned(), said: "it hangs".to_owned() };
+            let mut failure = None;
+            leave_out(&ProgressBar::hidden(), error, is_ours(series), &mut failure);
+            failure.map(|error| error.to_string())
+        };
+        let of_ours = Some("1 processor: it hangs".to_owned());
+        let failures = SERIES.map(|(series, _)| failure_of(series));
+        assert_eq!(failures, [None, None, of_ours.clone(), of_ours]);
+    }
+
+    #[test]
+    fn a_run_beside_other_programs_is_disturbed() {
+        let totals = Totals::default();
+        let outcome = client::Outcome {
+            client: totals,
+            server: totals,
+            latency: None,
+            paths: Vec::new(),
+            began_unix_s: 0.0,
+            interrupted: false,
+        };
+        let run = |others_busy| run_of(&bench::run::Run { outcome: outcome.clone(), others_busy });
+        assert!(run(0.5).is_disturbed() && !run(0.01).is_disturbed());
+    }
 
     #[test]
     fn all_seven_raw_tables_stand_beside_ours() {

@@ -49,7 +49,7 @@ pub(in crate::lab) struct TraceCurve {
 
 /// Returns the typical run of a cell, and of the series beside it.
 pub(super) fn traces(experiment: &str, plan: &Plan, cell: &Cell) -> Vec<Trace> {
-    let of_runs = |transport: &str, runs: &[Run]| {
+    let of_runs = |transport: &str, runs: &[&Run]| {
         let run = typical(runs, None)?;
         let seconds = run.measured.points.last().map_or(run.measured.seconds, |point| point.at_s);
         let mut marks: Vec<f64> = cell.load.marks_s.iter().map(|&mark| mark as f64).collect();
@@ -71,8 +71,8 @@ pub(super) fn traces(experiment: &str, plan: &Plan, cell: &Cell) -> Vec<Trace> {
             published: published.map(|one| (one.transport, one.seconds, one.bits_per_s)).collect(),
         })
     };
-    let beside = cell.load.beside.and_then(|beside| of_runs(beside.name, &cell.beside));
-    let mut own = of_runs(cell.series.name, &cell.runs);
+    let beside = cell.load.beside.and_then(|beside| of_runs(beside.name, &cell.runs_beside()));
+    let mut own = of_runs(cell.series.name, &cell.runs());
     if let Some((own, rate)) = own.as_mut().zip(rate_beside(cell)) {
         own.curves.push(rate);
     }
@@ -81,9 +81,7 @@ pub(super) fn traces(experiment: &str, plan: &Plan, cell: &Cell) -> Vec<Trace> {
 
 /// Returns the rate of the series that shared the line with the typical run of a cell, so that one drawing shows both.
 fn rate_beside(cell: &Cell) -> Option<TraceCurve> {
-    let own = typical(&cell.runs, None)?;
-    let turn = cell.runs.iter().position(|run| std::ptr::eq(run, own))?;
-    let points = &cell.beside.get(turn)?.measured.points;
+    let points = &cell.typical_turn()?.beside.as_ref()?.measured.points;
     Some(TraceCurve {
         measure: Measure::Rate,
         name: cell.load.beside?.name.to_owned(),
@@ -121,6 +119,7 @@ fn curves(plan: &Plan, cell: &Cell, run: &Run) -> Vec<TraceCurve> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::figures::Turn;
     use super::super::measure::Measured;
     use super::super::plan;
     use super::super::watch::LinesSeen;
@@ -139,7 +138,8 @@ mod tests {
             srtt_s: None,
         };
         let points = (1..=20).map(point).collect();
-        cell.runs.push(Run::new(Measured { points, ..Measured::default() }, None, LinesSeen::default()));
+        let run = Run::new(Measured { points, ..Measured::default() }, None, LinesSeen::default());
+        cell.turns.push(Turn { run, ..Turn::default() });
         let traces = traces("datatag", &plan, &cell);
         let kinds: Vec<Measure> = traces[0].curves.iter().map(|curve| curve.measure).collect();
         assert_eq!(kinds, [Measure::Rate, Measure::Window]);
@@ -160,8 +160,13 @@ mod tests {
                 LinesSeen::default(),
             )
         };
-        cell.runs = [10.0, 30.0, 20.0].map(run).into();
-        cell.beside = [1.0, 3.0, 2.0].map(run).into();
+        // The first turn has nothing beside it.
+        let turn = |(own, beside): (f64, Option<f64>)| Turn {
+            run: run(own),
+            beside: beside.map(run),
+            answered: None,
+        };
+        cell.turns = [(10.0, None), (30.0, Some(3.0)), (20.0, Some(2.0))].map(turn).into();
         let traces = traces("coexistence", &plan, &cell);
         let beside = plan.loads[0].beside.expect("two share the line").name;
         let rates: Vec<_> =
