@@ -9,7 +9,7 @@ use super::curve::{Curve, curves};
 use super::published;
 use super::result::{Conditions, Row};
 use super::table::{of_messages, others_busy, ratio};
-use crate::plot::{escape, style};
+use crate::plot::{escape, fill, style};
 use crate::units::{grouped, mbits};
 use view::View;
 
@@ -24,14 +24,14 @@ pub(crate) fn render(rows: &[Row], conditions: &Conditions) -> String {
     let curves = curves(rows);
     let views = view::all(&curves, conditions.loopback_packet_bytes);
     let parts = [
-        ("{{style}}", style() + STYLE),
-        ("{{conditions}}", conditions_line(rows, conditions)),
-        ("{{views}}", views.iter().enumerate().map(|(n, view)| section(view, n == 0)).collect()),
-        ("{{published}}", views.first().map(published_sections).unwrap_or_default()),
-        ("{{latency}}", latency_section(rows)),
-        ("{{table}}", table(rows)),
+        ("style", style() + STYLE),
+        ("conditions", conditions_line(rows, conditions)),
+        ("views", views.iter().enumerate().map(|(n, view)| section(view, n == 0)).collect()),
+        ("published", views.first().map(published_sections).unwrap_or_default()),
+        ("latency", latency_section(rows)),
+        ("table", table(rows)),
     ];
-    parts.iter().fold(TEMPLATE.to_owned(), |page, (mark, text)| page.replacen(mark, text, 1))
+    fill(TEMPLATE, &parts)
 }
 
 /// Renders the figures of a view, which the reader can fold away.

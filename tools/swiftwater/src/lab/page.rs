@@ -5,7 +5,8 @@ mod sizes;
 use ::lab::experiment::{Experiment, Outcome, PathSample, Sample, table};
 
 use crate::plot::{
-    Axis, Chart, Color, Curve, CurveStyle, Form, Scale, bytes_text, escape, mbits_text, seconds_text, style,
+    Axis, Chart, Color, Curve, CurveStyle, Form, Scale, bytes_text, escape, fill, mbits_text, seconds_text,
+    style,
 };
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -34,14 +35,14 @@ pub(super) fn render(experiment: &Experiment, outcomes: &[Outcome]) -> String {
     let figures: String =
         std::iter::once(charts).chain(figures.map(|(_, outcome)| figure(outcome))).collect();
     let parts = [
-        ("{{style}}", style()),
-        ("{{name}}", escape(experiment.name)),
-        ("{{about}}", escape(experiment.about)),
-        ("{{bars}}", bars),
-        ("{{figures}}", figures),
-        ("{{table}}", escape(&table(outcomes))),
+        ("style", style()),
+        ("name", escape(experiment.name)),
+        ("about", escape(experiment.about)),
+        ("bars", bars),
+        ("figures", figures),
+        ("table", escape(&table(outcomes))),
     ];
-    parts.iter().fold(TEMPLATE.to_owned(), |page, (mark, text)| page.replace(mark, text))
+    fill(TEMPLATE, &parts)
 }
 
 /// Returns whether another outcome is of the same run, later.

@@ -5,17 +5,20 @@
 //! | `scale` | axes: where a value stands, and the ticks |
 //! | `curve_style` | colours for light and dark pages, and the shapes of points |
 //! | `shape` | curves as paths, with the least and the largest value of each pixel |
+//! | `template` | pages from their templates |
 //!
 //! A chart has a plot, ticks on both axes, and at its right a legend, so that labels never lie on curves.
 
 mod curve_style;
 mod scale;
 mod shape;
+mod template;
 
 use std::fmt::Write;
 
 pub(crate) use curve_style::{Color, CurveStyle, Marker, style};
 pub(crate) use scale::{Axis, Scale, bytes_text, count_text, mbits_text, number_text, seconds_text};
+pub(crate) use template::fill;
 
 /// Width left of the plot, for the labels of the vertical axis.
 const LEFT: f64 = 76.0;

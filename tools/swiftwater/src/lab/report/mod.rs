@@ -16,7 +16,7 @@ use super::live;
 use super::live::trace::Trace;
 use crate::lab::args::ReportArgs;
 use crate::output::note;
-use crate::plot::{escape, style};
+use crate::plot::{escape, fill, style};
 use crate::regular_file;
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -97,12 +97,12 @@ fn render(manifest: &Manifest, rows: &[Row], traces: &[Trace]) -> String {
         );
     }
     let parts = [
-        ("{{style}}", style()),
-        ("{{manifest}}", of_manifest(manifest)),
-        ("{{sections}}", sections),
-        ("{{script}}", SCRIPT.to_owned()),
+        ("style", style()),
+        ("manifest", of_manifest(manifest)),
+        ("sections", sections),
+        ("script", SCRIPT.to_owned()),
     ];
-    parts.iter().fold(TEMPLATE.to_owned(), |page, (mark, text)| page.replace(mark, text))
+    fill(TEMPLATE, &parts)
 }
 
 fn name(row: &Row) -> &str {
