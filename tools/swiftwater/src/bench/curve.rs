@@ -34,8 +34,6 @@ impl Point {
 /// One line of the figures.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
-    /// The published machine; `None` for our own measurements.
-    pub machine: Option<&'static str>,
     /// Name in the legend; for our own curves, the name of the series.
     pub label: String,
     pub style: CurveStyle,
@@ -53,17 +51,16 @@ pub(crate) struct Curve {
 
 impl Curve {
     /// Returns a curve of a published machine.
-    pub(crate) fn published(
-        machine: &'static str,
-        label: &str,
-        style: CurveStyle,
-        points: Vec<Point>,
-    ) -> Self {
-        Self::fitted(Some(machine), label, style, (0, 0, 0), points)
+    pub(crate) fn published(label: &str, style: CurveStyle, points: Vec<Point>) -> Self {
+        Self::fitted(label, style, (0, 0, 0), points)
+    }
+
+    /// Returns a curve of our own on so many processors, whose points are in the order of sizes.
+    pub(crate) fn measured(series: Series, cpus: usize, points: Vec<Point>) -> Self {
+        Self::fitted(series.name(), series.style(), (cpus, 0, 1), points)
     }
 
     fn fitted(
-        machine: Option<&'static str>,
         label: &str,
         style: CurveStyle,
         (cpus, packet_bytes, parallel): (usize, usize, usize),
@@ -76,17 +73,7 @@ impl Curve {
             .collect();
         let line = fit_line(&delays);
         let (us_per_message, ns_per_byte) = (line.map(|l| l.intercept), line.map(|l| l.slope * 1e3));
-        Self {
-            machine,
-            label: label.into(),
-            style,
-            cpus,
-            packet_bytes,
-            parallel,
-            points,
-            us_per_message,
-            ns_per_byte,
-        }
+        Self { label: label.into(), style, cpus, packet_bytes, parallel, points, us_per_message, ns_per_byte }
     }
 }
 
@@ -106,7 +93,7 @@ pub(crate) fn curves(rows: &[Row]) -> Vec<Curve> {
             .map(|row| Point::new(row.message_bytes, row.messages_per_s, row.ratio_to_tcp))
             .collect();
         points.sort_by_key(|point| point.message_bytes);
-        Curve::fitted(None, wanted.0.name(), wanted.0.style(), wanted.1, points)
+        Curve::fitted(wanted.0.name(), wanted.0.style(), wanted.1, points)
     };
     keys.into_iter().map(curve).collect()
 }

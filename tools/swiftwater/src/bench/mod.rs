@@ -1,8 +1,8 @@
 //! `swiftwater bench`: the netperf range experiment, all transports beside each other on this machine.
 
 pub(crate) mod args;
-mod curve;
-mod page;
+pub(crate) mod curve;
+pub(crate) mod page;
 pub(crate) mod plan;
 pub(crate) mod published;
 pub(crate) mod result;

@@ -1,12 +1,12 @@
 //! The page: one self-contained file with the figures, the published series and the table.
 
-mod figures;
+pub(crate) mod figures;
 mod view;
 
 use std::fmt::Write;
 
 use super::curve::{Curve, curves};
-use super::published;
+use super::published::{self, Machine};
 use super::result::{Conditions, Row};
 use super::table::{of_messages, others_busy, ratio};
 use crate::plot::{escape, fill, style};
@@ -40,20 +40,19 @@ fn section(view: &View, open: bool) -> String {
         "<details{}><summary>{}</summary>{}{}</details>\n",
         if open { " open" } else { "" },
         escape(&view.name),
-        figures::all(&view.curves),
+        figures::all(&view.curves, None),
         figures::costs(&view.curves)
     )
 }
 
 /// Renders the published series of each machine beside the three comparable ones of ours.
 fn published_sections(view: &View) -> String {
-    let machine_of = |machine: &str| {
+    let beside = |machine: &Machine| {
         let compared = view.curves.iter().filter(|curve| COMPARED.contains(&curve.label.as_str()));
-        let published = published::curves().into_iter().filter(|curve| curve.machine == Some(machine));
-        let curves: Vec<Curve> = compared.cloned().chain(published).collect();
-        section(&View { name: machine.to_owned(), curves }, false)
+        let curves: Vec<Curve> = compared.cloned().chain(machine.curves()).collect();
+        section(&View { name: machine.name.to_owned(), curves }, false)
     };
-    published::machines().into_iter().map(machine_of).collect()
+    published::machines().iter().map(beside).collect()
 }
 
 fn conditions_line(rows: &[Row], conditions: &Conditions) -> String {
@@ -153,7 +152,7 @@ mod tests {
     fn each_curve_of_a_figure_has_a_colour_and_a_marker_of_its_own() {
         let views = view::all(&curves(&rows(&[1, 64, 1024])), 65_536);
         let compared = COMPARED.map(|name| Series::parse(name).expect("a series").style());
-        let published = published::curves().into_iter().take(4).map(|curve| curve.style);
+        let published = published::machines()[0].curves().map(|curve| curve.style);
         let beside: Vec<CurveStyle> = compared.into_iter().chain(published).collect();
         let ours =
             views.iter().map(|view| view.curves.iter().map(|curve| curve.style).collect::<Vec<CurveStyle>>());

@@ -7,52 +7,54 @@ use crate::plot::{Color, CurveStyle, Marker};
 const SECONDS: f64 = 10.0;
 
 /// A machine of the published experiment, and its file.
-struct Machine {
-    name: &'static str,
-    processors: usize,
+pub(crate) struct Machine {
+    pub(crate) name: &'static str,
+    pub(crate) processors: usize,
+    /// Number of the first of its four figures in the paper.
+    pub(crate) first_figure: usize,
     csv: &'static str,
 }
 
 macro_rules! machine {
-    ($name:literal, $processors:literal, $file:literal) => {
+    ($name:literal, $processors:literal, $first_figure:literal, $file:literal) => {
         Machine {
             name: $name,
             processors: $processors,
+            first_figure: $first_figure,
             csv: include_str!(concat!("../../../../docs/published/", $file)),
         }
     };
 }
 
 const MACHINES: [Machine; 7] = [
-    machine!("Fedora Core 6, 3.0 GHz i630 HT, 2 processors (daisy)", 2, "strsctp-fc6smp-daisy.csv"),
-    machine!("Ubuntu 7.04, 2.57 GHz P4 (porky)", 1, "strsctp-ubuntu704-porky.csv"),
-    machine!("Fedora Core 6, 2.57 GHz P4 (porky)", 1, "strsctp-fc6-porky.csv"),
-    machine!("CentOS 4, 2.57 GHz P4 (porky)", 1, "strsctp-centos4-porky.csv"),
-    machine!("SuSE 10.0, 2.57 GHz P4 (porky)", 1, "strsctp-suse10-porky.csv"),
-    machine!("RedHat 7.2, 2.57 GHz P4 (pumbah)", 1, "strsctp-rh72-pumbah.csv"),
-    machine!("SuSE 10.0, 1.7 GHz P4 M notebook (mspiggy)", 1, "strsctp-suse10-mspiggy.csv"),
+    machine!("Fedora Core 6, 3.0 GHz i630 HT, 2 processors (daisy)", 2, 24, "strsctp-fc6smp-daisy.csv"),
+    machine!("Ubuntu 7.04, 2.57 GHz P4 (porky)", 1, 16, "strsctp-ubuntu704-porky.csv"),
+    machine!("Fedora Core 6, 2.57 GHz P4 (porky)", 1, 4, "strsctp-fc6-porky.csv"),
+    machine!("CentOS 4, 2.57 GHz P4 (porky)", 1, 8, "strsctp-centos4-porky.csv"),
+    machine!("SuSE 10.0, 2.57 GHz P4 (porky)", 1, 12, "strsctp-suse10-porky.csv"),
+    machine!("RedHat 7.2, 2.57 GHz P4 (pumbah)", 1, 20, "strsctp-rh72-pumbah.csv"),
+    machine!("SuSE 10.0, 1.7 GHz P4 M notebook (mspiggy)", 1, 28, "strsctp-suse10-mspiggy.csv"),
 ];
 
 /// The columns after the size, with their names and styles in figures.
 const COLUMNS: [(&str, &str, CurveStyle); 4] = [
     ("xtios_tcp_messages", "2007 tcp, XTI", CurveStyle::new(Color::Violet, Marker::Kite)),
     ("sctp_xti_messages", "2007 sctp, XTI", CurveStyle::new(Color::Magenta, Marker::Frame)),
-    ("sockets_normal_messages", "2007 tcp", CurveStyle::new(Color::Vermilion, Marker::Ring)),
-    ("sockets_artificial_messages", "2007 tcp artificial", CurveStyle::new(Color::Grey, Marker::Down)),
+    ("sockets_normal_messages", "2007 tcp", CurveStyle::new(Color::Vermilion, Marker::Square)),
+    ("sockets_artificial_messages", "2007 tcp artificial", CurveStyle::new(Color::Ochre, Marker::Down)),
 ];
 const BASE_COLUMN: &str = "sockets_normal_messages";
 
-/// Returns the names of the machines, in the order of the page.
-pub(crate) fn machines() -> Vec<&'static str> {
-    MACHINES.iter().map(|machine| machine.name).collect()
+/// Returns the machines, in the order of the page.
+pub(crate) fn machines() -> &'static [Machine] {
+    &MACHINES
 }
 
-/// Returns the four curves of each machine.
-pub(crate) fn curves() -> Vec<Curve> {
-    MACHINES
-        .iter()
-        .flat_map(|machine| COLUMNS.map(|(column, label, style)| curve(machine, column, label, style)))
-        .collect()
+impl Machine {
+    /// Returns the four curves of the machine.
+    pub(crate) fn curves(&self) -> [Curve; 4] {
+        COLUMNS.map(|(column, label, style)| curve(self, column, label, style))
+    }
 }
 
 /// A column of the published tables.
@@ -109,7 +111,7 @@ fn curve(machine: &Machine, column: &str, label: &str, style: CurveStyle) -> Cur
         let (messages, base) = (*values.get(ours?)?, *values.get(base?)?);
         Some(Point::new(*values.first()? as usize, messages / SECONDS, Some(messages / base)))
     });
-    Curve::published(machine.name, label, style, points.collect())
+    Curve::published(label, style, points.collect())
 }
 
 #[cfg(test)]
@@ -118,9 +120,9 @@ mod tests {
 
     #[test]
     fn every_machine_has_four_whole_curves() {
-        let curves = curves();
-        assert_eq!(curves.len(), 28);
-        for curve in &curves {
+        let curves = MACHINES.iter().flat_map(Machine::curves);
+        assert_eq!(curves.clone().count(), 28);
+        for curve in curves {
             let sizes: Vec<usize> = curve.points.iter().map(|point| point.message_bytes).collect();
             assert_eq!(sizes, (0..15).map(|power| 1 << power).collect::<Vec<usize>>(), "{}", curve.label);
             assert!(curve.points.iter().all(|point| point.messages_per_s > 1000.0), "{}", curve.label);
@@ -129,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_known_number_is_where_it_was_published() {
-        let daisy: Vec<Curve> = curves().into_iter().filter(|c| c.machine == Some(machines()[0])).collect();
+        let daisy = MACHINES[0].curves();
         let sctp = daisy.iter().find(|curve| curve.label.contains("sctp")).expect("four curves");
         assert_eq!(sctp.points[0].messages_per_s, 150_775.4);
         let improvement = sctp.points[0].ratio_to_tcp.expect("a baseline");

@@ -1,75 +1,113 @@
-//! Tests that `docs/published/INDEX.md` has a command for every published figure and table.
+//! Tests that `docs/published/INDEX.md` has a command for every figure and table of `docs/published/captions.txt`.
 
 use clap::Parser;
 
-use super::args::LabArgs;
+use super::args::{LabArgs, LabCommand, LiveName};
 use crate::args::{Cli, Command};
+use crate::bench::published;
 
 const INDEX: &str = include_str!("../../../../docs/published/INDEX.md");
+/// The captions of each document under its name, word for word.
+const CAPTIONS: &str = include_str!("../../../../docs/published/captions.txt");
 /// Drawings of software, without measurements.
 const DRAWINGS: [&str; 3] = ["Figure 1: Sockets", "Figure 2: XTI over Sockets", "Figure 3: STREAMS sctp"];
+/// The document whose figures 4 to 31 have a machine each four.
+const STRSCTP: &str = "STREAMS vs. Sockets for SCTP (2007)";
 
 /// Returns the rows of the table: document, figure or table, command and file.
 fn rows() -> Vec<[&'static str; 4]> {
     let cells = |line: &'static str| {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-        <[&str; 4]>::try_from(cells).ok()
+        <[&str; 4]>::try_from(cells).unwrap_or_else(|cells| panic!("a row has four cells, not {cells:?}"))
     };
-    INDEX.lines().filter(|line| line.starts_with('|')).skip(2).filter_map(cells).collect()
+    INDEX.lines().filter(|line| line.starts_with('|')).skip(2).map(cells).collect()
 }
 
-/// Returns the names that the documents give to their figures and tables.
-fn published() -> Vec<(&'static str, String)> {
+/// Returns each caption with its document.
+fn captions() -> Vec<(&'static str, &'static str)> {
+    let mut document = "";
     let mut all = Vec::new();
-    let mut add =
-        |document, names: &[&str]| all.extend(names.iter().map(|&name| (document, name.to_owned())));
-    add("OpenSS7", &["Diagram", "Table: SCTP vs TCP", "Graph: SCTP vs TCP", "Table: SCTP SOCK_SEQPACKET"]);
-    add("OpenSS7", &["Graph: SCTP SOCK_SEQPACKET"]);
-    add("Dissertation", &["Table: Throughput", "Table: Latency"]);
-    add("DataTAG", &["Table: transfer and bandwidth"]);
-    add("sctplib", &["Figure 1:", "Graph: rate of scp", "Counters: ipfw show"]);
-    add("sctplib", &["Result 3.1:", "Result 3.2:", "Result 4.1:", "Result 4.2:", "Result 7.1:"]);
-    all.extend((0..=5).map(|number| ("DataTAG", format!("Graph 1.{number}:"))));
-    all.extend((1..=31).map(|number| ("STREAMS vs. Sockets", format!("Figure {number}:"))));
-    all.extend((1..=7).map(|number| ("STREAMS vs. Sockets", format!("Table {number}:"))));
+    for line in CAPTIONS.lines() {
+        match line.strip_prefix("## ") {
+            Some(name) => document = name,
+            None if line.is_empty() || line.starts_with("# ") => {}
+            None => all.push((document, line)),
+        }
+    }
     all
+}
+
+/// Returns the commands of a row of the table.
+fn commands(cell: &'static str) -> impl Iterator<Item = (&'static str, Command)> {
+    cell.trim_matches('`').split(" && ").map(|command| {
+        let cli = Cli::try_parse_from(shlex::split(command).expect("whole quotes"));
+        (command, cli.unwrap_or_else(|error| panic!("`{command}`: {error}")).command)
+    })
 }
 
 #[test]
 fn every_published_figure_and_table_has_a_command() {
-    let rows = rows();
-    for (document, name) in published() {
-        let found = rows.iter().filter(|[of, what, ..]| of.starts_with(document) && what.starts_with(&name));
-        assert_eq!(found.count(), 1, "{document}: {name}");
+    let indexed: Vec<(&str, &str)> =
+        rows().into_iter().map(|[document, what, ..]| (document, what)).collect();
+    assert_eq!(indexed, captions());
+    // The documents number their figures without a gap.
+    for number in 1..=31 {
+        let name = format!("Figure {number}: ");
+        let found = captions().into_iter().filter(|(of, what)| *of == STRSCTP && what.starts_with(&name));
+        assert_eq!(found.count(), 1, "{name}");
     }
-    assert_eq!(rows.len(), published().len(), "a row is of no known figure");
 }
 
 #[test]
-fn every_command_of_the_index_is_one() {
-    for [_, what, commands, _] in rows() {
+fn every_command_of_the_index_measures_as_the_document_did() {
+    for [_, what, cell, _] in rows() {
         if DRAWINGS.iter().any(|drawing| what.starts_with(drawing)) {
-            assert_eq!(commands, "none: a drawing of software", "{what}");
+            assert_eq!(cell, "none: a drawing of software", "{what}");
             continue;
         }
-        for command in commands.trim_matches('`').split(" && ") {
-            let cli = Cli::try_parse_from(words(command)).unwrap_or_else(|error| panic!("{what}: {error}"));
-            match cli.command {
-                // A command that selects a case no cell has would measure nothing.
-                Command::Lab(LabArgs { live: Some(name), case, .. }) => {
-                    assert_has(name, case.as_deref(), what)
+        for (text, command) in commands(cell) {
+            match command {
+                Command::Lab(LabArgs { live: Some(name), case, seconds, quick, .. }) => {
+                    // The duration and the load of an experiment are those of its document.
+                    assert!(seconds.is_none() && !quick, "{what}: `{text}` is shorter");
+                    assert_has(name, case.as_deref(), what);
                 }
-                Command::Lab(LabArgs { command: Some(_), .. }) | Command::Bench(_) => {}
-                _ => panic!("{what}: `{command}` measures nothing"),
+                Command::Lab(LabArgs { command: Some(_), .. }) => {}
+                // `bench` has buffers and durations of its own.
+                _ => panic!("{what}: `{text}` is another measurement"),
             }
         }
     }
 }
 
-fn assert_has(name: super::args::LiveName, case: Option<&str>, what: &str) {
+/// Fails if no cell has such a name: the command would measure nothing.
+fn assert_has(name: LiveName, case: Option<&str>, what: &str) {
     let cells = super::live::cell_names(name);
     let case = case.unwrap_or_default();
     assert!(cells.iter().any(|cell| cell.contains(case)), "{what}: no cell has `{case}` in {cells:?}");
+}
+
+#[test]
+fn every_figure_of_a_machine_is_drawn_from_a_run_on_so_many_processors() {
+    let kinds = ["Performance", "Delay", "Throughput", "Comparison"];
+    for machine in published::machines() {
+        for (number, kind) in (machine.first_figure..).zip(kinds) {
+            let name = format!("Figure {number}: ");
+            let [_, what, cell, _] = rows().into_iter().find(|row| row[1].starts_with(&name)).expect("a row");
+            assert!(what.ends_with(kind), "{what} is no {kind}");
+            let commands: Vec<Command> = commands(cell).map(|(_, command)| command).collect();
+            let [Command::Lab(run), Command::Lab(LabArgs { command: Some(LabCommand::Report(report)), .. })] =
+                &commands[..]
+            else {
+                panic!("{what}: {commands:?}")
+            };
+            assert_eq!(run.live, Some(LiveName::Strsctp), "{what}");
+            assert_eq!(run.out.as_ref(), Some(&report.folder), "{what}");
+            let plural = if machine.processors == 1 { "" } else { "s" };
+            let case = format!("{} processor{plural}", machine.processors);
+            assert_eq!(run.case, Some(case), "{what} of {}", machine.name);
+        }
+    }
 }
 
 #[test]
@@ -79,15 +117,4 @@ fn every_file_of_the_folder_is_in_the_index() {
         let name = entry.file_name().to_string_lossy().into_owned();
         assert!(name == "INDEX.md" || INDEX.contains(&format!("({name})")), "{name}");
     }
-}
-
-/// Splits a command as a shell does, if quotes enclose whole words.
-fn words(command: &str) -> Vec<String> {
-    let parts = command.split('\'').enumerate();
-    parts
-        .flat_map(|(number, part)| match number % 2 {
-            0 => part.split_whitespace().map(str::to_owned).collect::<Vec<_>>(),
-            _ => vec![part.to_owned()],
-        })
-        .collect()
 }

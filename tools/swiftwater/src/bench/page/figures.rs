@@ -53,13 +53,18 @@ const FIGURES: [Figure; 4] = [
     },
 ];
 
-/// Renders all four.
-pub(super) fn all(curves: &[Curve]) -> String {
-    let figures: String = FIGURES.iter().map(|figure| draw(figure, curves)).collect();
+/// Renders all four, with their numbers in a paper from `first_number` on.
+pub(crate) fn all(curves: &[Curve], first_number: Option<usize>) -> String {
+    let title = |place: usize, figure: &Figure| match first_number {
+        Some(first) => format!("Figure {}: {}", first + place, figure.title),
+        None => figure.title.to_owned(),
+    };
+    let draw = |(place, figure)| draw(figure, &title(place, figure), curves);
+    let figures: String = FIGURES.iter().enumerate().map(draw).collect();
     format!("<div class=\"figures\">{figures}</div>")
 }
 
-fn draw(figure: &Figure, curves: &[Curve]) -> String {
+fn draw(figure: &Figure, title: &str, curves: &[Curve]) -> String {
     let drawn = curves.iter().filter(|curve| figure.shows_limit || curve.label != ONLY_COUNTED);
     let mut lines: Vec<plot::Curve> = drawn.clone().map(|curve| line(figure, curve)).collect();
     lines.retain(|line| !line.points.is_empty());
@@ -71,11 +76,11 @@ fn draw(figure: &Figure, curves: &[Curve]) -> String {
         lines.extend(drawn.filter_map(fit));
     }
     let rule = (figure.class == "improvement").then_some(1.0);
-    let chart = Chart { name: figure.title.into(), width: WIDTH, height: HEIGHT, x, y, curves: lines, rule };
+    let chart = Chart { name: title.into(), width: WIDTH, height: HEIGHT, x, y, curves: lines, rule };
     format!(
         "<figure class=\"{}\"><figcaption><h3>{}</h3><p>{}</p></figcaption>{}</figure>",
         figure.class,
-        figure.title,
+        title,
         figure.caption,
         chart.svg()
     )
@@ -159,7 +164,7 @@ fn rounded(value: f64) -> String {
 }
 
 /// Renders the fitted costs of each curve.
-pub(super) fn costs(curves: &[Curve]) -> String {
+pub(crate) fn costs(curves: &[Curve]) -> String {
     let mut rows = String::new();
     for curve in curves {
         let (Some(us_per_message), Some(ns_per_byte)) = (curve.us_per_message, curve.ns_per_byte) else {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Row;
+use super::{Row, strsctp};
 use crate::lab::live::trace::{Measure, Trace, TraceCurve};
 use crate::plot::{
     Axis, Chart, Color, Curve, CurveStyle, Form, Marker, Scale, bytes_text, escape, mbits_text, number_text,
@@ -79,6 +79,9 @@ struct SizeCurve {
 
 /// Returns the case of a row without the size, the name of its curve, whether it was published, and its point.
 fn point_by_size(row: &Row) -> Option<(String, String, bool, (f64, f64))> {
+    if strsctp::is_per_message(row) {
+        return None;
+    }
     let number = |key: &str| row.get(key).and_then(Value::as_f64);
     let word = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default();
     let (bytes, rate) = (number("message_bytes")?, number("bits_per_s")?);

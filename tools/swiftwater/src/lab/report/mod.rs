@@ -2,6 +2,7 @@
 //! drawings and the script that shows values under the pointer.
 
 mod figures;
+mod strsctp;
 mod table;
 
 use std::io;
@@ -23,6 +24,8 @@ const TEMPLATE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("page.js");
 /// Name of the page in the folder of results.
 const PAGE: &str = "report.html";
+/// Number of rows beyond which a table is folded, so that the drawings below it are in sight.
+const ROWS_SHOWN: usize = 60;
 
 /// A row of the results.
 type Row = Map<String, Value>;
@@ -86,12 +89,16 @@ fn render(manifest: &Manifest, rows: &[Row], traces: &[Trace]) -> String {
     for group in numbered.chunk_by(|one, other| name(one.1) == name(other.1)) {
         let Some(name) = group.first().map(|(_, row)| name(row)) else { continue };
         let own: Vec<&Trace> = traces.iter().filter(|trace| trace.experiment == name).collect();
+        let open = if group.len() > ROWS_SHOWN { "" } else { " open" };
         sections += &format!(
-            "<section><h2>{}</h2><div class=\"scroll\">{}{}</div><div class=\"figures\">{}{}</div></section>\n",
+            "<section><h2>{}</h2><details{open}><summary>Table of {} rows</summary><div class=\"scroll\">{}{}</div></details>{}\
+             <div class=\"figures\">{}{}</div></section>\n",
             escape(name),
+            group.len(),
             table::render(group),
             live::published_counters(name)
                 .map_or_else(String::new, |text| format!("<p>{}</p>", escape(&text))),
+            strsctp::render(group),
             figures::by_size(group),
             figures::over_time(&own),
         );
