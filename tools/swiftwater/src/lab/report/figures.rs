@@ -143,14 +143,7 @@ fn figure(trace: &Trace) -> String {
     let trace = &with_transfer(trace);
     let end_s = trace.curves.iter().flat_map(|curve| &curve.points).map(|point| point.0).fold(1e-3, f64::max);
     let drawings: String = MEASURES.iter().map(|measure| drawing(trace, measure, end_s)).collect();
-    let told: Vec<Value> = trace
-        .curves
-        .iter()
-        .map(|curve| {
-            let points: Vec<[f64; 2]> = curve.points.iter().map(|&(at_s, value)| [at_s, value]).collect();
-            json!({"measure": curve.measure, "name": curve.name, "points": points})
-        })
-        .collect();
+    let told = told(trace, end_s);
     let (left, width) = Chart::plot_span(WIDTH);
     let data = json!({"end_s": end_s, "left": left, "width": width, "curves": told}).to_string();
     format!(
@@ -160,6 +153,22 @@ fn figure(trace: &Trace) -> String {
         if trace.paths == 1 { "1 path".to_owned() } else { format!("{} paths", trace.paths) },
         escape(&trace.case)
     )
+}
+
+/// Returns the curves whose values the page tells under the pointer, the published ones last.
+fn told(trace: &Trace, end_s: f64) -> Vec<Value> {
+    let told = |measure: Measure, name: &str, points: &[(f64, f64)]| {
+        let points: Vec<[f64; 2]> = points.iter().map(|&(at_s, value)| [at_s, value]).collect();
+        json!({"measure": measure, "name": name, "points": points})
+    };
+    let own = trace.curves.iter().map(|curve| told(curve.measure, &curve.name, &curve.points));
+    let has = |measure| trace.curves.iter().any(|curve| curve.measure == measure);
+    let rates = published(trace, end_s).into_iter().map(|curve| (Measure::Rate, curve));
+    let transfers = published_transfers(trace).into_iter().map(|curve| (Measure::Transfer, curve));
+    let published = rates.chain(transfers).filter(|(measure, _)| has(*measure));
+    let published =
+        published.map(|(measure, curve)| told(measure, &format!("{}, published", curve.name), &curve.points));
+    own.chain(published).collect()
 }
 
 /// Returns a trace with the bytes since the beginning, if a program was published with runs of several lengths.
@@ -202,7 +211,9 @@ fn drawing(trace: &Trace, (measure, title, unit, text): &Drawing, end_s: f64) ->
         Measure::Rate => {
             let published = published(trace, end_s);
             most = highest_of_interest(&curves, &published);
+            let beyond = beyond(&curves, most);
             curves.extend(published);
+            curves.extend(beyond);
         }
         Measure::Transfer => {
             curves.extend(published_transfers(trace));
@@ -214,6 +225,15 @@ fn drawing(trace: &Trace, (measure, title, unit, text): &Drawing, end_s: f64) ->
     let x = Axis::new(Scale::Linear, 0.0, end_s, "", seconds_text);
     let chart = Chart { name: (*title).to_owned(), width: WIDTH, height: HEIGHT, x, y, curves, rule: None };
     format!("<figcaption>{title}</figcaption>{}", chart.svg())
+}
+
+/// Returns marks at the edge of a drawing, for values that it cuts off.
+fn beyond(curves: &[Curve], most: f64) -> Option<Curve> {
+    let cut = curves.iter().flat_map(|curve| &curve.points).filter(|(_, value)| *value > most * HEADROOM);
+    let mut points: Vec<(f64, f64)> = cut.map(|&(at_s, _)| (at_s, most * HEADROOM)).collect();
+    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let style = CurveStyle::line(Color::Vermilion);
+    (!points.is_empty()).then(|| Curve::new("beyond the axis", style, Form::Points, points))
 }
 
 /// Returns the published rates as broken lines: each program's over the lengths of its runs, or over the whole figure if it had
@@ -283,6 +303,24 @@ mod tests {
         let own = [curve(&[30.0, 31.0, 400.0, 29.0, 30.0])];
         assert_eq!(highest_of_interest(&own, &[]), 60.0);
         assert_eq!(highest_of_interest(&own, &[curve(&[93.8])]), 93.8);
+        let marks = beyond(&own, 60.0).expect("a peak is cut");
+        assert_eq!((marks.form, marks.points), (Form::Points, vec![(3.0, 60.0 * HEADROOM)]));
+        assert!(beyond(&own, 400.0).is_none());
+    }
+
+    #[test]
+    fn the_pointer_reads_published_curves_too() {
+        let told = told(&with_transfer(&trace()), 1.0);
+        let names: Vec<_> = told.iter().map(|one| (&one["measure"], &one["name"])).collect();
+        let of = |measure: &str| {
+            let of = names.iter().filter(|(other, _)| *other == measure);
+            of.filter_map(|(_, name)| name.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(of("rate"), ["delivered", "lksctp, published", "tcp, published"]);
+        assert_eq!(of("transfer"), ["delivered", "lksctp, published", "tcp, published"]);
+        assert_eq!(of("queue"), ["path 1"]);
+        let lksctp = told.iter().find(|one| one["name"] == "lksctp, published").expect("told");
+        assert_eq!(lksctp["points"], json!([[0.0, 5e5], [1.0, 5e5]]), "one length is a line over all");
     }
 
     fn trace() -> Trace {

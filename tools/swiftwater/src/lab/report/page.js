@@ -8,17 +8,19 @@ const units = {
   "queue": value => Math.round(value) + " bytes waiting",
 };
 
-function valueAt(points, time) {
+// Returns the value at a time, in words: that of the first point from then on, or that of the last.
+function valueAt(points, time, unit) {
+  if (points.length === 0) return "no value";
   let low = 0, high = points.length - 1;
   while (low < high) {
     const middle = (low + high) >> 1;
     if (points[middle][0] < time) low = middle + 1; else high = middle;
   }
-  return points[low][1];
+  return unit(points[low][1]);
 }
 
 function show(figure, run, time) {
-  const told = run.curves.map(curve => curve.name + ": " + units[curve.measure](valueAt(curve.points, time)));
+  const told = run.curves.map(curve => curve.name + ": " + valueAt(curve.points, time, units[curve.measure]));
   figure.querySelector("output").textContent = [time.toFixed(2) + " s", ...told].join(" · ");
   const x = run.left + time / run.end_s * run.width;
   for (const svg of figure.querySelectorAll("svg")) {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::Row;
 use crate::plot::escape;
+use crate::units::grouped;
 
 /// Formats a value.
 type Tell = fn(f64) -> String;
@@ -13,8 +14,9 @@ type Tell = fn(f64) -> String;
 /// Columns of words, with the key as the head.
 const WORDS: [&str; 3] = ["case", "transport", "mode"];
 /// A column: its head, the key of the results, and the format of a number.
-const COLUMNS: [(&str, &str, Tell); 20] = [
+const COLUMNS: [(&str, &str, Tell); 21] = [
     ("paths", "paths", whole),
+    ("path", "path", whole),
     ("seconds", "seconds", two_digits),
     ("Mbit/s", "bits_per_s", mega),
     ("95 % from", "bits_per_s_low", mega),
@@ -37,7 +39,7 @@ const COLUMNS: [(&str, &str, Tell); 20] = [
 ];
 
 fn whole(value: f64) -> String {
-    format!("{value:.0}")
+    grouped(value.round() as u64)
 }
 
 fn two_digits(value: f64) -> String {
