@@ -48,6 +48,7 @@ use answer_budget::AnswerBudget;
 pub use demultiplex::Arrival;
 pub use icmp::Unreachable;
 use listeners::Listeners;
+pub use messages::Packing;
 pub use permit::{Admission, Permit};
 use replies::Replies;
 use slots::Slots;

@@ -11,7 +11,7 @@ pub use sctp::{
     AssociationView, POOL_RESERVED_PART, PathView, ReceiveBudget, SEND_RESERVED_PART, SendBudget,
     TimeoutPacer,
 };
-use sctp::{RecvInfo, Stage};
+use sctp::{Packing, RecvInfo, Stage};
 use streams::{Interest, Kind, Message as Block, RunMessages};
 
 pub use crate::busy_poll::BusyPoll;
@@ -128,6 +128,9 @@ pub fn flush_due(association: &SharedAssociation) {
     association.socket.shard.enter().flush(false);
 }
 
+/// Size from which the SACK of a message alone may return at once (RFC 9260 §6.2).
+const ACKED_AT_ONCE_BYTES: usize = 2048;
+
 /// Maximum size of a message that [`ShortSender::send`] takes.
 pub const SHORT_BYTES_MAX: usize = Stage::MESSAGE_BYTES_MAX;
 
@@ -140,7 +143,8 @@ pub fn send_short_no_poll<R>(
     let socket = &association.socket;
     let mut inner = socket.shard.enter();
     inner.guarded(Some(socket.stream), |inner| {
-        inner.executive.is_clear_below(socket.stream).then(|| f(&mut ShortSender { association, inner }))
+        let is_clear = inner.executive.is_clear_below(socket.stream);
+        is_clear.then(|| f(&mut ShortSender { association, inner, packing: None }))
     })?
 }
 
@@ -148,6 +152,8 @@ pub fn send_short_no_poll<R>(
 pub struct ShortSender<'a> {
     association: &'a SharedAssociation,
     inner: &'a mut Inner,
+    /// How the association packs messages, once it was asked.
+    packing: Option<Packing>,
 }
 
 impl ShortSender<'_> {
@@ -155,9 +161,39 @@ impl ShortSender<'_> {
     /// or would keep it in a block of its own: [`send_no_poll`] says why, and has the association notify about room.
     #[must_use]
     pub fn send(&mut self, message: &[u8], info: &SendInfo) -> bool {
-        let ShortSender { association, inner } = self;
-        Stage::takes(info, message.len())
-            && matches!(association.socket.try_write(inner, 0, info, message), Some(Ok(())))
+        if !Stage::takes(info, message.len()) {
+            return false;
+        }
+        match message.len() < ACKED_AT_ONCE_BYTES {
+            true => {
+                let written = self.association.socket.try_write(self.inner, 0, info, message);
+                matches!(written, Some(Ok(())))
+            }
+            false => self.send_longer(message, info),
+        }
+    }
+
+    /// Sends a message whose SACK returns at once. Nothing is outstanding then, so that the flush rule would transmit each
+    /// message alone; these wait until they fill a packet, or the caller flushes.
+    fn send_longer(&mut self, message: &[u8], info: &SendInfo) -> bool {
+        let ShortSender { association, inner, packing } = self;
+        let (socket, bytes) = (&association.socket, message.len());
+        let packing =
+            packing.get_or_insert_with(|| inner.executive.packing(socket.stream, 0).unwrap_or_default());
+        if bytes > packing.copied_bytes_max {
+            return false;
+        }
+        let mut written = inner.executive.write(socket.stream, 0, info, message);
+        if written.is_ok() {
+            let wire_bytes = Packing::wire_bytes(bytes);
+            packing.waiting_bytes += wire_bytes;
+            let is_full = packing.waiting_bytes + wire_bytes > packing.packet_bytes;
+            written = Ok(if is_full { Written::Queued } else { Written::Staged });
+            if is_full {
+                packing.waiting_bytes = 0;
+            }
+        }
+        matches!(socket.after_write(inner, (0, info, bytes), written), Some(Ok(())))
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use providers::SctpDriver;
-use sctp::{Batch, RecvInfo, SendInfo, Stage, Staged};
+use sctp::{Batch, Packing, RecvInfo, SendInfo, Stage, Staged};
 use smallvec::SmallVec;
 use streams::{
     Cx, DriverId, Executive, Interest, Message, Module, OpenError, PushError, ReadError, Readiness, Shown,
@@ -153,12 +153,18 @@ impl StagedExecutive {
         }
         self.executive.write(s, association, *info, data)?;
         if Stage::takes(info, data.len()) {
-            let lend = |driver: &mut SctpDriver| driver.lend_stage(s, association);
+            let lend = |driver: &mut SctpDriver| driver.lend_stage(s, association, data.len());
             let lent = self.executive.lend(s, lend);
             let is_observed = self.executive.has_modules(s);
             self.stages.extend(lent.map(|stage| Lent { stream: s, association, stage, is_observed }));
         }
         Ok(Written::Queued)
+    }
+
+    /// Returns how the association of a stream without modules packs the messages that wait, without those in a stage.
+    pub(crate) fn packing(&mut self, s: StreamId, association: u32) -> Option<Packing> {
+        let ask = |driver: &mut SctpDriver| driver.packing(s, association);
+        self.executive.lend(s, ask)
     }
 
     pub(crate) fn write_bytes(

@@ -231,20 +231,20 @@ impl Endpoint {
         !self.is_broken.get() && !self.long.is_begun() && self.may_take() && self.ring.has_short()
     }
 
-    /// Passes short messages at the front of the ring to `accept`, up to `count`, and removes those that it accepts. Returns
-    /// their number. [`Endpoint::has_short`] has returned true.
-    pub(crate) fn pass_short(&self, count: usize, accept: impl FnMut(&Header, &[u8]) -> bool) -> usize {
+    /// Passes short messages at the front of the ring to `accept`, until they count as `weight` records of a turn, and removes
+    /// those that it accepts. Returns how many records they count as. [`Endpoint::has_short`] has returned true.
+    pub(crate) fn pass_short(&self, weight: usize, accept: impl FnMut(&Header, &[u8]) -> bool) -> usize {
         // The association charges the user for its copies of the messages, even beyond the limit. So the messages of one call
         // may exceed it, and no others.
         let Some(_room) = self.accounts.take_for_record(RECORD_ROOM_BYTES) else { return 0 };
-        let passed = self.ring.pass_short(count, self.records_before.get(), accept);
+        let passed = self.ring.pass_short(weight, self.records_before.get(), accept);
         if passed.messages > 0 {
             self.busy_polling.records_came(passed.messages);
         }
         if passed.has_room_again {
             self.discard_fillers();
         }
-        passed.messages
+        passed.weight
     }
 
     /// Takes a record that was sent before a message in the ring, by a program that does not use the ring.

@@ -17,6 +17,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use carrier::record::{HEADER_BYTES, Header, Kind};
+use links::AlignedBuffer;
 use ring::{Broken, Reader, Ring};
 use rustix::io::Errno;
 use swiftwater::internals::SHORT_BYTES_MAX;
@@ -24,6 +25,7 @@ use tokio::sync::Notify;
 use zerocopy::IntoBytes;
 
 use super::shared_pages::Memory;
+use crate::system::quantum;
 use crate::users::closer::ReceivedDescriptor;
 use crate::users::owner::{RingMemory, Rings};
 use crate::users::worker::{Job, Worker};
@@ -66,10 +68,18 @@ enum Next {
     Checked(u32, Arc<Job<Result<RingMemory, Errno>>>),
 }
 
+thread_local! {
+    /// The copy of a short message with its header, for the rings of all sockets: the ring may change while the message is
+    /// checked.
+    static COPY: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::new(HEADER_BYTES + SHORT_BYTES_MAX));
+}
+
 /// The short messages that were taken from the front of the ring.
 pub(super) struct Passed {
     /// Number of messages that were removed.
     pub(super) messages: usize,
+    /// Number of records of a turn that they count as.
+    pub(super) weight: usize,
     /// Whether a writer waits for room that there is now.
     pub(super) has_room_again: bool,
 }
@@ -204,35 +214,36 @@ impl OutboundRing {
         matches!(first, Ok(Some(bytes)) if bytes <= HEADER_BYTES + SHORT_BYTES_MAX)
     }
 
-    /// Passes short messages at the front of the ring to `accept`, up to `count`, and removes those that it accepts. Stops at
-    /// the first other message, and at one with another count of earlier records than `before`.
+    /// Passes short messages at the front of the ring to `accept`, until they count as `weight` records of a turn, and removes
+    /// those that it accepts. Stops at the first other message, and at one with another count of earlier records than `before`.
     pub(super) fn pass_short(
         &self,
-        count: usize,
+        weight: usize,
         before: u32,
         mut accept: impl FnMut(&Header, &[u8]) -> bool,
     ) -> Passed {
         let mut state = self.state();
-        let mut passed = Passed { messages: 0, has_room_again: false };
-        // The copy: the ring may change while the message is checked.
-        let mut record = [0; HEADER_BYTES + SHORT_BYTES_MAX];
-        while passed.messages < count
-            && let Ok(Some(bytes)) = state.next_record(&self.memory)
-            && let Some((ring, reader)) = state.parts(&self.memory)
-            && let Some(record) = record.get_mut(..bytes)
-        {
-            reader.read(ring, record);
-            let Some((header, content)) = Header::split(record) else { break };
-            if header.kind != Kind::Data
-                || header.records_before() != Some(before)
-                || !accept(&header, content)
+        let mut passed = Passed { messages: 0, weight: 0, has_room_again: false };
+        COPY.with_borrow_mut(|copy| {
+            while passed.weight < weight
+                && let Ok(Some(bytes)) = state.next_record(&self.memory)
+                && let Some((ring, reader)) = state.parts(&self.memory)
+                && let Some(record) = copy.get_mut(..bytes)
             {
-                break;
+                reader.read(ring, record);
+                let Some((header, content)) = Header::split(record) else { break };
+                if header.kind != Kind::Data
+                    || header.records_before() != Some(before)
+                    || !accept(&header, content)
+                {
+                    break;
+                }
+                passed.has_room_again |= reader.taken(ring, bytes);
+                passed.messages += 1;
+                passed.weight += quantum::weight(content.len());
+                state.is_busy = true;
             }
-            passed.has_room_again |= reader.taken(ring, bytes);
-            passed.messages += 1;
-            state.is_busy = true;
-        }
+        });
         passed
     }
 

@@ -117,8 +117,8 @@ impl<'a> Outbound<'a> {
         }
     }
 
-    /// Moves short messages from the ring, which cost less together. Returns their number: 0 also if the next message is not
-    /// short, the association does not take it, or others come first.
+    /// Moves short messages from the ring, which cost less together. Returns how many records of a turn they count as: 0 also if
+    /// the next message is not short, the association does not take it, or others come first.
     fn pass_short(&self) -> usize {
         let (endpoint, assoc) = (&self.socket.channel().endpoint, self.assoc);
         if !self.unsent.is_empty() || self.is_gone || !endpoint.has_short() {

@@ -1,10 +1,12 @@
 //! Messages of the user: which are accepted, and their way into the send queue.
 
 use sctp_message::SendInfo;
+use sctp_wire::chunk::DATA_HEADER_BYTES;
 
 use super::{Association, State};
+use crate::endpoint::Packing;
 use crate::error::SendError;
-use crate::outbound::{Batch, Block, Stage};
+use crate::outbound::{Batch, Block, Stage, copied_bytes_max, is_copied, is_short};
 use crate::time::Time;
 
 impl Association {
@@ -68,7 +70,30 @@ impl Association {
         }
         let waiting_bytes = self.outbound.pending_wire_bytes();
         let due_from_bytes = self.due_from_bytes.checked_sub(waiting_bytes).filter(|bytes| *bytes > 0)?;
-        self.outbound.lend_stage(self.id, due_from_bytes)
+        self.outbound.lend_stage(self.id, due_from_bytes, self.copied_bytes_max())
+    }
+
+    /// Returns the maximum size of a message that is copied to the others that wait, if nobody else keeps its bytes.
+    #[inline]
+    pub(crate) fn copied_bytes_max(&self) -> usize {
+        copied_bytes_max(self.fragmentation_point_bytes())
+    }
+
+    /// Returns how the messages that wait are packed.
+    pub(crate) fn packing(&self) -> Packing {
+        let payload_bytes_max = self.fragmentation_point_bytes();
+        Packing {
+            copied_bytes_max: copied_bytes_max(payload_bytes_max),
+            packet_bytes: payload_bytes_max + DATA_HEADER_BYTES,
+            waiting_bytes: self.outbound.pending_wire_bytes(),
+        }
+    }
+
+    /// Returns whether a message is copied to the others that wait, if nobody else keeps its bytes.
+    #[inline]
+    pub(crate) fn copies(&self, info: &SendInfo, bytes: usize) -> bool {
+        is_short(info, bytes)
+            || (bytes <= Stage::MESSAGE_BYTES_MAX && is_copied(info, bytes, self.copied_bytes_max()))
     }
 
     /// Takes the end of the send queue back, with the messages that were appended.

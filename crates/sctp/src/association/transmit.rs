@@ -110,7 +110,10 @@ impl Association {
                 && self.may_carry_data()
                 && self.outbound.wanted_path() == wanted_path
                 && self.outbound.may_send(&self.paths[path_id]);
-            let padded = more && self.peer.skips_pad() && pad_packet(buffer, limit);
+            // Padding serves the next packet of the batch.
+            let has_next = packet_number + 1 < rules.limits.segments_max
+                && buffer.total_bytes() - bytes + 2 * limit <= rules.limits.bytes_max;
+            let padded = more && has_next && self.peer.skips_pad() && pad_packet(buffer, limit);
             buffer.end_packet(rules.checksum);
             self.count_packet(now, path_id, &filled, buffer);
             batch.add(buffer.packet_bytes(), &filled);

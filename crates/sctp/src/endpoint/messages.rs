@@ -6,8 +6,26 @@ use sctp_message::SendInfo;
 use super::{Admission, Endpoint, Permit};
 use crate::error::SendError;
 use crate::identifiers::AssociationId;
-use crate::outbound::{Batch, Block, Stage};
+use crate::outbound::{Batch, Block, Stage, wire_bytes};
 use crate::time::Time;
+
+/// How an association packs the messages that wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packing {
+    /// Maximum size of a message that is copied to the others, if nobody else keeps its bytes.
+    pub copied_bytes_max: usize,
+    /// Bytes of a packet for messages with their headers.
+    pub packet_bytes: usize,
+    /// Bytes of all messages that wait with their headers.
+    pub waiting_bytes: usize,
+}
+
+impl Packing {
+    /// Returns the bytes that a message takes in a packet.
+    pub fn wire_bytes(bytes: usize) -> usize {
+        wire_bytes(bytes)
+    }
+}
 
 impl Endpoint {
     /// Admits a message of `bytes` in total, if it is valid and there is room for it. After [`Admission::Full`], an
@@ -23,8 +41,8 @@ impl Endpoint {
         if !association.has_room(bytes) {
             return Admission::Full;
         }
-        let is_idle = association.is_quiet();
-        Admission::Granted(Permit { endpoint: self, id, info, bytes, is_idle })
+        let (is_idle, copies) = (association.is_quiet(), association.copies(info, bytes));
+        Admission::Granted(Permit { endpoint: self, id, info, bytes, is_idle, copies })
     }
 
     /// Returns why [`Endpoint::admit`] refuses a message; `None` if it admits the message once there is room.
@@ -101,6 +119,17 @@ impl Endpoint {
     #[inline]
     pub fn lend_stage(&mut self, id: AssociationId) -> Option<Stage> {
         self.associations.lend_stage(id)
+    }
+
+    /// Returns the maximum size of a message that an association copies to the others that wait, if nobody else keeps its bytes.
+    #[inline]
+    pub fn copied_bytes_max(&self, id: AssociationId) -> Option<usize> {
+        Some(self.associations.get(id)?.copied_bytes_max())
+    }
+
+    /// Returns how an association packs the messages that wait; `None` if there is no association.
+    pub fn packing(&self, id: AssociationId) -> Option<Packing> {
+        Some(self.associations.get(id)?.packing())
     }
 
     /// Takes a stage back. The messages that were appended are queued.

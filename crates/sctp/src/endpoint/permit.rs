@@ -4,7 +4,7 @@ use sctp_message::SendInfo;
 
 use crate::error::SendError;
 use crate::identifiers::AssociationId;
-use crate::outbound::{Block, is_short};
+use crate::outbound::Block;
 use crate::time::Time;
 
 use super::Endpoint;
@@ -30,6 +30,7 @@ pub struct Permit<'a> {
     pub(crate) info: &'a SendInfo,
     pub(crate) bytes: usize,
     pub(crate) is_idle: bool,
+    pub(crate) copies: bool,
 }
 
 impl Permit<'_> {
@@ -42,7 +43,7 @@ impl Permit<'_> {
     /// Returns whether the bytes of the message are copied in any case, so that a slice serves as well as a block.
     #[inline]
     pub fn copies(&self) -> bool {
-        is_short(self.info, self.bytes)
+        self.copies
     }
 
     /// Queues the message, given as blocks of as many bytes in total as the permit was asked for. The message leaves with a later

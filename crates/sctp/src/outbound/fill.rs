@@ -17,6 +17,10 @@ use crate::transmit::TransmitBuffer;
 /// The end of a packet is filled with a fragment of the next message if at least this much of it fits.
 const FRAGMENT_BYTES_MIN: usize = 64;
 
+/// Length from which a packet may stay up to a quarter empty, rather than be filled with a fragment of a message that fits the
+/// next one: joining the fragments costs more than another packet of this length.
+const LONG_PACKET_BYTES: usize = 16 * 1024;
+
 /// The packet that is being built.
 pub(crate) struct Packet<'a> {
     pub(crate) limit_bytes: usize,
@@ -38,6 +42,16 @@ pub(crate) struct Filled {
     pub(crate) retransmitted_chunks: u64,
     /// The packet is a tail loss probe.
     pub(crate) tail_loss_probe: bool,
+}
+
+/// The rest of the packet that is being built.
+struct Room {
+    /// Number of bytes.
+    space: usize,
+    /// Largest payload of a new chunk.
+    payload_bytes_max: usize,
+    /// Whether a short message that fits the next packet is not cut to fill this one.
+    keeps_whole: bool,
 }
 
 /// The DATA chunks of the packet that is being built.
@@ -168,9 +182,9 @@ impl Outbound {
             if self.wanted_path() != contents.wanted_path {
                 break;
             }
-            let Some((run, new)) = self.take_new(now, space, packet.payload_bytes_max, immediate) else {
-                break;
-            };
+            let keeps_whole = limit_bytes >= LONG_PACKET_BYTES && space <= limit_bytes / 4;
+            let room = Room { space, payload_bytes_max: packet.payload_bytes_max, keeps_whole };
+            let Some((run, new)) = self.take_new(now, &room, immediate) else { break };
             contents.asks_sack |= new.immediate;
             let filled = &mut contents.filled;
             filled.unordered_chunks += new.unordered;
@@ -188,15 +202,10 @@ impl Outbound {
         }
     }
 
-    /// Takes what is sent next, as far as `space` in the packet and the peer's window allow.
+    /// Takes what is sent next, as far as the room in the packet and the peer's window allow.
     #[inline]
-    fn take_new(
-        &mut self,
-        now: Time,
-        space: usize,
-        payload_bytes_max: usize,
-        immediate: bool,
-    ) -> Option<(Run, NewChunks)> {
+    fn take_new(&mut self, now: Time, room: &Room, immediate: bool) -> Option<(Run, NewChunks)> {
+        let Room { space, payload_bytes_max, keeps_whole } = *room;
         let next = self.pending.next()?;
         let (first, chunks) = (self.outstanding.next_tsn(), self.outstanding.chunks());
         if next.is_short {
@@ -214,7 +223,8 @@ impl Outbound {
         }
         let piece = next.payload_bytes.min(payload_bytes_max);
         let fits = wire_bytes(piece) <= space;
-        if !fits && space < DATA_HEADER_BYTES + FRAGMENT_BYTES_MIN {
+        let stays_whole = keeps_whole && next.is_short && piece == next.payload_bytes;
+        if !fits && (stays_whole || space < DATA_HEADER_BYTES + FRAGMENT_BYTES_MIN) {
             return None;
         }
         let most = if fits { piece } else { (space - DATA_HEADER_BYTES) & !3 };

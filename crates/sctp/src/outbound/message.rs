@@ -9,6 +9,7 @@ use super::run::{Run, Status, failure, wire_bytes};
 use super::short::Short;
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
+use crate::send_pool::BlockCharge;
 use crate::tsn;
 
 /// A message whose bytes lie in a block, or what is left of it when fragments have been sent.
@@ -22,6 +23,8 @@ pub(super) struct Message {
     pub(super) path: Option<PathId>,
     /// Whether the send buffer charges the overhead of the message here: to the last part of each send.
     pub(super) charged: bool,
+    /// The charge for the block of short messages that the bytes lie in.
+    pub(super) charge: Option<BlockCharge>,
 }
 
 impl Message {
@@ -40,6 +43,7 @@ impl Message {
             context: short.context,
             path: short.path,
             charged: true,
+            charge: short.charge.clone(),
         })
     }
 
@@ -53,6 +57,7 @@ impl Message {
             context: info.context,
             path: info.path,
             charged: false,
+            charge: None,
         }
     }
 
@@ -79,7 +84,8 @@ impl Message {
     pub(super) fn split_front(&mut self, payload_bytes: usize) -> Message {
         let flags = DataFlags { ending: false, immediate: false, ..self.flags };
         self.flags.beginning = false;
-        Message { payload: self.payload.split_to(payload_bytes), flags, charged: false, ..*self }
+        let (payload, charge) = (self.payload.split_to(payload_bytes), self.charge.clone());
+        Message { payload, flags, charged: false, charge, ..*self }
     }
 
     /// Makes the message the only chunk of a run.
@@ -93,7 +99,7 @@ impl Message {
             payload_bytes: bytes,
             head: Data::header_bytes(self.flags, tsn::wrap(first), self.stream, ssn, self.ppid, bytes),
             body: self.payload,
-            charge: None,
+            charge: self.charge,
             context: self.context,
             packet: 0,
             path: PathId(0),

@@ -61,6 +61,7 @@ use message::Message;
 pub use message_limits::MessageLimits;
 use outstanding::Outstanding;
 use pending::{Pending, Waiting};
+pub(crate) use run::wire_bytes;
 pub(crate) use sack::{Report, SackOutcome};
 use short::NextSsn;
 use stage::StageLimits;
@@ -74,19 +75,49 @@ const STREAMS_FREE: u16 = 4096;
 /// (§3.3.4).
 const OUTSTANDING_CHUNKS_MAX: usize = u16::MAX as usize;
 
-/// Returns whether a message of `bytes` is copied to the others that wait, unless it ends a record whose first part is queued.
+/// Maximum size of a message that is copied to the others that wait, because nobody else keeps its bytes.
+pub(crate) const COPIED_BYTES_MAX: usize = 8 * 1024;
+/// Number of messages that a packet must have room for, if messages of their size are copied to the others that wait: fragments
+/// gain nothing.
+const COPIED_PER_PACKET_MIN: usize = 3;
+
+/// Returns whether a message of `bytes` is copied to the others that wait, whoever keeps its bytes, unless it ends a record whose
+/// first part is queued.
 #[inline]
 pub(crate) fn is_short(info: &SendInfo, bytes: usize) -> bool {
-    bytes < GATHER_BYTES_MIN && !info.more && info.lifetime.is_none()
+    bytes < GATHER_BYTES_MIN && is_plain(info)
+}
+
+/// Returns whether a message may lie among others.
+#[inline]
+fn is_plain(info: &SendInfo) -> bool {
+    !info.more && info.lifetime.is_none()
+}
+
+/// Returns whether a message of `bytes` that nobody else keeps is copied to the others that wait, up to `copied_bytes_max`.
+#[inline]
+pub(crate) fn is_copied(info: &SendInfo, bytes: usize, copied_bytes_max: usize) -> bool {
+    bytes <= copied_bytes_max && is_plain(info)
+}
+
+/// Returns the maximum size of messages that are copied to the others that wait, where a chunk has up to `payload_bytes_max`.
+#[inline]
+pub(crate) fn copied_bytes_max(payload_bytes_max: usize) -> usize {
+    (payload_bytes_max / COPIED_PER_PACKET_MIN).clamp(GATHER_BYTES_MIN - 1, COPIED_BYTES_MAX)
 }
 
 /// A part of a message that is queued.
 pub trait Block: AsRef<[u8]> {
+    /// Whether the bytes have an owner, which the queue can keep.
+    const IS_OWNED: bool;
+
     /// Returns the bytes in a block that can be kept.
     fn into_bytes(self) -> Bytes;
 }
 
 impl Block for Bytes {
+    const IS_OWNED: bool = true;
+
     fn into_bytes(self) -> Bytes {
         self
     }
@@ -94,6 +125,8 @@ impl Block for Bytes {
 
 /// The bytes are copied.
 impl Block for &[u8] {
+    const IS_OWNED: bool = false;
+
     fn into_bytes(self) -> Bytes {
         Bytes::copy_from_slice(self)
     }
@@ -326,7 +359,8 @@ impl Outbound {
         }
     }
 
-    /// Queues one message, given in blocks. [`Outbound::check`] has found it valid.
+    /// Queues one message, given in blocks. [`Outbound::check`] has found it valid. Borrowed bytes are those of a message that
+    /// [`is_copied`].
     #[inline]
     pub(crate) fn queue<B: Block>(
         &mut self,
@@ -335,7 +369,8 @@ impl Outbound {
         bytes: usize,
         blocks: impl IntoIterator<Item = B>,
     ) {
-        if self.open_record.is_none() && is_short(info, bytes) {
+        let is_copied = if B::IS_OWNED { is_short(info, bytes) } else { is_plain(info) };
+        if self.open_record.is_none() && is_copied {
             self.pending.push_short(info, bytes, blocks, self.buffered_bytes);
         } else {
             self.queue_blocks(now, info, blocks);
@@ -345,13 +380,19 @@ impl Outbound {
 
     /// Lends the end of the queue. Another `due_from_bytes` wire bytes make the association due to transmit.
     #[inline]
-    pub(crate) fn lend_stage(&mut self, id: AssociationId, due_from_bytes: usize) -> Option<Stage> {
+    pub(crate) fn lend_stage(
+        &mut self,
+        id: AssociationId,
+        due_from_bytes: usize,
+        copied_bytes_max: usize,
+    ) -> Option<Stage> {
         if self.open_record.is_some() {
             return None;
         }
         let limits = StageLimits {
             room_bytes: self.buffer_bytes_max().saturating_sub(self.buffered_bytes),
             due_from_bytes,
+            copied_bytes_max,
             messages: self.limits,
         };
         Some(Stage::new(id, self.pending.lend_tail(), limits))

@@ -440,6 +440,26 @@ mod tests {
     }
 
     #[test]
+    fn the_parts_of_a_message_that_is_cut_keep_the_charge_of_its_block() {
+        let pool = SendPool::with_limit(1 << 20);
+        let free_bytes = || pool.buffer_bytes_max();
+        let before = free_bytes();
+        let mut pending = Pending::new(Some(pool.clone()));
+        pending.push_short(&SendInfo::default(), 2000, [&[7; 2000][..]], 100_000);
+        pending.separate_first();
+        let mut ssn = NextSsn::default();
+        let runs = [1000, 1000].map(|bytes| pending.take(bytes, 1, false, &mut ssn).expect("a part").0);
+        pending.free_block();
+        drop(pending);
+        assert!(free_bytes() < before, "the block exists");
+        let [first, second] = runs;
+        drop(first);
+        assert!(free_bytes() < before, "the block exists");
+        drop(second);
+        assert_eq!(free_bytes(), before);
+    }
+
+    #[test]
     fn a_block_is_freed_when_nothing_waits() {
         let mut pending = Pending::default();
         pending.push_short(&SendInfo::default(), 3, [b"abc".as_slice()], 1_000_000);

@@ -200,7 +200,7 @@ pub(super) fn take_header(bytes: &mut Bytes) -> [u8; DATA_HEADER_BYTES] {
 
 /// Returns the length of a DATA chunk with this much payload, with header and padding.
 #[inline]
-pub(super) fn wire_bytes(payload_bytes: usize) -> usize {
+pub(crate) fn wire_bytes(payload_bytes: usize) -> usize {
     DATA_HEADER_BYTES + payload_bytes.next_multiple_of(4)
 }
 

@@ -1,12 +1,11 @@
 //! The end of an association's send queue, lent to the caller that fills it.
 
-use super::is_short;
 use super::message_limits::MessageLimits;
 use super::run::wire_bytes;
 use super::short::Short;
+use super::{COPIED_BYTES_MAX, is_copied};
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::identifiers::AssociationId;
-use crate::transmit::GATHER_BYTES_MIN;
 use sctp_message::SendInfo;
 
 /// The place where the short messages of one association wait, lent by [`Endpoint::lend_stage`](crate::Endpoint::lend_stage).
@@ -32,6 +31,8 @@ pub(super) struct StageLimits {
     pub(super) room_bytes: usize,
     /// Wire bytes to append until the association is due to transmit.
     pub(super) due_from_bytes: usize,
+    /// Maximum size of a message that is copied to the others that wait.
+    pub(super) copied_bytes_max: usize,
     pub(super) messages: MessageLimits,
 }
 
@@ -55,20 +56,21 @@ impl Stage {
         Stage { id, short, limits, waited, room_bytes: limits.room_bytes }
     }
 
-    /// Maximum size of a message that is staged.
-    pub const MESSAGE_BYTES_MAX: usize = GATHER_BYTES_MIN - 1;
+    /// Maximum size of a message that any association stages: those with small packets stage shorter ones
+    /// ([`Endpoint::copied_bytes_max`](crate::Endpoint::copied_bytes_max)).
+    pub const MESSAGE_BYTES_MAX: usize = COPIED_BYTES_MAX;
 
     /// Returns whether a message of `bytes` can be staged at all.
     #[inline]
     pub fn takes(info: &SendInfo, bytes: usize) -> bool {
-        is_short(info, bytes)
+        is_copied(info, bytes, COPIED_BYTES_MAX)
     }
 
     /// Returns whether [`Stage::push`] would take a message of `bytes`.
     #[inline]
     pub fn fits(&self, info: &SendInfo, bytes: usize) -> bool {
         let Stage { short, limits, .. } = self;
-        is_short(info, bytes)
+        is_copied(info, bytes, limits.copied_bytes_max)
             && limits.messages.check(info, bytes).is_ok()
             && bytes + MESSAGE_OVERHEAD_BYTES <= limits.room_bytes
             && wire_bytes(bytes) <= short.wire.capacity() - short.wire.len()

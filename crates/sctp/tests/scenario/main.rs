@@ -12,6 +12,7 @@ mod collision;
 mod congestion_marks;
 mod connect_fails;
 mod cookie;
+mod copied_messages;
 mod data_both_ways;
 mod data_with_cookie;
 mod deferred_checksums;

@@ -28,8 +28,8 @@ async fn receive(peer: &Association) -> Vec<u8> {
 }
 
 /// Lengths of messages, some of them too long to pass with others.
-const LENGTHS: [usize; 10] =
-    [1, 16, SHORT_BYTES_MAX, SHORT_BYTES_MAX + 1, 64, 30_000, 3, SHORT_BYTES_MAX - 1, 100, 5];
+const LENGTHS: [usize; 12] =
+    [1, 16, SHORT_BYTES_MAX, SHORT_BYTES_MAX + 1, 64, 30_000, 3, SHORT_BYTES_MAX - 1, 100, 4096, 2047, 5];
 
 #[tokio::test(flavor = "local")]
 async fn short_messages_of_a_program_pass_among_others_in_their_order() {
@@ -102,6 +102,18 @@ async fn a_turn_moves_so_many_short_messages_of_a_ring() {
     outbound.next_turn().await;
     assert_eq!(outbound.step().expect("it is open"), Wait::Message);
     assert_eq!(joined._registry.busy_polling().records(), before + 1);
+}
+
+#[tokio::test(flavor = "local")]
+async fn messages_of_several_kilobytes_end_a_turn_sooner() {
+    let joined = Joined::new().await;
+    let mut outbound = joined.outbound();
+    let (message, messages) = (vec![7; SHORT_BYTES_MAX], BYTES_PER_TURN / SHORT_BYTES_MAX + 1);
+    (0..=messages).for_each(|_| assert!(!put(&joined.socket, ID, &message)));
+    assert_eq!(outbound.step().expect("it is open"), Wait::Turn);
+    let moved = joined._registry.busy_polling().records();
+    assert!(moved <= messages as u64, "{moved} in a turn");
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
 }
 
 #[tokio::test(flavor = "local")]
