@@ -5,7 +5,7 @@ mod check;
 pub(crate) mod hosts;
 pub(in crate::lab) mod limits;
 mod program;
-mod report;
+pub(in crate::lab) mod report;
 mod run;
 mod shell;
 pub(crate) mod spec;

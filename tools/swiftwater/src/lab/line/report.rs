@@ -11,7 +11,7 @@ use crate::output::note;
 use crate::units::{grouped, milliseconds};
 
 /// Limit for the lateness of 99 of 100 packets.
-pub(super) const LATE_MAX: Duration = Duration::from_millis(1);
+pub(in crate::lab) const LATE_MAX: Duration = Duration::from_millis(1);
 /// Largest share of packets that the hosts may lose.
 pub(super) const HOST_DROP_SHARE_MAX: f64 = 0.001;
 /// Number of a line's flows in the text; the JSON has all.
@@ -160,15 +160,15 @@ fn disturbance(late_p99: Duration, host_dropped: u64, delivered: u64) -> Option<
 }
 
 /// Returns the emulator's load on a processor.
-pub(super) fn processors(counts: &EmulatorCounts) -> f64 {
+pub(in crate::lab) fn processors(counts: &EmulatorCounts) -> f64 {
     counts.processor.as_secs_f64() / counts.elapsed.as_secs_f64().max(1e-9)
 }
 
-pub(super) fn ms(time: Duration) -> f64 {
+pub(in crate::lab) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-pub(super) fn us(time: Duration) -> f64 {
+pub(in crate::lab) fn us(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 

@@ -5,12 +5,10 @@ use ::lab::experiment::{self, Outcome, Watch};
 use super::Settings;
 use crate::interrupt;
 use crate::lab::args::LiveName;
-use crate::lab::progress_bar;
+use crate::lab::{STEPS, progress_bar};
 
 /// Name of this stack on the virtual clock.
 pub(in crate::lab) const TRANSPORT: &str = "sctp-virtual";
-/// Steps of the bar.
-const STEPS: u64 = 1000;
 
 /// Returns what this stack delivers on the virtual clock until each of these seconds, if the experiment has it beside live runs;
 /// nothing after Ctrl-C.

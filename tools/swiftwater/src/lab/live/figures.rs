@@ -1,7 +1,7 @@
 //! Summary of several runs of a measurement.
 
 use ::lab::experiment::AddedColumn;
-use emulator::{Distribution, EmulatorCounts};
+use emulator::EmulatorCounts;
 use netsim::Schedule;
 use serde::Serialize;
 
@@ -9,12 +9,11 @@ use super::measure::{Cpu, Measured};
 use super::plan::{Load, Series};
 use super::watch::{LinesSeen, StateAt};
 use crate::host::OTHERS_BUSY_MAX;
+use crate::lab::line::report::{LATE_MAX, ms, processors, us};
 use crate::lab::line::spec::PathSpec;
 use crate::stats::{confidence_interval, median};
 use crate::units::{grouped, mbits};
 
-/// A run is disturbed if one packet in a hundred was later than this.
-const LATE_US_MAX: f64 = 1_000.0;
 /// A line counts as used again when it carries more than this share of its rate.
 const USED_AGAIN: f64 = 0.1;
 
@@ -146,7 +145,7 @@ impl Run {
     /// Returns whether the host itself lost packets or kept them for too long, or without a line, whether other programs used its
     /// processors.
     pub(super) fn is_disturbed(&self) -> bool {
-        let disturbed = |line: &LineFigures| line.host_dropped_packets > 0 || line.late_us_p99 > LATE_US_MAX;
+        let disturbed = |line: &LineFigures| line.host_dropped_packets > 0 || line.late_us_p99 > us(LATE_MAX);
         self.line.as_ref().is_some_and(disturbed)
             || self.others_busy.is_some_and(|busy| busy >= OTHERS_BUSY_MAX)
     }
@@ -244,7 +243,6 @@ impl LineFigures {
         // Data goes to the server, so its queue is the longest.
         let queues = counts.paths.iter().map(|path| path.lines[0].waited);
         let queue = queues.max_by_key(|waited| waited.p50).unwrap_or_default();
-        let ms = |of: fn(&Distribution) -> std::time::Duration| of(&queue).as_secs_f64() * 1e3;
         LineFigures {
             line_packets: sum(|pipe| pipe.packets_offered),
             line_dropped_packets: sum(|pipe| pipe.packets_overflowed),
@@ -252,10 +250,10 @@ impl LineFigures {
             dropped_to_server: to_server(|pipe| pipe.packets_overflowed),
             line_lost_packets: sum(|pipe| pipe.packets_lost),
             host_dropped_packets,
-            queue_ms_p50: ms(|queue| queue.p50),
-            queue_ms_p95: ms(|queue| queue.p95),
-            late_us_p99: counts.late.p99.as_secs_f64() * 1e6,
-            emulator_cpu: counts.processor.as_secs_f64() / counts.elapsed.as_secs_f64().max(1e-9),
+            queue_ms_p50: ms(queue.p50),
+            queue_ms_p95: ms(queue.p95),
+            late_us_p99: us(counts.late.p99),
+            emulator_cpu: processors(counts),
         }
     }
 }

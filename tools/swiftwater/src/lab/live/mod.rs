@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `plan` | what each experiment compares, and on which lines |
 //! | `beside` | runs on the virtual clock beside live ones |
+//! | `session` | a run of the command: what is printed and kept |
 //! | `conditions` | restrictions of this host, and transports that it lacks |
 //! | `selection` | the cells that the user asks for, and how long they take |
 //! | `measure` | one measurement, by a process at each end |
@@ -20,6 +21,7 @@ mod measure;
 mod outcomes;
 mod plan;
 mod selection;
+pub(super) mod session;
 mod strsctp;
 pub(super) mod trace;
 mod watch;
@@ -258,16 +260,16 @@ fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> 
             Some(Hosts::build(lines, Default::default(), &emulator)?)
         }
     };
+    let mut failure = None;
     if let Some(hosts) = &hosts
         && cells.iter().any(|cell| cell.series == MPTCP)
         && let Err(error) = hosts.allow_mptcp(plan.lines.len())
     {
-        note(format_args!("without MPTCP: {error}"));
+        failure = Some(HostsError::from(error).into());
         cells.retain(|cell| cell.series != MPTCP);
     }
     let repeat = settings.repeat();
     let bar = super::progress_bar(u64::from(repeat) * cells.len() as u64);
-    let mut failure = None;
     'turns: for turn in 0..repeat {
         let seed = seed_of_turn(settings.seed, turn);
         for cell in &mut *cells {

@@ -1,0 +1,191 @@
+//! A run of the command: experiments one after the other, whose measurements are printed and kept.
+
+use ::lab::experiment::{Outcome, table_with};
+
+use super::{Conditions, Estimate, Figures, LiveError, Results, Settings};
+use crate::lab::archive::Archive;
+use crate::lab::args::{LabArgs, LiveName};
+use crate::lab::row::Row;
+use crate::lab::{LabError, tell_interruption};
+use crate::output::{Json, note, print};
+use crate::{host, interrupt};
+
+/// Runs the experiments that the user asks for. Prints and keeps all measurements, even if a part fails.
+pub(in crate::lab) fn run(name: LiveName, args: &LabArgs) -> Result<(), LabError> {
+    let settings = settings(args);
+    let experiments = super::select(name, &settings).map_err(LiveError::from)?;
+    super::enter(name)?;
+    let json = args.json.open()?;
+    interrupt::listen()?;
+    let archive = args.out.as_deref().map(|folder| Archive::create(folder, settings.seed)).transpose()?;
+    let mut session = Session { json, archive, measured: Vec::new(), failure: None };
+    session.measure(&experiments, &settings)?;
+    session.finish()
+}
+
+fn settings(args: &LabArgs) -> Settings<'_> {
+    Settings {
+        seconds: args.seconds,
+        case: args.case.as_deref().unwrap_or_default(),
+        repeat: args.repeat,
+        quick: args.quick,
+        full: args.full,
+        seed: args.seed,
+    }
+}
+
+/// The experiments that were measured so far, and where they go.
+struct Session {
+    json: Json,
+    archive: Option<Archive>,
+    measured: Vec<(&'static str, Results)>,
+    /// The first failure, which decides the result.
+    failure: Option<LabError>,
+}
+
+impl Session {
+    fn measure(&mut self, experiments: &[LiveName], settings: &Settings<'_>) -> Result<(), LabError> {
+        let count = experiments.len();
+        if count > 1 {
+            let whole: Estimate = experiments.iter().map(|&one| super::estimate(one, settings)).sum();
+            note(format_args!("{count} experiments, {whole}"));
+        }
+        let conditions = Conditions::find(experiments, settings);
+        for sentence in conditions.limits.iter().cloned().chain(conditions.left_out()) {
+            note(format_args!("{sentence}"));
+        }
+        if let Some(archive) = &mut self.archive {
+            archive.describe(settings, &conditions);
+        }
+        for (number, &experiment) in (1..).zip(experiments) {
+            if interrupt::requested() {
+                break;
+            }
+            let name = super::name(experiment);
+            let place = if count > 1 { format!(" ({number} of {count})") } else { String::new() };
+            note(format_args!("{name}{place}: {}", super::estimate(experiment, settings)));
+            let others = host::OthersBusy::begin();
+            let results = super::run(experiment, settings, &conditions);
+            let heading = if count > 1 { format!("{name}\n") } else { String::new() };
+            self.on_results(name, &heading, results, others.sentence())?;
+        }
+        Ok(())
+    }
+
+    /// Prints and keeps the results of an experiment, and says what has disturbed it.
+    fn on_results(
+        &mut self,
+        name: &'static str,
+        heading: &str,
+        mut results: Results,
+        busy: Option<String>,
+    ) -> Result<(), LabError> {
+        let missing = results.failure.take().map(LabError::from);
+        if self.json.leaves_text() && !results.outcomes.is_empty() {
+            print(&(heading.to_owned() + &text(name, &results.outcomes)))?;
+        }
+        let figures = results.outcomes.iter().filter_map(|(_, figures)| figures.as_ref());
+        // The lines may be on time while the ends have no processor.
+        for sentence in super::disturbance(figures).into_iter().chain(busy) {
+            note(format_args!("{sentence}"));
+        }
+        let traces = std::mem::take(&mut results.traces);
+        self.measured.push((name, results));
+        let kept = match &mut self.archive {
+            // An experiment that has measured nothing does not take the place of results from before.
+            Some(archive) if has_figures(&self.measured) => {
+                archive.keep(name, &rows(&self.measured), &traces)
+            }
+            _ => Ok(()),
+        };
+        for error in missing.into_iter().chain(kept.err()) {
+            self.on_failure(name, error);
+        }
+        Ok(())
+    }
+
+    fn on_failure(&mut self, name: &str, error: LabError) {
+        match &self.failure {
+            None => self.failure = Some(error),
+            Some(_) => note(format_args!("{name}: {error}")),
+        }
+    }
+
+    /// Prints the JSON of all experiments; returns the first failure.
+    fn finish(mut self) -> Result<(), LabError> {
+        let has_figures = has_figures(&self.measured);
+        if has_figures {
+            self.json.write(&rows(&self.measured))?;
+        } else {
+            self.json.write_nothing()?;
+        }
+        tell_interruption(has_figures);
+        if !has_figures && !interrupt::requested() {
+            // What the kernel lacks is no failure beside other figures.
+            self.failure.get_or_insert(LiveError::NothingToMeasure.into());
+        }
+        self.failure.map_or(Ok(()), Err)
+    }
+}
+
+/// Returns whether something was measured.
+fn has_figures(measured: &[(&'static str, Results)]) -> bool {
+    measured.iter().any(|(_, results)| !results.outcomes.is_empty())
+}
+
+/// Returns measured and published outcomes of an experiment as text.
+fn text(name: &str, outcomes: &[(Outcome, Option<Figures>)]) -> String {
+    let (named, figures): (Vec<_>, Vec<_>) =
+        outcomes.iter().map(|(outcome, figures)| (named(outcome), figures.as_ref())).unzip();
+    let counters = super::published_counters(name);
+    let table = table_with(&named, &super::columns(&figures, counters.is_some()));
+    table + &counters.map_or_else(String::new, |counters| counters + "\n")
+}
+
+/// Returns an outcome for the table, in which a published one has its mode: its transport does not tell it.
+fn named(outcome: &Outcome) -> Outcome {
+    let transport = match outcome.mode.filter(|_| outcome.published) {
+        Some(mode) => format!("{}, {mode}", outcome.transport),
+        None => outcome.transport.clone(),
+    };
+    Outcome { transport, ..outcome.clone() }
+}
+
+/// Returns what `--json` prints of these experiments.
+fn rows<'a>(measured: &'a [(&'static str, Results)]) -> Vec<Row<'a>> {
+    let rows = measured.iter().flat_map(|(name, results)| {
+        results.outcomes.iter().map(|(outcome, figures)| Row::new(name, None, outcome, figures.as_ref()))
+    });
+    rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> Session {
+        let json = Json::file(std::path::Path::new("/dev/null")).expect("every host has one");
+        Session { json, archive: None, measured: Vec::new(), failure: None }
+    }
+
+    fn failed(name: &str, outcomes: usize) -> Results {
+        let failure = LiveError::End { name: name.to_owned(), said: "it hangs".to_owned() };
+        let outcomes = vec![(Outcome::default(), None); outcomes];
+        Results { outcomes, failure: Some(failure), ..Results::default() }
+    }
+
+    #[test]
+    fn the_first_failure_decides_and_later_experiments_are_kept() {
+        let mut session = session();
+        session.on_results("lossy", "", failed("first", 1), None).expect("room");
+        session.on_results("failover", "", failed("second", 1), None).expect("room");
+        assert_eq!(rows(&session.measured).len(), 2);
+        assert_eq!(session.finish().expect_err("one has failed").to_string(), "first: it hangs");
+    }
+
+    #[test]
+    fn a_session_without_a_figure_is_a_failure() {
+        let error = session().finish().expect_err("nothing was measured");
+        assert!(matches!(error, LabError::Live(LiveError::NothingToMeasure)), "{error}");
+    }
+}
