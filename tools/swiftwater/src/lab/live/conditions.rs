@@ -3,7 +3,7 @@
 use std::env;
 use std::io;
 
-use netns::private;
+use netns::{Host, private};
 
 use super::Settings;
 use super::plan::{self, Series, Tool};
@@ -40,7 +40,7 @@ impl Conditions {
         for cell in plans.flat_map(|plan| cells(&plan, settings)) {
             for series in cell.all_series() {
                 if missing.iter().all(|one| one.series != series.name)
-                    && let Err(error) = try_series(series)
+                    && let Err(error) = try_series(series, try_mptcp_paths)
                 {
                     missing.push(Missing { series: series.name, reason: error.to_string() });
                 }
@@ -62,8 +62,8 @@ impl Conditions {
     }
 }
 
-/// Opens a socket as the series needs it, or looks for the program that it needs.
-fn try_series(series: Series) -> io::Result<()> {
+/// Opens a socket as the series needs it, or looks for the program that it needs, and configures the paths of MPTCP.
+fn try_series(series: Series, try_mptcp_paths: fn() -> io::Result<()>) -> io::Result<()> {
     let words = match series.tool {
         Tool::Iperf3 if is_installed(IPERF3) => {
             return find_shim_for_itself().map(drop).map_err(io::Error::other);
@@ -79,7 +79,17 @@ fn try_series(series: Series) -> io::Result<()> {
         // Our SCTP needs nothing of the kernel but UDP.
         _ => return Ok(()),
     };
-    sockets::offers(protocol, value("--congestion"))
+    sockets::offers(protocol, value("--congestion"))?;
+    if protocol == Some(sockets::MPTCP) { try_mptcp_paths() } else { Ok(()) }
+}
+
+/// Configures MPTCP on a host of its own, as for a measurement. On loopback there are no paths to configure.
+fn try_mptcp_paths() -> io::Result<()> {
+    if !private::is_inside() {
+        return Ok(());
+    }
+    let configured = Host::new().and_then(|host| host.ip("mptcp limits set subflows 1 add_addr_accepted 1"));
+    configured.map_err(io::Error::other)
 }
 
 /// Returns whether a program is in a folder of the PATH.
@@ -101,13 +111,23 @@ mod tests {
 
     #[test]
     fn a_transport_that_the_kernel_lacks_is_named_with_the_reason() {
-        try_series(series(&["--proto", "tcp", "--congestion", "reno"])).expect("every kernel has it");
-        try_series(series(&["--mode", "message"])).expect("it needs nothing of the kernel");
-        let error =
-            try_series(series(&["--proto", "tcp", "--congestion", "no-such"])).expect_err("none has it");
+        let try_series = |words| super::try_series(series(words), || Ok(()));
+        try_series(&["--proto", "tcp", "--congestion", "reno"]).expect("every kernel has it");
+        try_series(&["--mode", "message"]).expect("it needs nothing of the kernel");
+        let error = try_series(&["--proto", "tcp", "--congestion", "no-such"]).expect_err("none has it");
         let said = error.to_string();
         assert!(said.contains("congestion control `no-such`") && said.contains("modprobe"), "{said}");
         assert!(is_installed("sh") && !is_installed("no-such-program"));
+    }
+
+    #[test]
+    fn mptcp_whose_paths_cannot_be_configured_is_missing_from_the_start() {
+        let refuse = || Err(io::Error::other("`ip mptcp` is unknown"));
+        if sockets::offers(Some(sockets::MPTCP), Some("cubic")).is_ok() {
+            let error = try_series(plan::MPTCP, refuse).expect_err("it has no paths");
+            assert_eq!(error.to_string(), "`ip mptcp` is unknown");
+        }
+        try_series(series(&["--proto", "tcp", "--congestion", "reno"]), refuse).expect("it needs one path");
     }
 
     #[test]
