@@ -71,6 +71,27 @@ impl Loss {
         let good_to_bad = if share < 1.0 { (bad_to_good * share / (1.0 - share)).min(1.0) } else { 1.0 };
         Loss::Burst { good_to_bad, bad_to_good, loss_in_good: 0.0, loss_in_bad: 1.0 }
     }
+
+    /// Returns the share of packets that are lost in the long run, from 0 to 1.
+    ///
+    /// ```
+    /// # use netsim::Loss;
+    /// assert_eq!(Loss::Random { probability: 0.2 }.mean_share(), 0.2);
+    /// assert!((Loss::bursts(0.05, 4.0).mean_share() - 0.05).abs() < 1e-9);
+    /// ```
+    pub fn mean_share(&self) -> f64 {
+        match self {
+            Loss::Never | Loss::Scripted(_) => 0.0,
+            Loss::Random { probability } => probability.clamp(0.0, 1.0),
+            Loss::Burst { good_to_bad, bad_to_good, loss_in_good, loss_in_bad } => {
+                let changes = good_to_bad + bad_to_good;
+                // A line that never changes stays good.
+                let bad = if changes > 0.0 { good_to_bad / changes } else { 0.0 };
+                bad * loss_in_bad + (1.0 - bad) * loss_in_good
+            }
+            Loss::Always => 1.0,
+        }
+    }
 }
 
 /// Judges packets by a [`Loss`].

@@ -8,31 +8,37 @@ use super::limit::payload_bytes;
 const CUBIC_C: f64 = 0.4;
 const CUBIC_BETA: f64 = 0.7;
 
-/// Returns the payload per second at a loss rate and a round-trip time, at most `limit_bits_per_s`. `None`: no function
-/// is known, or nothing is lost and the queue determines the rate.
-///
-/// NewReno is RFC 9260 §7.2.2 and halves its window: W = √(3 / 2p) packets. It counts acknowledged bytes, so that
-/// acknowledging every second packet makes no difference. CUBIC is RFC 9438 §5.1, equation 6, or its Reno-friendly
-/// region if that is larger, which is as fast as NewReno (§4.3).
+/// Returns the payload per second at a loss rate and a round-trip time, at most `limit_bits_per_s`, for the window of
+/// [`predicted_window_packets`].
 pub fn predicted_bits_per_s(
     algorithm: Algorithm,
     loss: f64,
     round_trip_s: f64,
     limit_bits_per_s: f64,
 ) -> Option<f64> {
+    let packets = predicted_window_packets(algorithm, loss, round_trip_s)?;
+    Some((packets * payload_bytes() as f64 * 8.0 / round_trip_s).min(limit_bits_per_s))
+}
+
+/// Returns the mean window in packets at a loss rate and a round-trip time. `None`: no function is known, or nothing is lost and
+/// the queue determines the rate.
+///
+/// NewReno is RFC 9260 §7.2.2 and halves its window: W = √(3 / 2p) packets (Mathis et al., 1997). It counts acknowledged bytes, so
+/// that acknowledging every second packet makes no difference. CUBIC is RFC 9438 §5.1, equation 6, or its Reno-friendly
+/// region if that is larger, which is as fast as NewReno (§4.3).
+pub fn predicted_window_packets(algorithm: Algorithm, loss: f64, round_trip_s: f64) -> Option<f64> {
     if loss <= 0.0 {
         return None;
     }
     let reno_packets = (1.5 / loss).sqrt();
-    let packets = match algorithm {
-        Algorithm::NewReno => reno_packets,
+    match algorithm {
+        Algorithm::NewReno => Some(reno_packets),
         Algorithm::Cubic => {
             let gain = CUBIC_C * (3.0 + CUBIC_BETA) / (4.0 * (1.0 - CUBIC_BETA));
-            (gain.powf(0.25) * (round_trip_s / loss).powf(0.75)).max(reno_packets)
+            Some((gain.powf(0.25) * (round_trip_s / loss).powf(0.75)).max(reno_packets))
         }
-        Algorithm::Bbr => return None,
-    };
-    Some((packets * payload_bytes() as f64 * 8.0 / round_trip_s).min(limit_bits_per_s))
+        Algorithm::Bbr => None,
+    }
 }
 
 #[cfg(test)]
@@ -40,8 +46,7 @@ mod tests {
     use super::*;
 
     fn packets(algorithm: Algorithm, loss: f64, round_trip_s: f64) -> f64 {
-        let rate = predicted_bits_per_s(algorithm, loss, round_trip_s, f64::INFINITY).expect("a function");
-        rate * round_trip_s / 8.0 / payload_bytes() as f64
+        predicted_window_packets(algorithm, loss, round_trip_s).expect("a function")
     }
 
     #[test]

@@ -142,6 +142,62 @@ fn a_kernel_without_udp_segmentation_on_devices_makes_the_datagrams_itself() {
 }
 
 #[test]
+#[ignore = "needs namespaces and ip, and takes seven minutes: ./test --all"]
+fn the_kernels_tcp_is_as_fast_as_theory_says_where_packets_are_lost_at_random() {
+    if !possible(&[]) {
+        return;
+    }
+    let words = ["check", "--tcp", "--path", "100mbit,10ms,loss=0.1%", "--json"];
+    let (output, said) = output(&mut lab(None, &words));
+    assert!(output.status.success(), "{said}");
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+    let transports: Vec<&str> = rows.iter().filter_map(|row| row["transport"].as_str()).collect();
+    assert_eq!(transports, ["tcp-reno", "tcp-cubic"]);
+    for row in &rows {
+        assert!((0.9..=1.1).contains(&number(row, "ratio_to_predicted")), "{row}");
+    }
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn a_line_that_loses_damages_or_delivers_nothing_is_no_defect_of_the_host() {
+    if !possible(&[]) {
+        return;
+    }
+    for user in users() {
+        for path in [
+            "10mbit,5ms,loss=5%,burst=400",
+            "10mbit,loss=60%,jitter=2ms",
+            "10mbit,corrupt=5%",
+            "loss=100%",
+            "1kbit",
+        ] {
+            let words = ["check", "--path", path, "--seconds", "1", "--json"];
+            let (output, said) = output(&mut lab(user, &words));
+            let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+            assert!(rows.len() == 2 && !said.contains("on this host"), "{path}: {said}");
+            assert!(
+                rows.iter().all(|row| row["delay_ms_p50"].is_null() == (path == "loss=100%")),
+                "{rows:?}"
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn tcp_saves_nothing_of_a_connection_for_the_next_run() {
+    if !possible(&[]) {
+        return;
+    }
+    for user in users() {
+        let words = ["run", "--", "cat", "/proc/sys/net/ipv4/tcp_no_metrics_save"];
+        let (output, said) = output(&mut lab(user, &words));
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "1", "{said}");
+    }
+}
+
+#[test]
 #[ignore = "needs namespaces and ip: ./test --all"]
 fn packets_still_on_the_line_are_neither_delivered_nor_lost() {
     if !possible(&["python3"]) {

@@ -1,39 +1,50 @@
 //! `lab check`: measures the lines on this host.
 
 mod probe;
+mod progress;
+mod tcp;
 
 use std::fmt::Write as _;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
-use emulator::EmulatorCounts;
-use hdrhistogram::Histogram;
-use indicatif::ProgressBar;
+use emulator::{EmulatorCounts, FlowKey};
 use netns::private::Limits;
-use netsim::Loss;
+use netsim::{Jitter, Loss, Reorder};
 use serde::Serialize;
 
 use super::args::CheckArgs;
 use super::hosts::{End, Hosts, UNLIMITED_BITS_PER_S, one_way_delay};
-use super::report::{HOST_DROP_SHARE_MAX, LATE_MAX, ms, processors, us};
+use super::report::{HOST_DROP_SHARE_MAX, LATE_MAX, advice, ms, processors, us};
 use super::spec::PathSpec;
 use super::{LineError, build};
 use crate::interrupt;
-use crate::lab::progress_bar;
 use crate::output::note;
-use crate::units::mbits;
-use probe::{Flood, Received};
+use crate::units::{grouped, mbits};
+use probe::{Delays, Direction, Flood, ProbePlan, Received};
+use progress::{Progress, note_unmeasured};
 
 /// Minimum share of its rate that a line must carry.
 const RATE_SHARE_MIN: f64 = 0.99;
+/// The flood exceeds what fills a line by this factor.
+const FLOOD_FACTOR: f64 = 1.03;
+/// Largest share of losses that the flood makes up for.
+const LOSS_SHARE_MAX: f64 = 0.5;
+/// Minimum number of packets whose random losses are close to their mean.
+const MEAN_PACKETS_MIN: f64 = 2_000.0;
+/// Minimum number of packets for a rate.
+const RATE_PACKETS_MIN: f64 = 3.0;
+/// Largest difference between the median delay and that of the line.
+const DELAY_MS_MAX: f64 = 0.2;
 /// Number of directions of a path, each with a row.
 const DIRECTIONS: usize = 2;
-/// Interval between movements of the bar.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+/// Time of a flood without `--seconds`.
+const FLOOD_SECONDS: f64 = 2.0;
+/// Protocol number of the flood's flow.
+const UDP: u8 = 17;
 
 /// Measurements of one direction of a path.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Row {
     clock: &'static str,
     path: usize,
@@ -44,8 +55,15 @@ struct Row {
     rate_bits_per_s: Option<u64>,
     bits_per_s: f64,
     delay_ms: f64,
-    delay_ms_p50: f64,
-    delay_ms_p99: f64,
+    /// `None` if no datagram arrived.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ms_p50: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ms_p99: Option<f64>,
+    sent_packets: u64,
+    /// Packets that the line delivered undamaged, with copies.
+    delivered_packets: u64,
+    received_packets: u64,
     line_packets: u64,
     line_dropped_packets: u64,
     line_lost_packets: u64,
@@ -55,29 +73,45 @@ struct Row {
     emulator_cpu: f64,
     /// Whether the emulator had a real-time priority.
     realtime: bool,
+    #[serde(skip)]
+    expected: Expected,
+}
+
+/// Expected measurements of a line that the host holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Expected {
+    /// Rate of undamaged packets; `None` where the line has no limit, losses leave it idle at times, or the time is too short for a
+    /// rate.
+    bits_per_s: Option<f64>,
+    /// Packets that the host sends at least, where the line has a limit.
+    packets_sent: f64,
+    /// Largest median delay.
+    delay_ms_p50: f64,
 }
 
 /// Measures each path, and fails if this host cannot hold one of them.
 pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
+    if args.tcp {
+        return tcp::run(args, limits);
+    }
     let mut json = args.json.open()?;
     let mut hosts = build(&args.line, limits)?;
     let mut rows = Vec::new();
-    let flood = Duration::from_secs_f64(args.seconds);
-    let whole = args.line.paths.iter().map(|spec| duration(spec, flood)).sum();
+    let time = Duration::from_secs_f64(args.seconds.unwrap_or(FLOOD_SECONDS));
+    let whole = args.line.paths.iter().map(|spec| duration(spec, time)).sum();
     let progress = Progress::begin(args.line.paths.len(), whole);
     for (number, spec) in args.line.paths.iter().enumerate() {
         progress.show(number, &spec.text);
-        let measured = measure(&mut hosts, number, spec, flood, args.line.seed)?;
+        let measured = measure(&mut hosts, number, spec, time, args.line.seed)?;
         if interrupt::requested() {
             break;
         }
         rows.extend(measured);
     }
     drop(progress);
-    // Figures of a measurement that was cut short say nothing about the host.
-    let unmeasured = &args.line.paths[rows.len() / DIRECTIONS..];
-    if !unmeasured.is_empty() {
-        note(format_args!("interrupted: {}", names_of(unmeasured)));
+    note_unmeasured(&args.line.paths[rows.len() / DIRECTIONS..]);
+    for spec in args.line.paths.iter().filter(|spec| flood(spec, time).packets() < RATE_PACKETS_MIN) {
+        note(format_args!("{}: too few packets for a rate; measure longer with --seconds", spec.text));
     }
     match rows.is_empty() {
         true => json.write_nothing()?,
@@ -87,65 +121,13 @@ pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
     if complaints.is_empty() {
         return Ok(());
     }
-    let advice = if rows.iter().all(|row| row.realtime) {
-        "end what else runs, or lower the rate"
-    } else {
-        "end what else runs, lower the rate, or run this as root, for real-time priority"
-    };
+    let advice = advice(rows.iter().all(|row| row.realtime));
     Err(LineError::TooMuch(format!("{}; {advice}", complaints.join("; "))))
 }
 
 /// Returns the approximate duration of the measurement of a path.
-fn duration(spec: &PathSpec, flood: Duration) -> Duration {
-    let delay = one_way_delay(spec, spec.mtu_bytes);
-    DIRECTIONS as u32 * probe::delays_duration(delay) + probe::flood_duration(flood, delay)
-}
-
-/// A bar on the terminal that moves with the time while paths are measured. Dropping it removes the bar.
-struct Progress {
-    bar: ProgressBar,
-    paths: usize,
-    /// The thread that moves the bar ends when this is closed.
-    done: Option<Sender<()>>,
-    mover: Option<JoinHandle<()>>,
-}
-
-impl Progress {
-    /// Prints how long so many paths take together, and shows the bar.
-    fn begin(paths: usize, whole: Duration) -> Self {
-        let named = if paths == 1 { "1 path".to_owned() } else { format!("{paths} paths") };
-        note(format_args!("{named}: about {:.0} s", whole.as_secs_f64().ceil()));
-        let bar = progress_bar(whole.as_millis() as u64);
-        let (done, is_done) = channel();
-        let (moved, began) = (bar.clone(), Instant::now());
-        let mover = thread::spawn(move || {
-            while is_done.recv_timeout(PROGRESS_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                moved.set_position(began.elapsed().min(whole).as_millis() as u64);
-            }
-        });
-        Progress { bar, paths, done: Some(done), mover: Some(mover) }
-    }
-
-    /// Shows which path is measured.
-    fn show(&self, number: usize, name: &str) {
-        self.bar.set_message(format!("path {} of {}: {name}", number + 1, self.paths));
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.done = None;
-        if let Some(mover) = self.mover.take() {
-            let _ = mover.join();
-        }
-        self.bar.finish_and_clear();
-    }
-}
-
-/// Names paths without a measurement.
-fn names_of(paths: &[PathSpec]) -> String {
-    let names: Vec<&str> = paths.iter().map(|path| path.text.as_str()).collect();
-    format!("no measurement of {}", names.join(" and "))
+fn duration(spec: &PathSpec, time: Duration) -> Duration {
+    ProbePlan::new(spec).duration(spec) * DIRECTIONS as u32 + probe::flood_duration(spec, time)
 }
 
 fn measure(
@@ -156,62 +138,67 @@ fn measure(
     seed: u64,
 ) -> Result<Vec<Row>, LineError> {
     hosts.restart(seed)?;
-    let directions = [End::Server, End::Client];
-    let delay = one_way_delay(spec, spec.mtu_bytes);
+    let ends = [End::Server, End::Client];
     let mut delays = Vec::new();
-    for to in directions {
-        delays.push(probe::delays(hosts, number, to, delay).map_err(LineError::Probe)?);
+    for to in ends {
+        let direction = Direction { hosts, path: number, to };
+        delays.push(probe::delays(direction, ProbePlan::new(spec)).map_err(LineError::Probe)?);
     }
     hosts.restart(seed)?;
-    let flood = Flood { bits_per_s: offered_rate(spec), mtu_bytes: spec.mtu_bytes, time, delay };
+    let flood = flood(spec, time);
     let received = thread::scope(|scope| {
-        let both = directions.map(|to| {
-            let hosts = &*hosts;
-            scope.spawn(move || probe::flood(hosts, number, to, flood))
+        let both = ends.map(|to| {
+            let direction = Direction { hosts, path: number, to };
+            scope.spawn(move || probe::flood(direction, flood))
         });
         both.map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let (counts, host_dropped) = hosts.counts()?;
     let mut rows = Vec::new();
-    for ((to, received), delays) in directions.into_iter().zip(received).zip(&delays) {
+    for ((to, received), delays) in ends.into_iter().zip(received).zip(&delays) {
         let received = received.map_err(LineError::Probe)?;
-        rows.push(row((number, spec, to), delays, received, &counts, host_dropped));
+        rows.push(row((number, spec, to), delays, (flood, received), &counts, host_dropped));
     }
     Ok(rows)
 }
 
-/// Returns the rate to send at to fill a line: a little more than it carries, and more again for its losses.
-fn offered_rate(spec: &PathSpec) -> u64 {
-    const MORE: f64 = 1.03;
-    let loss = match &spec.pipe.loss {
-        Loss::Random { probability } => probability.min(0.5),
-        _ => 0.0,
-    };
-    (spec.pipe.rate_bits_per_s.unwrap_or(UNLIMITED_BITS_PER_S) as f64 * MORE / (1.0 - loss)) as u64
+/// Returns a flood that fills a line: a little more than it carries, and more again for its losses.
+fn flood(spec: &PathSpec, time: Duration) -> Flood {
+    let loss = spec.pipe.loss.mean_share().min(LOSS_SHARE_MAX);
+    let rate = spec.pipe.rate_bits_per_s.unwrap_or(UNLIMITED_BITS_PER_S) as f64;
+    Flood { bits_per_s: (rate * FLOOD_FACTOR / (1.0 - loss)) as u64, mtu_bytes: spec.mtu_bytes, time }
 }
 
 fn row(
     (number, spec, to): (usize, &PathSpec, End),
-    delays: &Histogram<u64>,
-    received: Received,
+    delays: &Delays,
+    (flood, received): (Flood, Received),
     counts: &EmulatorCounts,
     host_dropped: u64,
 ) -> Row {
-    let line = &counts.paths[number].lines[if to == End::Server { 0 } else { 1 }];
-    let delay_ms = |quantile| delays.value_at_quantile(quantile) as f64 / 1e6;
+    let line = &counts.paths[number].lines[to.line()];
+    let delay_ms = |share| delays.quantile(share).map(ms);
     // Time in which the line was down does not count.
     let down = spec.pipe.schedule.time_down(received.first..received.last);
     let time = (received.last - received.first).saturating_sub(down).as_secs_f64();
+    let is_flood = |key: &Option<FlowKey>| key.is_some_and(|key| key.protocol == UDP);
+    let others = line.flows.iter().filter(|(key, _)| !is_flood(key)).map(|(_, flow)| flow.packets_delivered);
+    // A receiver drops damaged packets.
+    let undamaged = line.pipe.packets_delivered.saturating_sub(line.pipe.packets_corrupted);
+    let undamaged_share = undamaged as f64 / (line.pipe.packets_delivered as f64).max(1.0);
     Row {
         clock: "live",
         path: number + 1,
         line: spec.text.clone(),
-        to: if to == End::Server { "server" } else { "client" },
+        to: to.name(),
         rate_bits_per_s: spec.pipe.rate_bits_per_s,
         bits_per_s: received.bits_on_line as f64 / time.max(1e-9),
         delay_ms: ms(one_way_delay(spec, probe::PROBE_BYTES)),
         delay_ms_p50: delay_ms(0.5),
         delay_ms_p99: delay_ms(0.99),
+        sent_packets: received.packets_sent,
+        delivered_packets: undamaged.saturating_sub(others.sum()),
+        received_packets: received.packets_received,
         line_packets: line.pipe.packets_offered,
         line_dropped_packets: line.pipe.packets_overflowed,
         line_lost_packets: line.pipe.packets_lost,
@@ -220,6 +207,36 @@ fn row(
         late_us_p99: us(counts.late.p99),
         emulator_cpu: processors(counts),
         realtime: counts.realtime,
+        expected: Expected::new(spec, flood, undamaged_share),
+    }
+}
+
+impl Expected {
+    fn new(spec: &PathSpec, flood: Flood, undamaged_share: f64) -> Self {
+        let rate = spec.pipe.rate_bits_per_s;
+        let stays_full = match &spec.pipe.loss {
+            Loss::Never => true,
+            Loss::Random { probability } => {
+                *probability <= LOSS_SHARE_MAX && flood.packets() >= MEAN_PACKETS_MIN
+            }
+            // A burst of losses is as long as it happens to be.
+            _ => false,
+        };
+        let jitter = match spec.pipe.jitter {
+            Jitter::Uniform { max, .. } => max,
+            _ => Duration::ZERO,
+        };
+        let reordered = match spec.pipe.reorder {
+            Reorder::Late { probability, by } if probability >= 0.5 => by,
+            _ => Duration::ZERO,
+        };
+        Expected {
+            bits_per_s: rate
+                .filter(|_| stays_full && flood.packets() >= RATE_PACKETS_MIN)
+                .map(|rate| rate as f64 * undamaged_share),
+            packets_sent: if rate.is_some() { flood.packets() / FLOOD_FACTOR } else { 0.0 },
+            delay_ms_p50: ms(one_way_delay(spec, probe::PROBE_BYTES) + jitter + reordered) + DELAY_MS_MAX,
+        }
     }
 }
 
@@ -227,33 +244,54 @@ impl Row {
     /// Describes the line's defect, if it has one.
     fn complaint(&self) -> Option<String> {
         let name = format!("path {} ({}) to the {}", self.path, self.line, self.to);
-        if let Some(rate) = self.rate_bits_per_s
-            && self.bits_per_s < rate as f64 * RATE_SHARE_MIN
-        {
-            let rates = [self.bits_per_s, rate as f64].map(mbits);
-            return Some(format!("{name} carries {} of {} Mbit/s on this host", rates[0], rates[1]));
+        let defect = self.rate_defect().or_else(|| self.drop_defect()).or_else(|| self.time_defect())?;
+        Some(format!("{name} {defect}"))
+    }
+
+    fn rate_defect(&self) -> Option<String> {
+        match self.expected.bits_per_s {
+            Some(expected) if self.bits_per_s < expected * RATE_SHARE_MIN => {
+                let rates = [self.bits_per_s, expected].map(mbits);
+                Some(format!("carries {} of {} Mbit/s on this host", rates[0], rates[1]))
+            }
+            None if (self.sent_packets as f64) < self.expected.packets_sent * RATE_SHARE_MIN => {
+                let [sent, expected] = [self.sent_packets, self.expected.packets_sent as u64].map(grouped);
+                Some(format!("is not filled by this host, which sends {sent} of {expected} packets"))
+            }
+            _ => None,
         }
+    }
+
+    fn drop_defect(&self) -> Option<String> {
+        let delivered = self.delivered_packets as f64;
+        if (self.received_packets as f64) < delivered * (1.0 - HOST_DROP_SHARE_MAX) {
+            let [received, delivered] = [self.received_packets, self.delivered_packets].map(grouped);
+            return Some(format!("delivered {delivered} packets, and this host received {received} of them"));
+        }
+        (self.host_dropped_packets as f64 > delivered * HOST_DROP_SHARE_MAX)
+            .then(|| format!("has good packets that this host itself dropped: {}", self.host_dropped_packets))
+    }
+
+    fn time_defect(&self) -> Option<String> {
         if self.late_us_p99 > us(LATE_MAX) {
             return Some(format!(
-                "{name}: a packet in a hundred is {:.0} µs late on this host",
+                "is late: a packet in a hundred by {:.0} µs on this host",
                 self.late_us_p99
             ));
         }
-        let delivered = self.line_packets - self.line_dropped_packets - self.line_lost_packets;
-        if self.host_dropped_packets as f64 > delivered as f64 * HOST_DROP_SHARE_MAX {
-            return Some(format!("{name}: this host itself dropped {} packets", self.host_dropped_packets));
-        }
-        None
+        let median = self.delay_ms_p50.filter(|median| *median > self.expected.delay_ms_p50)?;
+        Some(format!("has a delay of {median:.3} ms on this host, in place of {:.3}", self.delay_ms))
     }
 }
 
 fn table(rows: &[Row], device: &str) -> String {
     let mut text = format!(
-        "{:24} {:6} {:>14} {:>20} {:>14} {:>12} {:>12} {:>9}\n",
+        "{:24} {:6} {:>14} {:>20} {:>17} {:>14} {:>12} {:>12} {:>9}\n",
         "path",
         "to",
         "Mbit/s",
         "delay p50, p99 ms",
+        "received",
         "lost, dropped",
         "late p50 µs",
         "late p99 µs",
@@ -261,14 +299,19 @@ fn table(rows: &[Row], device: &str) -> String {
     );
     for row in rows {
         let rate = row.rate_bits_per_s.map_or("any".to_owned(), |rate| mbits(rate as f64));
+        let delays = match (row.delay_ms_p50, row.delay_ms_p99) {
+            (Some(p50), Some(p99)) => format!("{p50:.3}, {p99:.3}"),
+            _ => "none arrived".to_owned(),
+        };
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{:24} {:6} {:>14} {:>20} {:>14} {:>12.0} {:>12.0} {:>9.2}",
+            "{:24} {:6} {:>14} {:>20} {:>17} {:>14} {:>12.0} {:>12.0} {:>9.2}",
             row.line,
             row.to,
             format!("{} of {rate}", mbits(row.bits_per_s)),
-            format!("{:.3}, {:.3}", row.delay_ms_p50, row.delay_ms_p99),
+            delays,
+            format!("{} of {}", row.received_packets, row.sent_packets),
             format!("{}, {}", row.line_lost_packets, row.line_dropped_packets),
             row.late_us_p50,
             row.late_us_p99,
@@ -284,49 +327,4 @@ fn table(rows: &[Row], device: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn row() -> Row {
-        Row {
-            clock: "live",
-            path: 1,
-            line: "100mbit".into(),
-            to: "server",
-            rate_bits_per_s: Some(100_000_000),
-            bits_per_s: 99.9e6,
-            delay_ms: 0.0,
-            delay_ms_p50: 0.0,
-            delay_ms_p99: 0.0,
-            line_packets: 20_000,
-            line_dropped_packets: 10_000,
-            line_lost_packets: 0,
-            host_dropped_packets: 5,
-            late_us_p50: 5.0,
-            late_us_p99: 900.0,
-            emulator_cpu: 0.1,
-            realtime: true,
-        }
-    }
-
-    #[test]
-    fn a_line_that_this_host_cannot_hold_is_named_with_the_reason() {
-        assert_eq!(row().complaint(), None);
-        let slow = Row { bits_per_s: 98.0e6, ..row() };
-        let late = Row { late_us_p99: 1_001.0, ..row() };
-        let lossy = Row { host_dropped_packets: 11, ..row() };
-        for (row, word) in
-            [(slow, "98.0 of 100 Mbit/s"), (late, "1001 µs late"), (lossy, "itself dropped 11")]
-        {
-            let complaint = row.complaint().expect("a complaint");
-            assert!(complaint.contains(word) && complaint.contains("path 1 (100mbit)"), "{complaint}");
-        }
-    }
-
-    #[test]
-    fn a_lossy_line_is_offered_what_it_loses_on_top() {
-        let rate = |text: &str| offered_rate(&text.parse().expect("a path"));
-        assert_eq!(rate("100mbit"), 103_000_000);
-        assert_eq!(rate("100mbit,loss=50%"), 206_000_000);
-    }
-}
+mod tests;

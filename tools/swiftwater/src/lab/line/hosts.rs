@@ -101,6 +101,32 @@ pub(crate) enum End {
     Server,
 }
 
+impl End {
+    /// Returns the end at the other side.
+    pub(super) fn other(self) -> End {
+        match self {
+            End::Client => End::Server,
+            End::Server => End::Client,
+        }
+    }
+
+    /// `client` or `server`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            End::Client => "client",
+            End::Server => "server",
+        }
+    }
+
+    /// Returns the place of the line to this end among those of a path.
+    pub(super) fn line(self) -> usize {
+        match self {
+            End::Server => 0,
+            End::Client => 1,
+        }
+    }
+}
+
 pub(crate) const ENDS: [End; 2] = [End::Client, End::Server];
 
 impl Hosts {
@@ -178,6 +204,12 @@ impl Hosts {
     /// Returns the present state of both lines of each path, to the server and to the client; `None` if the emulator has failed.
     pub(crate) fn states(&self) -> Option<Vec<[LineState; 2]>> {
         self.emulator.states()
+    }
+
+    /// Returns the number of packets on the line of a path to this end; `None` if the emulator has failed.
+    pub(super) fn packets_in_flight(&self, path: usize, to: End) -> Option<u64> {
+        let counts = self.emulator.counts()?;
+        Some(counts.paths[path].lines[to.line()].flows.iter().map(|(_, flow)| flow.packets_in_flight).sum())
     }
 
     fn dropped_by_hosts(&self) -> u64 {

@@ -57,6 +57,14 @@ pub(crate) enum LineError {
     /// The host is too slow, or too busy.
     #[error("{0}")]
     TooMuch(String),
+    /// TCP on a path cannot be compared with theory.
+    #[error("--tcp cannot compare path {path}: {reason}; try --path 100mbit,10ms,loss=0.1%")]
+    NoTheory {
+        /// The path as the user wrote it.
+        path: String,
+        /// The reason, and what to change.
+        reason: String,
+    },
     /// A shell of the server was asked for outside of the laboratory.
     #[error(
         "this is not a shell of the laboratory; `swiftwater lab shell` opens one, and --server works in there"
@@ -70,7 +78,10 @@ pub(crate) enum LineError {
 impl LineError {
     /// Returns whether the arguments cannot be used.
     pub(crate) fn is_usage(&self) -> bool {
-        matches!(self, LineError::Hosts(HostsError::Emulator(EmulatorError::Paths(_))))
+        matches!(
+            self,
+            LineError::NoTheory { .. } | LineError::Hosts(HostsError::Emulator(EmulatorError::Paths(_)))
+        )
     }
 }
 

@@ -159,6 +159,14 @@ fn disturbance(late_p99: Duration, host_dropped: u64, delivered: u64) -> Option<
     )
 }
 
+/// Returns what to do about a host that does not hold a line.
+pub(super) fn advice(realtime: bool) -> &'static str {
+    match realtime {
+        true => "end what else runs, or lower the rate",
+        false => "end what else runs, lower the rate, or run this as root, for real-time priority",
+    }
+}
+
 /// Returns the emulator's load on a processor.
 pub(in crate::lab) fn processors(counts: &EmulatorCounts) -> f64 {
     counts.processor.as_secs_f64() / counts.elapsed.as_secs_f64().max(1e-9)

@@ -2,111 +2,145 @@
 
 use std::io;
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::interrupt;
-use crate::lab::line::hosts::{End, Hosts, address};
+use crate::lab::line::hosts::{End, Hosts, address, one_way_delay};
+use crate::lab::line::spec::PathSpec;
 
-/// Number of datagrams that measure the delay of a direction.
-const PROBES: u32 = 250;
-/// Interval between two of them, in which the line is idle. It divides no timer tick.
-const PROBE_GAP: Duration = Duration::from_micros(1_730);
+/// Largest number of datagrams that measure the delay of a direction.
+const PROBES_MAX: u32 = 250;
+/// Minimum interval between two of them. It divides no timer tick.
+const PROBE_GAP_MIN: Duration = Duration::from_micros(1_730);
+/// Transmission times between two of them, so that each finds an idle line.
+const PROBE_TRANSMISSIONS: u32 = 3;
+/// Limit for the time of all of them but the first.
+const PROBING_MAX: Duration = Duration::from_secs(5);
 /// Length of a probe on the line: the headers of IPv4 and UDP, and its time.
 pub(super) const PROBE_BYTES: usize = HEADERS_BYTES + 8;
 /// Length of the headers of IPv4 and UDP.
 const HEADERS_BYTES: usize = 28;
 /// Limit for the bytes of one call, and of a millisecond.
 const BATCH_BYTES_MAX: usize = 60_000;
-/// Silence after which a receiver has everything, beyond the delay of the line.
-const SILENCE: Duration = Duration::from_millis(500);
-/// Interval at which a receiver checks for Ctrl-C.
+/// Interval at which waits check for Ctrl-C, and for the end of a measurement.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-const TIME_NS_MAX: u64 = 3_600_000_000_000;
+/// Number of times in a row that a line must be found empty: the emulator may have reported before it read the last packet.
+const EMPTY_LOOKS: u32 = 2;
 
-/// Returns how long [`delays`] takes on a line with this delay.
-pub(super) fn delays_duration(delay: Duration) -> Duration {
-    flood_duration(PROBE_GAP * PROBES, delay)
+/// One direction of a path.
+#[derive(Clone, Copy)]
+pub(super) struct Direction<'a> {
+    pub(super) hosts: &'a Hosts,
+    pub(super) path: usize,
+    pub(super) to: End,
 }
 
-/// Returns how long [`flood`] takes that sends for a while on a line with this delay.
-pub(super) fn flood_duration(sending: Duration, delay: Duration) -> Duration {
-    sending + delay + SILENCE + delay
+impl Direction<'_> {
+    /// Returns a socket that sends in this direction, and one that receives.
+    fn sockets(&self) -> io::Result<(UdpSocket, UdpSocket)> {
+        let bind = |end: End| self.hosts.host(end).run(|| UdpSocket::bind((address(self.path, end), 0)))?;
+        let (sender, receiver) = (bind(self.to.other())?, bind(self.to)?);
+        sender.connect(receiver.local_addr()?)?;
+        receiver.set_read_timeout(Some(CHECK_INTERVAL))?;
+        Ok((sender, receiver))
+    }
+
+    /// Waits until no packet is on the line, or until Ctrl-C.
+    fn wait_until_empty(&self) {
+        let mut empty = 0;
+        while empty < EMPTY_LOOKS && !interrupt::requested() {
+            thread::sleep(CHECK_INTERVAL);
+            match self.hosts.packets_in_flight(self.path, self.to) {
+                Some(0) => empty += 1,
+                Some(_) => empty = 0,
+                None => return,
+            }
+        }
+    }
 }
 
-/// Result of a flood.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Received {
-    /// Bits of all datagrams but the first.
-    pub(super) bits_on_line: u64,
-    /// Arrival of the first and the last datagram, from the start of the flood.
-    pub(super) first: Duration,
-    pub(super) last: Duration,
+/// Returns how long a measurement takes whose last packet needs `delay`, once all is sent.
+fn rest_duration(delay: Duration) -> Duration {
+    delay + CHECK_INTERVAL * (EMPTY_LOOKS + 1)
 }
 
-/// The receiving end of a direction.
-struct Receiver {
-    socket: UdpSocket,
-    /// Silence after which nothing more will arrive.
-    silence: Duration,
+/// Returns how long [`flood`] takes that sends for a while.
+pub(super) fn flood_duration(spec: &PathSpec, sending: Duration) -> Duration {
+    sending + rest_duration(one_way_delay(spec, spec.mtu_bytes))
 }
 
-impl Receiver {
-    /// Receives a datagram and returns its length; `None` after silence or Ctrl-C.
-    fn receive(&self, room: &mut [u8]) -> io::Result<Option<usize>> {
-        let since = Instant::now();
-        loop {
-            match self.socket.recv(room) {
-                Ok(bytes) => return Ok(Some(bytes)),
-                Err(error)
-                    if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) =>
-                {
-                    return Err(error);
+/// The schedule of the probes of a direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProbePlan {
+    count: u32,
+    gap: Duration,
+}
+
+impl ProbePlan {
+    /// Returns a schedule by which the probes meet an idle line.
+    pub(super) fn new(spec: &PathSpec) -> Self {
+        let transmission = one_way_delay(spec, PROBE_BYTES).saturating_sub(spec.pipe.delay);
+        let gap = PROBE_GAP_MIN.max(transmission * PROBE_TRANSMISSIONS);
+        let count = (PROBING_MAX.as_nanos() / gap.as_nanos()) as u32;
+        ProbePlan { count: count.clamp(1, PROBES_MAX), gap }
+    }
+
+    /// Returns how long [`delays`] takes.
+    pub(super) fn duration(self, spec: &PathSpec) -> Duration {
+        self.gap * (self.count - 1) + rest_duration(one_way_delay(spec, PROBE_BYTES))
+    }
+}
+
+/// Measured delays, in order.
+#[derive(Clone, Debug)]
+pub(super) struct Delays(Vec<Duration>);
+
+impl Delays {
+    /// Returns the delay that this share of the probes did not exceed; `None` if none arrived.
+    pub(super) fn quantile(&self, share: f64) -> Option<Duration> {
+        let last = self.0.len().checked_sub(1)?;
+        self.0.get((last as f64 * share).round() as usize).copied()
+    }
+}
+
+impl FromIterator<Duration> for Delays {
+    fn from_iter<T: IntoIterator<Item = Duration>>(delays: T) -> Self {
+        let mut delays: Vec<Duration> = delays.into_iter().collect();
+        delays.sort_unstable();
+        Delays(delays)
+    }
+}
+
+/// Measures the delay of single datagrams on an idle line.
+pub(super) fn delays(direction: Direction<'_>, plan: ProbePlan) -> io::Result<Delays> {
+    let (sender, receiver) = direction.sockets()?;
+    let (start, is_over) = (Instant::now(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let receiving = scope.spawn(|| {
+            let (mut delays, mut sent_ns) = (Vec::new(), [0; 8]);
+            while let Some(bytes) = receive(&receiver, &mut sent_ns, &is_over)? {
+                if bytes == sent_ns.len() {
+                    let sent = Duration::from_nanos(u64::from_be_bytes(sent_ns));
+                    delays.push(start.elapsed().saturating_sub(sent));
                 }
-                Err(_) if since.elapsed() >= self.silence || interrupt::requested() => return Ok(None),
-                Err(_) => {}
             }
-        }
-    }
-}
-
-/// Returns both ends of a direction of a path whose line has this delay.
-fn ends(hosts: &Hosts, path: usize, to: End, delay: Duration) -> io::Result<(UdpSocket, Receiver)> {
-    let from = if to == End::Server { End::Client } else { End::Server };
-    let bind = |end: End| hosts.host(end).run(|| UdpSocket::bind((address(path, end), 0)))?;
-    let (sender, socket) = (bind(from)?, bind(to)?);
-    sender.connect(socket.local_addr()?)?;
-    socket.set_read_timeout(Some(CHECK_INTERVAL))?;
-    Ok((sender, Receiver { socket, silence: SILENCE + delay }))
-}
-
-/// Measures the delay of single datagrams on an idle line, in nanoseconds.
-pub(super) fn delays(hosts: &Hosts, path: usize, to: End, delay: Duration) -> io::Result<Histogram<u64>> {
-    let (sender, receiver) = ends(hosts, path, to, delay)?;
-    let start = Instant::now();
-    let receiving = thread::spawn(move || -> io::Result<Histogram<u64>> {
-        let mut delays = Histogram::new_with_bounds(1_000, TIME_NS_MAX, 3).map_err(io::Error::other)?;
-        let mut sent_ns = [0; 8];
-        while let Some(bytes) = receiver.receive(&mut sent_ns)? {
-            if bytes == sent_ns.len() {
-                let now_ns = start.elapsed().as_nanos() as u64;
-                delays.saturating_record(now_ns.saturating_sub(u64::from_be_bytes(sent_ns)));
+            Ok(delays.into_iter().collect())
+        });
+        for number in 0..plan.count {
+            if !sleep_until(start + plan.gap * number) {
+                break;
             }
+            // A datagram that the host refuses is missing at the other end, too.
+            let _ = sender.send(&(start.elapsed().as_nanos() as u64).to_be_bytes());
         }
-        Ok(delays)
-    });
-    for _ in 0..PROBES {
-        if interrupt::requested() {
-            break;
-        }
-        // A datagram that the host refuses is missing at the other end, too.
-        let _ = sender.send(&(start.elapsed().as_nanos() as u64).to_be_bytes());
-        thread::sleep(PROBE_GAP);
-    }
-    receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        direction.wait_until_empty();
+        is_over.store(true, Ordering::Release);
+        receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// A flood of datagrams.
@@ -118,48 +152,160 @@ pub(super) struct Flood {
     pub(super) mtu_bytes: usize,
     /// Time of the sending.
     pub(super) time: Duration,
-    /// Delay of the line.
-    pub(super) delay: Duration,
+}
+
+impl Flood {
+    /// Returns the number of its packets, if the host can send that fast.
+    pub(super) fn packets(&self) -> f64 {
+        self.bits_per_s as f64 * self.time.as_secs_f64() / (self.mtu_bytes * 8) as f64
+    }
+}
+
+/// Result of a flood.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Received {
+    pub(super) packets_sent: u64,
+    pub(super) packets_received: u64,
+    /// Bits of all datagrams but the first.
+    pub(super) bits_on_line: u64,
+    /// Arrival of the first and the last datagram, from the start of the flood.
+    pub(super) first: Duration,
+    pub(super) last: Duration,
 }
 
 /// Sends a flood and counts the arrivals.
-pub(super) fn flood(hosts: &Hosts, path: usize, to: End, flood: Flood) -> io::Result<Received> {
-    let Flood { bits_per_s, mtu_bytes, time, delay } = flood;
-    let (sender, receiver) = ends(hosts, path, to, delay)?;
-    let payload_bytes = mtu_bytes - HEADERS_BYTES;
+pub(super) fn flood(direction: Direction<'_>, flood: Flood) -> io::Result<Received> {
+    let (sender, receiver) = direction.sockets()?;
+    let payload_bytes = flood.mtu_bytes - HEADERS_BYTES;
     // A kernel without segmentation offload sends or receives single datagrams, which costs more.
     let segments = setsockopt(&sender, sockopt::UdpGsoSegment, &(payload_bytes as i32)).is_ok();
-    let _ = setsockopt(&receiver.socket, sockopt::UdpGroSegment, &true);
-    let _ = setsockopt(&receiver.socket, sockopt::RcvBufForce, &(8 << 20));
-    let start = Instant::now();
-    let receiving = thread::spawn(move || receive(&receiver, start, payload_bytes));
-    let a_millisecond = (bits_per_s / 8_000) as usize / mtu_bytes;
-    let most = if segments { (BATCH_BYTES_MAX / payload_bytes).max(1) } else { 1 };
-    let batch = vec![0; a_millisecond.clamp(1, most) * payload_bytes];
-    let batch_bits = (batch.len() / payload_bytes * mtu_bytes * 8) as f64;
-    let mut sent_bits = 0.0;
-    while start.elapsed() < time && !interrupt::requested() {
-        let due = Duration::from_secs_f64(sent_bits / bits_per_s as f64);
-        if let Some(early) = due.checked_sub(start.elapsed()).filter(|early| !early.is_zero()) {
-            thread::sleep(early);
-        }
-        let _ = sender.send(&batch);
-        sent_bits += batch_bits;
-    }
-    receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    let _ = setsockopt(&receiver, sockopt::UdpGroSegment, &true);
+    let _ = setsockopt(&receiver, sockopt::RcvBufForce, &(8 << 20));
+    let (start, is_over) = (Instant::now(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let receiving = scope.spawn(|| count_arrivals(&receiver, start, payload_bytes, &is_over));
+        let packets_sent = send(&sender, start, flood, segments);
+        direction.wait_until_empty();
+        is_over.store(true, Ordering::Release);
+        let received = receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(Received { packets_sent, ..received })
+    })
 }
 
-fn receive(receiver: &Receiver, start: Instant, payload_bytes: usize) -> io::Result<Received> {
-    let mut room = vec![0; 1 << 16];
-    let (mut first, mut last, mut datagrams) = (None, Duration::ZERO, 0);
-    while let Some(bytes) = receiver.receive(&mut room)? {
-        last = start.elapsed();
+/// Sends until the time of the flood is over. Returns the number of packets that the host took.
+fn send(sender: &UdpSocket, start: Instant, flood: Flood, segments: bool) -> u64 {
+    let Flood { bits_per_s, mtu_bytes, time } = flood;
+    let payload_bytes = mtu_bytes - HEADERS_BYTES;
+    let packets_in_ms = (bits_per_s / 8_000) as usize / mtu_bytes;
+    let packets_max = if segments { (BATCH_BYTES_MAX / payload_bytes).max(1) } else { 1 };
+    let batch_packets = packets_in_ms.clamp(1, packets_max);
+    let batch = vec![0; batch_packets * payload_bytes];
+    let batch_bits = (batch_packets * mtu_bytes * 8) as f64;
+    let (mut offered_bits, mut packets_sent) = (0.0, 0);
+    while start.elapsed() < time {
+        let due = Duration::from_secs_f64(offered_bits / bits_per_s as f64);
+        if !sleep_until(start + due.min(time)) || due >= time {
+            break;
+        }
+        if sender.send(&batch).is_ok() {
+            packets_sent += batch_packets as u64;
+        }
+        offered_bits += batch_bits;
+    }
+    packets_sent
+}
+
+fn count_arrivals(
+    receiver: &UdpSocket,
+    start: Instant,
+    payload_bytes: usize,
+    is_over: &AtomicBool,
+) -> io::Result<Received> {
+    let mut buffer = vec![0; 1 << 16];
+    let (mut first, mut received) = (None, Received::default());
+    while let Some(bytes) = receive(receiver, &mut buffer, is_over)? {
+        let packets = bytes.div_ceil(payload_bytes) as u64;
+        received.packets_received += packets;
+        received.last = start.elapsed();
         match first {
             // Datagrams that came with the first one were on the line before.
-            None => first = Some(last),
-            Some(_) => datagrams += bytes.div_ceil(payload_bytes),
+            None => first = Some(received.last),
+            Some(_) => received.bits_on_line += packets * ((payload_bytes + HEADERS_BYTES) * 8) as u64,
         }
     }
-    let bits_on_line = (datagrams * (payload_bytes + HEADERS_BYTES) * 8) as u64;
-    Ok(Received { bits_on_line, first: first.unwrap_or_default(), last })
+    Ok(Received { first: first.unwrap_or_default(), ..received })
+}
+
+/// Receives a datagram and returns its length; `None` after Ctrl-C, or if all is over and none is left.
+fn receive(socket: &UdpSocket, buffer: &mut [u8], is_over: &AtomicBool) -> io::Result<Option<usize>> {
+    loop {
+        // Read before the socket: what arrived before the end is received.
+        let was_over = is_over.load(Ordering::Acquire);
+        match socket.recv(buffer) {
+            Ok(bytes) => return Ok(Some(bytes)),
+            Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                return Err(error);
+            }
+            Err(_) if was_over || interrupt::requested() => return Ok(None),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Sleeps until a time. Returns false at once after Ctrl-C.
+fn sleep_until(until: Instant) -> bool {
+    loop {
+        if interrupt::requested() {
+            return false;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        thread::sleep(left.min(CHECK_INTERVAL));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(path: &str) -> ProbePlan {
+        ProbePlan::new(&path.parse().expect("a path"))
+    }
+
+    #[test]
+    fn probes_find_an_idle_line_and_do_not_take_forever() {
+        let usual = ProbePlan { count: PROBES_MAX, gap: PROBE_GAP_MIN };
+        for path in ["5ms", "1gbit,5ms", "1mbit"] {
+            assert_eq!(plan(path), usual, "{path}");
+        }
+        // 36 bytes take 4.5 ms.
+        assert_eq!(plan("64kbit"), ProbePlan { count: PROBES_MAX, gap: Duration::from_micros(13_500) });
+        let slow = plan("1kbit");
+        assert_eq!(slow.gap, Duration::from_millis(864));
+        assert!(slow.gap * slow.count <= PROBING_MAX, "{slow:?}");
+        assert_eq!(plan("1bit").count, 1);
+    }
+
+    #[test]
+    fn without_an_arrival_there_is_no_delay() {
+        let none: Delays = [].into_iter().collect();
+        assert_eq!(none.quantile(0.5), None);
+        let three: Delays = [3, 1, 2].map(Duration::from_millis).into_iter().collect();
+        assert_eq!(
+            [0.0, 0.5, 0.99].map(|share| three.quantile(share)),
+            [1, 2, 3].map(|ms| Some(Duration::from_millis(ms)))
+        );
+    }
+
+    #[test]
+    fn a_flood_on_a_line_that_takes_hours_for_a_packet_ends_on_time() {
+        let socket = || UdpSocket::bind(("127.0.0.1", 0)).expect("a socket");
+        let (sender, receiver) = (socket(), socket());
+        sender.connect(receiver.local_addr().expect("bound")).expect("loopback");
+        let flood = Flood { bits_per_s: 1, mtu_bytes: 1500, time: Duration::from_millis(50) };
+        // The second packet would be due after 12,000 s.
+        assert_eq!(send(&sender, Instant::now(), flood, false), 1);
+    }
 }

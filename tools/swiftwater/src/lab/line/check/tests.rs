@@ -1,0 +1,120 @@
+use emulator::{Distribution, FlowCounts, LineCounts, PathCounts};
+use netsim::PipeStats;
+
+use super::*;
+
+fn spec(text: &str) -> PathSpec {
+    text.parse().expect("a path")
+}
+
+/// Returns the row of a line that delivers what is offered for 2 s, by counters of this host.
+fn row_of(text: &str, pipe: PipeStats, packets_received: u64, delays: &[Duration]) -> Row {
+    let spec = spec(text);
+    let flood = flood(&spec, Duration::from_secs(2));
+    let flow = FlowKey { protocol: UDP, from: ([198, 18, 0, 1].into(), 9), to: ([198, 18, 0, 2].into(), 9) };
+    let flow_counts = FlowCounts { packets_delivered: packets_received, ..FlowCounts::default() };
+    let line = LineCounts {
+        pipe,
+        packets_read: 0,
+        packets_written: 0,
+        memory_drops: 0,
+        waited: Distribution::default(),
+        flows: vec![(Some(flow), flow_counts)],
+    };
+    let counts = EmulatorCounts {
+        paths: vec![PathCounts { lines: [line.clone(), line], write_drops: 0, read_drops: 0 }],
+        late: Distribution::default(),
+        elapsed: Duration::from_secs(2),
+        processor: Duration::ZERO,
+        realtime: true,
+    };
+    let received = Received {
+        packets_sent: flood.packets().ceil() as u64,
+        packets_received,
+        bits_on_line: packets_received * 12_000,
+        first: Duration::ZERO,
+        last: Duration::from_secs(2),
+    };
+    let delays = delays.iter().copied().collect();
+    row((0, &spec, End::Server), &delays, (flood, received), &counts, 0)
+}
+
+/// Returns a row of a line of 100 Mbit/s that this host holds.
+fn good_row() -> Row {
+    let pipe = PipeStats { packets_offered: 17_166, packets_delivered: 16_666, ..PipeStats::default() };
+    row_of("100mbit,10ms", pipe, 16_666, &[Duration::from_micros(10_100)])
+}
+
+#[test]
+fn a_line_that_this_host_cannot_hold_is_named_with_the_reason() {
+    assert_eq!(good_row().complaint(), None);
+    let slow = Row { bits_per_s: 98.0e6, ..good_row() };
+    let late = Row { late_us_p99: 1_001.0, ..good_row() };
+    let lossy = Row { host_dropped_packets: 17, ..good_row() };
+    let deaf = Row { received_packets: 16_000, ..good_row() };
+    let delayed = Row { delay_ms_p50: Some(10.3), ..good_row() };
+    for (row, words) in [
+        (slow, "carries 98.0 of 100 Mbit/s"),
+        (late, "1001 µs"),
+        (lossy, "itself dropped: 17"),
+        (deaf, "delivered 16,666 packets, and this host received 16,000"),
+        (delayed, "a delay of 10.300 ms on this host, in place of 10.003"),
+    ] {
+        let complaint = row.complaint().expect("a complaint");
+        assert!(complaint.contains(words) && complaint.contains("path 1 (100mbit,10ms)"), "{complaint}");
+    }
+}
+
+#[test]
+fn a_lossy_line_is_offered_what_it_loses_on_top() {
+    let rate = |text: &str| flood(&spec(text), Duration::from_secs(2)).bits_per_s;
+    assert_eq!(rate("100mbit"), 103_000_000);
+    assert_eq!(rate("100mbit,loss=50%"), 206_000_000);
+    assert_eq!(rate("100mbit,loss=20%,burst=4"), 128_750_000);
+    assert_eq!(rate("100mbit,loss=90%"), 206_000_000, "there is a limit");
+}
+
+#[test]
+fn losses_and_damage_of_the_line_are_no_defects_of_the_host() {
+    // Bursts leave the line idle at times; every packet that it delivered was received.
+    let bursts = PipeStats { packets_delivered: 16_000, ..PipeStats::default() };
+    assert_eq!(row_of("100mbit,loss=5%,burst=400", bursts, 16_000, &[]).complaint(), None);
+    assert_eq!(row_of("100mbit,loss=60%", bursts, 16_000, &[]).complaint(), None);
+    let damaged = PipeStats { packets_delivered: 16_666, packets_corrupted: 833, ..PipeStats::default() };
+    assert_eq!(row_of("100mbit,corrupt=5%", damaged, 15_833, &[]).complaint(), None);
+    let row = row_of("100mbit,corrupt=5%", damaged, 15_000, &[]);
+    assert!(
+        row.complaint().is_some_and(|complaint| complaint.contains("carries 90.0 of 95.0 Mbit/s")),
+        "{row:?}"
+    );
+    let idle = Row { sent_packets: 9_000, ..row_of("100mbit,loss=60%", bursts, 16_000, &[]) };
+    let complaint = idle.complaint().expect("a complaint");
+    assert!(
+        complaint.contains("is not filled by this host, which sends 9,000 of 33,333 packets"),
+        "{complaint}"
+    );
+}
+
+#[test]
+fn a_line_that_delivers_nothing_has_no_delay() {
+    let row = row_of("loss=100%", PipeStats::default(), 0, &[]);
+    assert_eq!((row.delay_ms_p50, row.complaint()), (None, None));
+    let json = serde_json::to_value(&row).expect("JSON");
+    assert!(json.get("delay_ms_p50").is_none() && json.get("delay_ms_p99").is_none(), "{json}");
+    assert!(table(&[row], "tun").contains("none arrived"));
+}
+
+#[test]
+fn a_single_packet_has_no_rate() {
+    let one = PipeStats { packets_delivered: 1, ..PipeStats::default() };
+    let row = Row { bits_per_s: 0.0, ..row_of("1kbit", one, 1, &[]) };
+    assert_eq!(row.complaint(), None);
+}
+
+#[test]
+fn jitter_belongs_to_the_delay_of_a_line() {
+    let pipe = PipeStats { packets_delivered: 16_666, ..PipeStats::default() };
+    let row = |ms| row_of("100mbit,10ms,jitter=2ms", pipe, 16_666, &[Duration::from_millis(ms)]);
+    assert_eq!(row(11).complaint(), None);
+    assert!(row(13).complaint().is_some());
+}
