@@ -5,6 +5,58 @@ use serde::Serialize;
 
 use super::live::Figures;
 
+/// Clock of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clock {
+    Virtual,
+    Live,
+}
+
+impl Clock {
+    fn name(self) -> &'static str {
+        match self {
+            Clock::Virtual => "virtual",
+            Clock::Live => "live",
+        }
+    }
+}
+
+/// Where an outcome comes from, with what it has beside the outcome.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    /// Measured in real time.
+    Live(Figures),
+    /// Simulated, with the seed of all random numbers.
+    Virtual { seed: u64 },
+    /// Published by others, and shown beside an experiment on this clock.
+    Published(Clock),
+}
+
+impl Source {
+    /// Returns the figures of a measurement.
+    pub(super) fn figures(&self) -> Option<&Figures> {
+        match self {
+            Source::Live(figures) => Some(figures),
+            Source::Virtual { .. } | Source::Published(_) => None,
+        }
+    }
+
+    fn seed(&self) -> Option<u64> {
+        match *self {
+            Source::Virtual { seed } => Some(seed),
+            Source::Live(_) | Source::Published(_) => None,
+        }
+    }
+
+    fn clock(&self) -> Clock {
+        match *self {
+            Source::Live(_) => Clock::Live,
+            Source::Virtual { .. } => Clock::Virtual,
+            Source::Published(clock) => clock,
+        }
+    }
+}
+
 /// One outcome; docs/json.md describes the keys.
 #[derive(Serialize)]
 pub(super) struct Row<'a> {
@@ -73,21 +125,15 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// Returns an outcome of a run, with the seed of a simulation or the figures of a measurement. Outcomes of this stack with
-    /// neither, in a live experiment, are those of the virtual clock.
-    pub(super) fn new(
-        experiment: &'static str,
-        seed: Option<u64>,
-        outcome: &'a Outcome,
-        figures: Option<&'a Figures>,
-    ) -> Self {
-        let is_virtual = seed.is_some() || (figures.is_none() && !outcome.published);
+    /// Returns the row of an outcome.
+    pub(super) fn new(experiment: &'static str, outcome: &'a Outcome, source: &'a Source) -> Self {
+        let figures = source.figures();
         Row {
             experiment,
-            clock: if is_virtual { "virtual" } else { "live" },
+            clock: source.clock().name(),
             case: &outcome.case,
             transport: &outcome.transport,
-            published: outcome.published,
+            published: matches!(source, Source::Published(_)),
             algorithm: outcome.algorithm,
             seconds: (outcome.seconds > 0.0).then_some(outcome.seconds),
             bits_per_s: outcome.bits_per_s,
@@ -116,11 +162,28 @@ impl<'a> Row<'a> {
             retransmissions: outcome.retransmissions,
             fast_recoveries: outcome.fast_recoveries,
             timeouts: outcome.timeouts,
-            seed: seed.filter(|_| !outcome.published),
+            seed: source.seed(),
             ratio_to_tcp: figures.and_then(|figures| figures.ratio_to_tcp(outcome.bits_per_s)),
             figures,
             interrupted: outcome.interrupted,
             version: env!("CARGO_PKG_VERSION"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_the_clock_and_the_seed_of_its_source() {
+        let outcome = Outcome::default();
+        let row = |source: Source| {
+            let row = serde_json::to_value(Row::new("datatag", &outcome, &source)).expect("JSON");
+            (row["clock"].clone(), row["published"].clone(), row.get("seed").cloned())
+        };
+        assert_eq!(row(Source::Virtual { seed: 7 }), ("virtual".into(), false.into(), Some(7.into())));
+        assert_eq!(row(Source::Published(Clock::Virtual)), ("virtual".into(), true.into(), None));
+        assert_eq!(row(Source::Published(Clock::Live)), ("live".into(), true.into(), None));
     }
 }

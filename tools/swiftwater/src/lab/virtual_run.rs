@@ -11,7 +11,7 @@ use ::lab::experiment::{self, Case, Experiment, Options, Outcome, Watch, table};
 use indicatif::ProgressBar;
 
 use super::args::LabArgs;
-use super::row::Row;
+use super::row::{Clock, Row, Source};
 use super::{LabError, STEPS, case_names, page, progress_bar, tell_interruption, write_error};
 use crate::output::{Json, note};
 use crate::result_file::ResultFile;
@@ -60,8 +60,13 @@ fn print_outcomes(
     seed: u64,
     outcomes: &[Outcome],
 ) -> Result<(), LabError> {
-    let row = |outcome| Row::new(experiment, Some(seed), outcome, None);
-    let rows: Vec<Row<'_>> = outcomes.iter().map(row).collect();
+    let source = |outcome: &Outcome| match outcome.published {
+        true => Source::Published(Clock::Virtual),
+        false => Source::Virtual { seed },
+    };
+    let sources: Vec<Source> = outcomes.iter().map(source).collect();
+    let rows = outcomes.iter().zip(&sources).map(|(outcome, source)| Row::new(experiment, outcome, source));
+    let rows: Vec<Row<'_>> = rows.collect();
     let text = if outcomes.is_empty() { String::new() } else { table(outcomes) };
     let written = if outcomes.is_empty() { json.write_nothing() } else { json.write_beside(&text, &rows) };
     tell_interruption(!outcomes.is_empty());

@@ -41,6 +41,7 @@ use crate::host::OthersBusy;
 use crate::lab::args::LiveName;
 use crate::lab::line::LineError;
 use crate::lab::line::hosts::{ENDS, End, Hosts, HostsError, address};
+use crate::lab::row::Source;
 use crate::output::note;
 use crate::units::grouped;
 use crate::{host, interrupt};
@@ -166,8 +167,7 @@ impl Settings<'_> {
 /// Results of an experiment, with published results.
 #[derive(Debug, Default)]
 pub(super) struct Results {
-    /// Measured outcomes have figures.
-    pub(super) outcomes: Vec<(Outcome, Option<Figures>)>,
+    pub(super) outcomes: Vec<(Outcome, Source)>,
     pub(super) traces: Vec<Trace>,
     /// Error, if a part of the results is missing.
     pub(super) failure: Option<LiveError>,
@@ -508,7 +508,7 @@ mod tests {
         assert_eq!((mptcp.bits_per_s, mptcp.best_path_bits_per_s), (76e6, Some(95e6)));
         let (message, figures) = &outcomes[3];
         assert_eq!((message.path, message.ratio_to_best_path()), (Some(1), Some(1.0)));
-        let figures = figures.as_ref().expect("measured");
+        let figures = figures.figures().expect("measured");
         assert_eq!(figures.ratio_to_tcp(message.bits_per_s), Some(0.4), "by the better TCP");
     }
 
@@ -517,8 +517,8 @@ mod tests {
         let published = |name, load, rates: &[(&str, usize, &[f64])]| {
             let plan = plan(name);
             let outcomes = outcomes(&plan, &measured(&plan, load, rates), &SETTINGS, &[]);
-            assert!(outcomes.iter().any(|(outcome, figures)| outcome.published && figures.is_none()));
-            let figures = outcomes.iter().filter_map(|(_, figures)| figures.as_ref());
+            assert!(outcomes.iter().any(|(outcome, source)| outcome.published && source.figures().is_none()));
+            let figures = outcomes.iter().filter_map(|(_, source)| source.figures());
             figures.map(|figures| figures.published_bits_per_s).collect::<Vec<_>>()
         };
         let two_equal: [(&str, usize, &[f64]); 3] =
@@ -548,10 +548,10 @@ mod tests {
         let mut cells = measured(&plan, 0, &[("tcp-cubic", 1, &[28e6])]);
         cells.extend(measured(&plan, 2, &[("sctp-stream", 1, &[14e6])]));
         let outcomes = outcomes(&plan, &cells, &SETTINGS, &[]);
-        let (stream, figures) =
+        let (stream, source) =
             outcomes.iter().find(|(outcome, _)| outcome.transport == "sctp-stream").expect("one");
         assert!(stream.case.ends_with("67107840 bytes of buffer"), "{}", stream.case);
-        assert_eq!(figures.as_ref().and_then(|figures| figures.ratio_to_tcp(14e6)), Some(0.5));
+        assert_eq!(source.figures().and_then(|figures| figures.ratio_to_tcp(14e6)), Some(0.5));
     }
 
     #[test]
@@ -562,7 +562,7 @@ mod tests {
         let outcomes = outcomes(&plan, &cells, &SETTINGS, &[]);
         let transports: Vec<&str> = outcomes.iter().map(|(outcome, _)| outcome.transport.as_str()).collect();
         assert_eq!(transports, ["sctp-stream", "tcp-cubic"]);
-        let figures = outcomes[0].1.as_ref().expect("measured");
+        let figures = outcomes[0].1.figures().expect("measured");
         assert_eq!(figures.ratio_to_tcp(60e6), Some(2.0));
     }
 
@@ -585,7 +585,7 @@ mod tests {
         assert_eq!(ours, [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
         let at = |seconds| Outcome { seconds, transport: beside::TRANSPORT.to_owned(), ..Outcome::default() };
         let with_virtual = self::outcomes(&plan, &cells, &SETTINGS, &[at(10.0)]);
-        let named = |(outcome, _): &(Outcome, _)| (outcome.transport.clone(), outcome.seconds);
+        let named = |(outcome, _): &(Outcome, Source)| (outcome.transport.clone(), outcome.seconds);
         let rows: Vec<_> = with_virtual.iter().map(named).collect();
         assert_eq!(rows[1], (beside::TRANSPORT.to_owned(), 10.0), "behind ours, before what was published");
         let published = with_virtual.iter().filter(|(outcome, _)| outcome.published).count();

@@ -6,8 +6,10 @@ use super::Settings;
 use super::figures::{Cell, Figures, rates, typical};
 use super::plan::{Load, MPTCP, Plan, Series};
 use crate::interrupt;
+use crate::lab::row::{Clock, Source};
 use crate::stats::median;
 
+const PUBLISHED: Source = Source::Published(Clock::Live);
 /// A run that is shorter than a mark by less than this counts as one of that length.
 const MARK_TOLERANCE_S: f64 = 0.5;
 
@@ -18,7 +20,7 @@ pub(super) fn outcomes(
     cells: &[Cell],
     settings: &Settings<'_>,
     virtual_beside: &[Outcome],
-) -> Vec<(Outcome, Option<Figures>)> {
+) -> Vec<(Outcome, Source)> {
     let mut outcomes = Vec::new();
     for group in cells.chunk_by(|one, other| one.load.name() == other.load.name()) {
         let Some(first) = group.first() else { continue };
@@ -36,13 +38,16 @@ pub(super) fn outcomes(
             for cell in group {
                 outcomes.extend(outcomes_of(plan, cell, cells, &published, (mark_s, seconds)));
             }
-            outcomes.extend(virtual_at(virtual_beside, &first.load, seconds).map(|outcome| (outcome, None)));
-            outcomes.extend(published.into_iter().map(|published| (published, None)));
+            let simulated = || Source::Virtual { seed: settings.seed };
+            outcomes.extend(
+                virtual_at(virtual_beside, &first.load, seconds).map(|outcome| (outcome, simulated())),
+            );
+            outcomes.extend(published.into_iter().map(|one| (one, PUBLISHED)));
         }
         if !settings.is_short() {
             let later = first.load.marks_s.iter().map(|&mark| mark as f64).filter(|mark| *mark > seconds);
             let published = later.flat_map(|mark| first.load.published(mark));
-            outcomes.extend(published.map(|published| (published, None)));
+            outcomes.extend(published.map(|one| (one, PUBLISHED)));
         }
     }
     outcomes
@@ -66,7 +71,7 @@ fn outcomes_of(
     cells: &[Cell],
     published: &[Outcome],
     (mark_s, seconds): (Option<f64>, f64),
-) -> Vec<(Outcome, Option<Figures>)> {
+) -> Vec<(Outcome, Source)> {
     let (load, series) = (&cell.load, cell.series);
     let (runs, runs_beside, answered) = (cell.runs(), cell.runs_beside(), cell.answered_runs());
     let Some((bits_per_s, run)) = median(&rates(&runs, mark_s)).zip(typical(&runs, mark_s)) else {
@@ -106,9 +111,12 @@ fn outcomes_of(
     let beside = median(&rates(&runs_beside, mark_s));
     let published = published.iter().find(|published| is_same(published, series));
     let published_bits_per_s = published.map(|published| published.bits_per_s);
-    let figures = Figures::new(&runs, mark_s, tcp.or(beside), published_bits_per_s);
-    let figures = figures.map(|figures| figures.with_answers(&answered));
-    let Some((tcp, other)) = load.beside.zip(beside) else { return vec![(outcome, figures)] };
+    let Some(figures) = Figures::new(&runs, mark_s, tcp.or(beside), published_bits_per_s) else {
+        return Vec::new();
+    };
+    let figures = figures.with_answers(&answered);
+    let other = load.beside.zip(beside).zip(Figures::new(&runs_beside, mark_s, beside, None));
+    let Some(((tcp, other), other_figures)) = other else { return vec![(outcome, Source::Live(figures))] };
     let other_outcome = Outcome {
         transport: tcp.name.to_owned(),
         bits_per_s: other,
@@ -116,11 +124,11 @@ fn outcomes_of(
         mode: Some(tcp.mode_name()),
         ..outcome.clone()
     };
-    let other_figures = Figures::new(&runs_beside, mark_s, beside, None);
     let share = cell.share_of_fair();
+    let other_share = share.map(|share| 2.0 - share);
     vec![
-        (outcome, figures.map(|figures| figures.with_share(share))),
-        (other_outcome, other_figures.map(|figures| figures.with_share(share.map(|share| 2.0 - share)))),
+        (outcome, Source::Live(figures.with_share(share))),
+        (other_outcome, Source::Live(other_figures.with_share(other_share))),
     ]
 }
 

@@ -2,10 +2,10 @@
 
 use ::lab::experiment::{Outcome, table_with};
 
-use super::{Conditions, Estimate, Figures, LiveError, Results, Settings};
+use super::{Conditions, Estimate, LiveError, Results, Settings};
 use crate::lab::archive::Archive;
 use crate::lab::args::{LabArgs, LiveName};
-use crate::lab::row::Row;
+use crate::lab::row::{Row, Source};
 use crate::lab::{LabError, tell_interruption};
 use crate::output::{Json, note, print};
 use crate::{host, interrupt};
@@ -84,7 +84,7 @@ impl Session {
         if self.json.leaves_text() && !results.outcomes.is_empty() {
             print(&(heading.to_owned() + &text(name, &results.outcomes)))?;
         }
-        let figures = results.outcomes.iter().filter_map(|(_, figures)| figures.as_ref());
+        let figures = results.outcomes.iter().filter_map(|(_, source)| source.figures());
         // The lines may be on time while the ends have no processor.
         for sentence in super::disturbance(figures).into_iter().chain(busy) {
             note(format_args!("{sentence}"));
@@ -134,9 +134,9 @@ fn has_figures(measured: &[(&'static str, Results)]) -> bool {
 }
 
 /// Returns measured and published outcomes of an experiment as text.
-fn text(name: &str, outcomes: &[(Outcome, Option<Figures>)]) -> String {
+fn text(name: &str, outcomes: &[(Outcome, Source)]) -> String {
     let (named, figures): (Vec<_>, Vec<_>) =
-        outcomes.iter().map(|(outcome, figures)| (named(outcome), figures.as_ref())).unzip();
+        outcomes.iter().map(|(outcome, source)| (named(outcome), source.figures())).unzip();
     let counters = super::published_counters(name);
     let table = table_with(&named, &super::columns(&figures, counters.is_some()));
     table + &counters.map_or_else(String::new, |counters| counters + "\n")
@@ -154,7 +154,7 @@ fn named(outcome: &Outcome) -> Outcome {
 /// Returns what `--json` prints of these experiments.
 fn rows<'a>(measured: &'a [(&'static str, Results)]) -> Vec<Row<'a>> {
     let rows = measured.iter().flat_map(|(name, results)| {
-        results.outcomes.iter().map(|(outcome, figures)| Row::new(name, None, outcome, figures.as_ref()))
+        results.outcomes.iter().map(|(outcome, source)| Row::new(name, outcome, source))
     });
     rows.collect()
 }
@@ -170,7 +170,7 @@ mod tests {
 
     fn failed(name: &str, outcomes: usize) -> Results {
         let failure = LiveError::End { name: name.to_owned(), said: "it hangs".to_owned() };
-        let outcomes = vec![(Outcome::default(), None); outcomes];
+        let outcomes = vec![(Outcome::default(), Source::Virtual { seed: 1 }); outcomes];
         Results { outcomes, failure: Some(failure), ..Results::default() }
     }
 

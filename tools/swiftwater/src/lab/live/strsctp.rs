@@ -12,6 +12,7 @@ use crate::bench::plan::Cell;
 use crate::bench::published::{self, Column};
 use crate::bench::run::Runner;
 use crate::bench::series::Series;
+use crate::lab::row::{Clock, Source};
 use crate::stats::median;
 use crate::{host, interrupt};
 
@@ -153,7 +154,7 @@ fn measured_of(outcome: &crate::perf::client::Outcome) -> Measured {
 }
 
 /// Returns the measured outcomes of a size, followed by rows of the published tables.
-fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome, Option<Figures>)> {
+fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome, Source)> {
     let Some(first) = group.first() else { return Vec::new() };
     let rate = |runs: &[Run]| median(&super::rates(&runs.iter().collect::<Vec<_>>(), None));
     let of_tcp = group.iter().zip(measured).find(|(cell, _)| cell.series == Series::Tcp);
@@ -166,15 +167,16 @@ fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome
         let best = raw.iter().filter(|row| Some(row.column) == column);
         let best = best.map(|row| row.messages).max_by(f64::total_cmp);
         let runs: Vec<&Run> = runs.iter().collect();
-        let figures = Figures::new(&runs, None, tcp, best.map(|messages| bits(messages, cell.message_bytes)));
+        let figures =
+            Figures::new(&runs, None, tcp, best.map(|messages| bits(messages, cell.message_bytes)))?;
         let messages = bits_per_s / 8.0 / cell.message_bytes as f64 * SECONDS;
-        Some((outcome(cell, cell.series.name().to_owned(), seconds, messages.round()), figures))
+        Some((outcome(cell, cell.series.name().to_owned(), seconds, messages.round()), Source::Live(figures)))
     });
     let ours: Vec<_> = ours.collect();
     let published = raw.iter().map(|row| {
         let outcome =
             outcome(first, format!("{}, {}", row.column.name(), row.machine), SECONDS, row.messages);
-        (Outcome { published: true, ..outcome }, None)
+        (Outcome { published: true, ..outcome }, Source::Published(Clock::Live))
     });
     ours.into_iter().chain(published).collect()
 }
@@ -246,7 +248,7 @@ mod tests {
         assert_eq!(published, 7 * 4 * 15);
         let small = rows(&groups[0]);
         assert_eq!(small[0].0.messages_in_10_s, Some(1e8), "80 Mbit/s of one byte each for ten seconds");
-        let figures = small[3].1.as_ref().expect("measured");
+        let figures = small[3].1.figures().expect("measured");
         assert_eq!(figures.published_bits_per_s, Some(1_454_549.0 * 0.8), "Ubuntu on porky");
         assert!(groups.iter().flatten().all(|cell| cell.buffer_bytes == Some(131_071)));
     }
