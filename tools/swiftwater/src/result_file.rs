@@ -73,10 +73,10 @@ impl Write for ResultFile {
 }
 
 impl Drop for ResultFile {
-    /// Removes a file that this command has made for nothing, and its folders.
+    /// Removes a file that this command has made for nothing, as on a full disk, and its folders.
     fn drop(&mut self) {
         let is_empty = || self.file.metadata().is_ok_and(|found| found.len() == 0);
-        if self.is_new && !self.begun && is_empty() && fs::remove_file(&self.path).is_ok() {
+        if self.is_new && is_empty() && fs::remove_file(&self.path).is_ok() {
             remove_empty(&self.new_folders);
         }
     }
@@ -129,6 +129,10 @@ mod tests {
         assert!(!new.exists() && folder.0.exists());
         ResultFile::open_with_folders(&path).expect("a new file").write_all(b"[]").expect("room");
         assert!(path.exists());
+        let mut full = ResultFile::open(&folder.0.join("full")).expect("a new file");
+        full.begin().expect("a file");
+        drop(full);
+        assert!(!folder.0.join("full").exists(), "nothing was written");
         fs::write(folder.0.join("plain"), "").expect("room");
         assert!(ResultFile::open_with_folders(&folder.0.join("plain/rows.json")).is_err());
         assert!(ResultFile::open_with_folders(&folder.0.join("fresh").join("..")).is_err());

@@ -1,8 +1,11 @@
 //! `--out`: a folder that keeps the measurements of an experiment, and their conditions.
 //!
-//! `manifest.json` describes the run, `results.json` has the rows of `--json`, and `traces/` has runs as curves. Every file is
-//! first written under another name, so that a full disk or the end of the command leaves the last complete one. Results of an
-//! earlier run remain until there are new ones; files that are not of the laboratory remain in any case.
+//! `manifest.json` describes the run, `results.json` has the rows of `--json`, and `traces/` has runs as curves. Files that are
+//! not of the laboratory remain.
+//!
+//! The three belong together. So all files of an experiment are first written into the folder [`NEW`], which is renamed to
+//! [`READY`] once it is complete, and then moved out of it. A full disk or the end of the command before the renaming leaves the
+//! results from before; whoever uses the folder next moves what the end of the command has left in [`READY`].
 
 use std::fs;
 use std::io;
@@ -13,7 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use super::live;
 use super::live::trace::Trace;
-use super::row::Row;
 use super::{LabError, write_error};
 use crate::host;
 use crate::regular_file;
@@ -21,6 +23,12 @@ use crate::regular_file;
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const RESULTS: &str = "results.json";
 pub(super) const TRACES: &str = "traces";
+/// Folder for files that are not complete yet.
+const NEW: &str = ".swiftwater-new";
+/// Folder of complete files that replace those from before.
+const READY: &str = ".swiftwater-ready";
+/// File in [`READY`] while traces of an earlier run have to be removed.
+const FIRST: &str = "first";
 
 /// Description of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -69,7 +77,7 @@ pub(super) struct Archive {
     /// Number of traces of all experiments so far.
     traces: usize,
     /// Whether the folder has results of this run.
-    begun: bool,
+    has_results: bool,
 }
 
 impl Archive {
@@ -85,9 +93,13 @@ impl Archive {
             seed,
             ..Manifest::default()
         };
+        finish(folder).map_err(|error| write_error(folder, &error))?;
         check_owner(folder)?;
         let traces = folder.join(TRACES);
-        fs::create_dir_all(&traces).map_err(|error| write_error(&traces, &error))?;
+        // The error names the folder that the user has named.
+        for made in [folder, &traces] {
+            fs::create_dir_all(made).map_err(|error| write_error(made, &error))?;
+        }
         if traces.is_symlink() {
             return Err(LabError::Foreign { path: traces });
         }
@@ -96,7 +108,7 @@ impl Archive {
         }
         let folder = folder.to_owned();
         let busy_before = host::others_busy_time();
-        Ok(Archive { folder, manifest, began: Instant::now(), busy_before, traces: 0, begun: false })
+        Ok(Archive { folder, manifest, began: Instant::now(), busy_before, traces: 0, has_results: false })
     }
 
     /// Describes the settings of the run and the conditions on this host.
@@ -112,49 +124,97 @@ impl Archive {
         self.manifest.left_out = conditions.left_out();
     }
 
-    /// Removes the traces of an earlier run, which must not remain beside those of this one.
-    fn begin(&mut self) -> Result<(), LabError> {
-        if !self.begun {
-            let paths = trace_files(&self.folder.join(TRACES));
-            let removed = paths.and_then(|paths| paths.iter().try_for_each(fs::remove_file));
-            removed.map_err(|error| write_error(&self.folder.join(TRACES), &error))?;
-            self.begun = true;
-        }
-        Ok(())
-    }
-
     /// Keeps an experiment: all rows so far, and its traces.
     pub(super) fn keep(
         &mut self,
         experiment: &str,
-        rows: &[Row<'_>],
+        rows: &[impl Serialize],
         traces: &[Trace],
     ) -> Result<(), LabError> {
-        self.begin()?;
-        self.write(RESULTS, &rows)?;
-        for trace in traces {
-            self.traces += 1;
-            self.write(&format!("{TRACES}/{}", trace_name(self.traces, experiment)), trace)?;
+        let written = self.write(experiment, rows, traces).and_then(|()| {
+            let ready = self.folder.join(READY);
+            fs::rename(self.folder.join(NEW), &ready).map_err(|error| write_error(&ready, &error))
+        });
+        if let Err(error) = written {
+            // What is not complete only takes room.
+            let _ = remove_folder(&self.folder.join(NEW));
+            return Err(error);
         }
+        self.traces += traces.len();
+        self.has_results = true;
+        finish(&self.folder).map_err(|error| write_error(&self.folder, &error))
+    }
+
+    /// Writes the files of an experiment into the folder [`NEW`].
+    fn write(&mut self, experiment: &str, rows: &[impl Serialize], traces: &[Trace]) -> Result<(), LabError> {
+        let folder = self.folder.join(NEW);
+        let made = remove_folder(&folder).and_then(|()| fs::create_dir_all(folder.join(TRACES)));
+        made.map_err(|error| write_error(&folder, &error))?;
         self.manifest.experiments.push(experiment.to_owned());
         let elapsed_s = self.began.elapsed().as_secs_f64();
         let busy = host::others_busy_time().saturating_sub(self.busy_before).as_secs_f64();
         self.manifest.elapsed_s = elapsed_s;
         self.manifest.others_busy_processors = Some(busy / elapsed_s.max(1e-9));
-        self.write(MANIFEST, &self.manifest)
+        write(&folder.join(MANIFEST), &self.manifest)?;
+        write(&folder.join(RESULTS), &rows)?;
+        for (number, trace) in (self.traces + 1..).zip(traces) {
+            write(&folder.join(TRACES).join(trace_name(number, experiment)), trace)?;
+        }
+        if !self.has_results {
+            write(&folder.join(FIRST), &())?;
+        }
+        Ok(())
     }
+}
 
-    fn write(&self, name: &str, what: &impl Serialize) -> Result<(), LabError> {
-        let path = self.folder.join(name);
-        let new = new(&path);
-        let written = serde_json::to_vec_pretty(what)
-            .map_err(io::Error::from)
-            .and_then(|text| regular_file::replace(&new, &text))
-            .and_then(|()| fs::rename(&new, &path));
-        written.map_err(|error| {
-            let _ = fs::remove_file(&new);
-            write_error(&path, &error)
-        })
+fn write(path: &Path, what: &impl Serialize) -> Result<(), LabError> {
+    let text = serde_json::to_vec_pretty(what).map_err(io::Error::from);
+    text.and_then(|text| regular_file::replace(path, &text)).map_err(|error| write_error(path, &error))
+}
+
+/// Moves complete files in place of those from before, if the command that has written them could not.
+pub(super) fn finish(folder: &Path) -> io::Result<()> {
+    let ready = folder.join(READY);
+    if ready.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+        move_all(&ready, folder)?;
+    }
+    Ok(())
+}
+
+/// Moves all files of the folder [`READY`], so that the end of the command at any moment leaves what remains to be done.
+fn move_all(ready: &Path, folder: &Path) -> io::Result<()> {
+    let first = ready.join(FIRST);
+    let traces = folder.join(TRACES);
+    fs::create_dir_all(&traces)?;
+    if traces.is_symlink() {
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, "the folder of the traces is a link"));
+    }
+    if first.exists() {
+        trace_files(&traces)?.iter().try_for_each(fs::remove_file)?;
+        fs::remove_file(&first)?;
+    }
+    for trace in trace_files(&ready.join(TRACES))? {
+        let name = trace.file_name().unwrap_or_default();
+        fs::rename(&trace, traces.join(name))?;
+    }
+    for name in [RESULTS, MANIFEST] {
+        match fs::rename(ready.join(name), folder.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    // A folder of which a part is removed is not ready.
+    let rest = folder.join(NEW);
+    remove_folder(&rest)?;
+    fs::rename(ready, &rest)?;
+    remove_folder(&rest)
+}
+
+/// Removes a folder, or a link in its place.
+fn remove_folder(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -197,18 +257,12 @@ fn trace_name(number: usize, experiment: &str) -> String {
     format!("{number:04}-{experiment}.json")
 }
 
-/// Returns the name under which a file is written before it is complete.
-fn new(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    name.into()
-}
-
-/// Fails early if no files can be made in a folder.
+/// Fails early if nothing can be made in a folder.
 fn check_writable(folder: &Path) -> io::Result<()> {
-    let probe = new(&folder.join(MANIFEST));
-    regular_file::replace(&probe, &[])?;
-    fs::remove_file(probe)
+    let probe = folder.join(NEW);
+    remove_folder(&probe)?;
+    fs::create_dir(&probe)?;
+    fs::remove_dir(probe)
 }
 
 #[cfg(test)]
@@ -217,6 +271,8 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    const NO_ROWS: [&str; 0] = [];
 
     fn names(folder: &Path) -> Vec<OsString> {
         let entries = fs::read_dir(folder).expect("a folder").flatten();
@@ -240,7 +296,7 @@ mod tests {
         }
         fs::create_dir_all(traces.join("0003-lossy.json")).expect("a folder of others");
         let mut archive = Archive::create(&folder, 7).expect("a folder");
-        archive.keep("lossy", &[], &[]).expect("room");
+        archive.keep("lossy", &NO_ROWS, &[]).expect("room");
         let text = fs::read_to_string(folder.join(MANIFEST)).expect("written");
         let manifest: Manifest = serde_json::from_str(&text).expect("JSON");
         assert_eq!((manifest.seed, manifest.experiments), (7, vec!["lossy".to_owned()]));
@@ -248,7 +304,7 @@ mod tests {
         fs::write(traces.join("0001-lossy.json"), "{}").expect("room");
         let mut archive = Archive::create(&folder, 8).expect("ours");
         assert_eq!(trace_files(&traces).expect("a folder").len(), 1, "it remains until there are results");
-        archive.keep("lossy", &[], &[]).expect("room");
+        archive.keep("lossy", &NO_ROWS, &[]).expect("room");
         assert_eq!(names(&folder), [MANIFEST, RESULTS, TRACES], "nothing half written");
         let others = ["0002-old.json", "0003-lossy.json", "2-lossy.json", "my.json", "thesis.txt"];
         assert_eq!(names(&traces), others);
@@ -259,17 +315,110 @@ mod tests {
     fn links_in_a_folder_are_not_followed() {
         let folder = scratch("links");
         let victim = folder.join("victim");
-        fs::write(&victim, "mine").expect("room");
-        for name in [MANIFEST, RESULTS] {
-            symlink(&victim, new(&folder.join(name))).expect("room");
-        }
+        fs::create_dir(&victim).expect("room");
+        fs::write(victim.join(RESULTS), "mine").expect("room");
         let mut archive = Archive::create(&folder, 1).expect("a folder");
-        archive.keep("lossy", &[], &[]).expect("room");
-        assert_eq!(fs::read_to_string(&victim).expect("it remains"), "mine");
+        for name in [NEW, READY] {
+            symlink(&victim, folder.join(name)).expect("room");
+        }
+        archive.keep("lossy", &NO_ROWS, &[]).expect_err("a link is in the way");
+        assert_eq!(fs::read_to_string(victim.join(RESULTS)).expect("it remains"), "mine");
+        fs::remove_file(folder.join(READY)).expect("it remains");
+        symlink(&victim, folder.join(NEW)).expect("room");
+        archive.keep("lossy", &NO_ROWS, &[]).expect("room");
+        assert_eq!(fs::read_to_string(victim.join(RESULTS)).expect("it remains"), "mine");
         fs::remove_dir_all(folder.join(TRACES)).expect("ours");
         symlink("/tmp", folder.join(TRACES)).expect("room");
         let Err(error) = Archive::create(&folder, 1) else { panic!("the traces would go elsewhere") };
         assert!(error.to_string().contains(TRACES), "{error}");
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    /// Results of a run, told apart by the seed.
+    struct Kept {
+        seed: u64,
+        results: usize,
+        traces: Vec<OsString>,
+    }
+
+    fn kept(folder: &Path) -> Kept {
+        let read = |name| fs::read(folder.join(name)).expect("written");
+        let manifest: Manifest = serde_json::from_slice(&read(MANIFEST)).expect("JSON");
+        let rows: Vec<serde_json::Value> = serde_json::from_slice(&read(RESULTS)).expect("JSON");
+        Kept { seed: manifest.seed, results: rows.len(), traces: names(&folder.join(TRACES)) }
+    }
+
+    fn trace() -> Trace {
+        let (case, transport) = ("a".into(), "tcp".into());
+        let (curves, published) = (Vec::new(), Vec::new());
+        Trace { experiment: "lossy".into(), case, transport, paths: 1, seconds: 1.0, curves, published }
+    }
+
+    /// Writes a first run of two traces without rows, and the files of a second one, of a trace and a row, up to [`NEW`].
+    fn two_runs(name: &str) -> PathBuf {
+        let folder = scratch(name);
+        let mut first = Archive::create(&folder, 1).expect("a folder");
+        first.keep("lossy", &NO_ROWS, &[trace(), trace()]).expect("room");
+        let mut second = Archive::create(&folder, 2).expect("ours");
+        second.write("failover", &["a row"], &[trace()]).expect("room");
+        folder
+    }
+
+    #[test]
+    fn a_run_that_ends_before_its_files_are_complete_leaves_those_from_before() {
+        let folder = two_runs("incomplete");
+        let found = kept(&folder);
+        assert_eq!((found.seed, found.results), (1, 0));
+        assert_eq!(found.traces, ["0001-lossy.json", "0002-lossy.json"]);
+        finish(&folder).expect("nothing is ready");
+        assert_eq!(kept(&folder).seed, 1);
+        Archive::create(&folder, 3).expect("ours");
+        assert_eq!(names(&folder), [MANIFEST, RESULTS, TRACES], "what is not complete has gone");
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn files_that_were_complete_when_their_run_ended_replace_those_from_before() {
+        // The run has ended before it moved a file, after the old traces, the trace and the results, or only the folder remains.
+        for moved in 0..=4 {
+            let folder = two_runs(&format!("ready-{moved}"));
+            let (ready, traces) = (folder.join(READY), folder.join(TRACES));
+            fs::rename(folder.join(NEW), &ready).expect("room");
+            let steps: [&dyn Fn() -> io::Result<()>; 4] = [
+                &|| {
+                    trace_files(&traces)?.iter().try_for_each(fs::remove_file)?;
+                    fs::remove_file(ready.join(FIRST))
+                },
+                &|| {
+                    fs::rename(
+                        ready.join(TRACES).join("0001-failover.json"),
+                        traces.join("0001-failover.json"),
+                    )
+                },
+                &|| fs::rename(ready.join(RESULTS), folder.join(RESULTS)),
+                &|| fs::rename(ready.join(MANIFEST), folder.join(MANIFEST)),
+            ];
+            steps[..moved].iter().try_for_each(|step| step()).expect("it is there");
+            finish(&folder).expect("room");
+            let found = kept(&folder);
+            assert_eq!((found.seed, found.results), (2, 1), "{moved}");
+            assert_eq!(found.traces, ["0001-failover.json"], "{moved}");
+            assert_eq!(names(&folder), [MANIFEST, RESULTS, TRACES], "{moved}");
+            fs::remove_dir_all(&folder).expect("ours");
+        }
+    }
+
+    #[test]
+    fn a_run_that_cannot_write_leaves_the_results_from_before() {
+        let folder = two_runs("unwritable");
+        let mut archive = Archive::create(&folder, 3).expect("ours");
+        // Files take the place of no folder.
+        fs::create_dir_all(folder.join(READY)).expect("room");
+        fs::write(folder.join(READY).join("in the way"), "").expect("room");
+        archive.keep("lossy", &NO_ROWS, &[trace()]).expect_err("it cannot be renamed");
+        let found = kept(&folder);
+        assert_eq!((found.seed, found.traces.len()), (1, 2));
+        assert!(!folder.join(NEW).exists());
         fs::remove_dir_all(&folder).expect("ours");
     }
 

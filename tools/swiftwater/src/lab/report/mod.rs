@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::archive::{MANIFEST, Manifest, RESULTS, TRACES, trace_files};
+use super::archive::{self, MANIFEST, Manifest, RESULTS, TRACES, trace_files};
 use super::live;
 use super::live::trace::Trace;
 use crate::lab::args::ReportArgs;
@@ -41,6 +41,14 @@ pub(crate) enum ReportError {
         /// Error of the system.
         source: io::Error,
     },
+    /// Complete results cannot be moved to their places.
+    #[error("cannot move the results in {} to their places, which a command that was ended has left: {source}; run this as their owner", folder.display())]
+    Finish {
+        /// The folder of results.
+        folder: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
     /// The page cannot be written.
     #[error("cannot write {}: {source}; choose another file with --html", path.display())]
     Write {
@@ -53,6 +61,8 @@ pub(crate) enum ReportError {
 
 /// Runs the command.
 pub(super) fn run(args: &ReportArgs) -> Result<(), ReportError> {
+    archive::finish(&args.folder)
+        .map_err(|source| ReportError::Finish { folder: args.folder.clone(), source })?;
     let manifest: Manifest = read(&args.folder.join(MANIFEST))?;
     let rows: Vec<Row> = read(&args.folder.join(RESULTS))?;
     let traces = read_traces(&args.folder.join(TRACES))?;
