@@ -8,8 +8,10 @@ mod troubles;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -237,22 +239,49 @@ fn a_program_has_its_own_status_and_finds_its_hosts() {
     }
 }
 
+/// Random parts of a time. The seed is another in each run, and printed.
+struct Moments {
+    seed: u64,
+    /// State of a linear congruential generator.
+    state: u64,
+}
+
+impl Moments {
+    /// Variable that repeats the moments of a seed.
+    const VARIABLE: &str = "SWIFTWATER_KILL_SEED";
+
+    fn new() -> Moments {
+        let given = std::env::var(Self::VARIABLE).ok().and_then(|seed| seed.parse().ok());
+        let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0));
+        println!("{}={seed}", Self::VARIABLE);
+        Moments { seed, state: seed }
+    }
+
+    /// Returns a moment before this time.
+    fn within(&mut self, time: Duration) -> Duration {
+        self.state =
+            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        time.mul_f64((self.state >> 33) as f64 / f64::from(u32::MAX >> 1))
+    }
+}
+
 /// Ends commands, each at another moment, by each of some signals.
 struct Killer<'a> {
     signals: &'a [Signal],
-    /// State of a linear congruential generator.
-    random: u64,
+    moments: Moments,
     /// Time that a command takes until its programs run.
     start_time: Duration,
     round: usize,
 }
 
 impl Killer<'_> {
-    /// In one of so many rounds the programs run; the other rounds end earlier.
+    /// In one of so many rounds the command is ended once its programs run; in the others at a random moment before and after.
     const PART_WITH_PROGRAMS: usize = 5;
+    /// Time of these moments, as a multiple of the time until the programs run.
+    const START_TIMES: u32 = 3;
 
     fn new(signals: &[Signal]) -> Killer<'_> {
-        Killer { signals, random: 9260, start_time: Duration::ZERO, round: 0 }
+        Killer { signals, moments: Moments::new(), start_time: Duration::ZERO, round: 0 }
     }
 
     /// Starts a command, which must run until a signal ends it, and waits until no process with this word is left. The first
@@ -265,21 +294,26 @@ impl Killer<'_> {
             wait::until("the programs of the command run", programs_run);
             self.start_time = began.elapsed();
         } else {
-            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            thread::sleep(self.start_time.mul_f64((self.random >> 33) as f64 / f64::from(u32::MAX >> 1)));
+            thread::sleep(self.moments.within(self.start_time * Self::START_TIMES));
         }
-        let at = format!("{signal} after {:?} of {:?}", began.elapsed(), self.start_time);
+        let (after, start, seed) = (began.elapsed(), self.start_time, self.moments.seed);
+        let at = format!("{signal} after {after:?}, start {start:?}, seed {seed}");
         let ended = child.try_wait().expect("a child");
         assert!(ended.is_none(), "{at}: the command has ended before: {ended:?}");
         send_signal(&child, signal);
         let status = wait::end_of("the command", &mut child);
         assert!(!status.success(), "{at}: {status}");
-        let deadline = Instant::now() + GONE_WAIT;
-        while !processes_with(word).is_empty() {
-            assert!(Instant::now() < deadline, "{at} left {:?}", processes_with(word));
-            thread::sleep(Duration::from_millis(20));
-        }
+        await_end(word, &at);
         self.round += 1;
+    }
+}
+
+/// Waits until no process with this word is left after what happened `at` a moment.
+fn await_end(word: &str, at: &str) {
+    let deadline = Instant::now() + GONE_WAIT;
+    while !processes_with(word).is_empty() {
+        assert!(Instant::now() < deadline, "{at} left {:?}", processes_with(word));
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -432,7 +466,7 @@ fn an_experiment_of_several_sets_of_lines_finds_its_devices_each_time() {
 }
 
 /// Opens a page in a headless browser. Returns the document after its script has run, and the output of its console.
-fn browse(page: &std::path::Path, folder: &Folder) -> (String, String) {
+fn browse(page: &Path, folder: &Folder) -> (String, String) {
     let mut chromium = Command::new("chromium");
     chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]);
     chromium.arg(format!("--user-data-dir={}", folder.file("profile").display()));
@@ -509,6 +543,104 @@ fn a_live_experiment_that_is_killed_leaves_nothing() {
         }
     }
     assert_eq!(interfaces(), before);
+}
+
+/// Experiments that are kept in one folder, in turn: the case, and the number of its cells, each of which has a row and a trace.
+const KEPT: [(&str, usize); 2] = [("sctp-message", 2), ("the second dies, 16384 bytes, sctp-message", 1)];
+
+/// Returns the names in a folder.
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder").flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Fails unless a folder has the results of one run, which a page can be made of. Returns the seed of that run.
+fn assert_of_one_run(user: Option<u32>, out: &Path, at: &str) -> usize {
+    let (made, said) = output(&mut lab(user, &["report", out.to_str().expect("ours")]));
+    assert!(made.status.success(), "{at}: {said}");
+    let read = |name: &str| -> Value {
+        serde_json::from_slice(&fs::read(out.join(name)).expect("written")).expect("JSON")
+    };
+    let (manifest, rows) = (read("manifest.json"), read("results.json"));
+    let seed = number(&manifest, "seed") as usize;
+    let (case, cells) = KEPT[seed % KEPT.len()];
+    assert_eq!(manifest["settings"]["case"], case, "{at}: {manifest}");
+    let rows = rows.as_array().expect("an array");
+    assert_eq!(
+        (rows.len(), names_in(&out.join("traces")).len()),
+        (cells, cells),
+        "{at}: {manifest} {rows:?}"
+    );
+    seed
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn a_folder_has_the_results_of_one_run_whenever_a_run_is_killed() {
+    if !possible(&[]) {
+        return;
+    }
+    let folder = Folder::new("kept");
+    let program = folder.file("lab-that-keeps");
+    fs::copy(SWIFTWATER, &program).expect("room");
+    let word = program.to_str().expect("ours");
+    for user in users() {
+        let out = folder.file(&format!("out-{}", user.unwrap_or_default()));
+        let command = |seed: usize| {
+            let (case, _) = KEPT[seed % KEPT.len()];
+            let mut command = Command::new(&program);
+            command.args([
+                "lab",
+                "--live",
+                "failover",
+                "--quick",
+                "--seconds",
+                "0.2",
+                "--case",
+                case,
+                "--seed",
+            ]);
+            command.arg(seed.to_string()).arg("--out").arg(&out).stdin(Stdio::null());
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            if let Some(user) = user {
+                command.uid(user).gid(user);
+            }
+            command
+        };
+        let began = Instant::now();
+        assert!(command(0).status().expect("the command starts").success());
+        let whole = began.elapsed();
+        assert_eq!(assert_of_one_run(user, &out, "before"), 0);
+        let mut moments = Moments::new();
+        for seed in 1..=16 {
+            let mut child = command(seed).spawn().expect("the command starts");
+            let began = Instant::now();
+            if seed % 4 == 0 {
+                // While files are written, moved or removed.
+                let writes = || {
+                    out.join(".swiftwater-new/manifest.json").exists()
+                        || out.join(".swiftwater-ready").exists()
+                };
+                while !writes() && child.try_wait().expect("a child").is_none() {}
+                thread::sleep(moments.within(Duration::from_millis(2)));
+            } else {
+                thread::sleep(moments.within(whole));
+            }
+            let at = format!("run {seed} after {:?} of {whole:?}, seed {}", began.elapsed(), moments.seed);
+            // The command may have ended already.
+            let _ = child.kill();
+            wait::end_of("the command", &mut child);
+            await_end(word, &at);
+            let kept = assert_of_one_run(user, &out, &at);
+            println!("{at}: results of run {kept}");
+        }
+        assert!(command(17).status().expect("the command starts").success());
+        assert_eq!(assert_of_one_run(user, &out, "after"), 17);
+        let ours = ["manifest.json", "report.html", "results.json", "traces"];
+        assert_eq!(names_in(&out), ours, "nothing of the ended runs is left");
+    }
 }
 
 #[test]
