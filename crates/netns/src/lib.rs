@@ -11,7 +11,8 @@ mod user;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::process::{Child, Command, Output};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Output};
 use std::thread;
 
 use nix::errno::Errno;
@@ -39,6 +40,14 @@ pub enum HostError {
         line: String,
         /// Error of the system.
         source: io::Error,
+    },
+    /// A program was ended, as by Ctrl-C.
+    #[error("`{line}` was ended by {status}")]
+    Ended {
+        /// The command.
+        line: String,
+        /// Its end, with the signal.
+        status: ExitStatus,
     },
     /// A program failed.
     #[error("`{line}` failed: {said}; the kernel or the container may not allow it")]
@@ -145,8 +154,16 @@ impl Host {
 /// The program is missing, or it fails.
 pub fn exec(line: &str) -> Result<(), HostError> {
     let output = output(line).map_err(|source| HostError::NoTool { line: line.to_owned(), source })?;
+    judge(line, &output)
+}
+
+/// Returns the error of a command that failed.
+fn judge(line: &str, output: &Output) -> Result<(), HostError> {
     if output.status.success() {
         return Ok(());
+    }
+    if output.status.signal().is_some() {
+        return Err(HostError::Ended { line: line.to_owned(), status: output.status });
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(HostError::Tool { line: line.to_owned(), said })
@@ -170,6 +187,19 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    #[test]
+    fn a_command_that_a_signal_ends_was_not_refused_by_the_kernel() {
+        let said = |status, stderr: &str| {
+            let status = ExitStatus::from_raw(status);
+            let output = Output { status, stdout: Vec::new(), stderr: stderr.as_bytes().to_vec() };
+            judge("ip link set lo up", &output).expect_err("it failed").to_string()
+        };
+        // As wait(2) reports them: the end by SIGINT, and `exit 2`.
+        assert_eq!(said(2, ""), "`ip link set lo up` was ended by signal: 2 (SIGINT)");
+        let refused = said(2 << 8, "RTNETLINK answers: Operation not permitted\n");
+        assert!(refused.contains("not permitted; the kernel or the container"), "{refused}");
+    }
 
     #[test]
     #[ignore = "needs root and network namespaces: ./test --all"]

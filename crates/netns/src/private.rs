@@ -39,8 +39,8 @@ pub enum PrivateError {
     User(#[from] NotAllowed),
     /// The system refuses other namespaces, although this process is root, or root of a user namespace.
     #[error(
-        "cannot make namespaces of mounts, networks and processes: {0}; the container or a security module such as AppArmor \
-         forbids it: run this outside, or as root"
+        "cannot make namespaces of mounts, networks and processes: {0}; {advice}",
+        advice = unshare_advice(*.0)
     )]
     Unshare(Errno),
     /// The program cannot be started again.
@@ -49,6 +49,18 @@ pub enum PrivateError {
     /// The parent has ended meanwhile.
     #[error("the process that has started this one is gone")]
     Orphaned,
+}
+
+/// Returns what the user can do when the system refuses namespaces with this error.
+fn unshare_advice(error: Errno) -> &'static str {
+    match error {
+        // The kernel has no other error for its limits of namespaces.
+        Errno::ENOSPC => {
+            "a limit is reached or zero: sysctl user.max_mnt_namespaces, user.max_net_namespaces and \
+             user.max_pid_namespaces show them"
+        }
+        _ => "the container or a security module such as AppArmor forbids it: run this outside, or as root",
+    }
 }
 
 /// Returns whether this process was started by [`run_again`].
@@ -231,6 +243,14 @@ mod tests {
         drop(lifeline);
         assert!(lifeline_has_ended(Some(OsStr::new(&number))));
         assert!(lifeline_has_ended(Some(OsStr::new("none"))) && lifeline_has_ended(None));
+    }
+
+    #[test]
+    fn a_used_up_limit_of_namespaces_is_told_from_a_refusal() {
+        let said = |error| PrivateError::Unshare(error).to_string();
+        let limit = said(Errno::ENOSPC);
+        assert!(limit.contains("user.max_net_namespaces") && !limit.contains("AppArmor"), "{limit}");
+        assert!(said(Errno::EPERM).contains("AppArmor"), "{}", said(Errno::EPERM));
     }
 
     #[test]

@@ -358,7 +358,7 @@ fn tell_path(out: &mut impl Write, path: &PathTotals, seconds: f64) -> io::Resul
     let srtt = path.srtt_us.map_or_else(|| "not measured".into(), |us| format!("{us:.0} us"));
     writeln!(
         out,
-        "path       {local} to {}: {}, {} Mbit/s, {} packets lost, round trip {srtt}",
+        "path       {local} to {}: {}, {} Mbit/s with chunk headers, {} packets lost, round trip {srtt}",
         path.remote,
         path.state,
         mbits(per(path.bytes as f64 * 8.0, seconds)),
@@ -375,11 +375,16 @@ fn tell_cpu(
 ) -> io::Result<()> {
     writeln!(
         out,
-        "{name} {:>14.1} ns/message, {:.3} ns/byte ({:.0} % of one processor)",
-        per(end.cpu_s * 1e9, delivered.messages as f64),
+        "{name} {:>14} ns/message, {:.3} ns/byte ({:.0} % of one processor)",
+        ns_text(per(end.cpu_s * 1e9, delivered.messages as f64)),
         per(end.cpu_s * 1e9, delivered.bytes as f64),
         per(end.cpu_s, seconds) * 100.0
     )
+}
+
+/// Returns nanoseconds with a digit after the point, if they are few.
+fn ns_text(ns: f64) -> String {
+    if ns < 1000.0 { format!("{ns:.1}") } else { grouped(ns.round() as u64) }
 }
 
 /// Prints an event of a running server.
@@ -436,7 +441,8 @@ mod tests {
         tell_outcome(&mut told, &spec, &outcome).expect("memory");
         let told = String::from_utf8(told).expect("UTF-8");
         assert!(told.contains("160 messages in 2.00 s: 80 messages/s, 0.64 Mbit/s"), "{told}");
-        assert!(told.contains("active, 0.64 Mbit/s"), "{told}");
+        assert!(told.contains("active, 0.64 Mbit/s with chunk headers"), "{told}");
+        assert_eq!([42_918.8, 999.94].map(ns_text), ["42,919", "999.9"]);
         assert_eq!(Row::of_path(&spec, &outcome, &outcome.paths[0]).bits_per_s, 640_000.0);
     }
 }

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::output::OutputError;
-use args::{Select, TraceCommand};
+use args::{PlotArgs, Select, ShowArgs, TraceCommand};
 use reader::{Entry, ReadError};
 
 /// Error of the command.
@@ -40,6 +40,14 @@ pub(crate) enum TraceError {
     NothingSelected {
         /// The file.
         path: PathBuf,
+    },
+    /// The wanted time ends before it begins.
+    #[error("--from {from} is later than --to {to}; exchange them")]
+    EmptyTime {
+        /// Wanted start, in seconds.
+        from: f64,
+        /// Wanted end, in seconds.
+        to: f64,
     },
     /// There is no event of that name.
     #[error("there is no event `{0}`; the names are {names}", names = show::NAMES.join(", "))]
@@ -65,6 +73,8 @@ pub(crate) enum TraceError {
 
 /// Runs the command.
 pub(crate) fn run(command: &TraceCommand) -> Result<(), TraceError> {
+    let (TraceCommand::Plot(PlotArgs { select, .. }) | TraceCommand::Show(ShowArgs { select, .. })) = command;
+    select.check()?;
     match command {
         TraceCommand::Plot(args) => plot::run(args),
         TraceCommand::Show(args) => show::run(args, &mut io::stdout().lock()),
@@ -72,6 +82,14 @@ pub(crate) fn run(command: &TraceCommand) -> Result<(), TraceError> {
 }
 
 impl Select {
+    /// Fails if no moment is between its start and its end.
+    fn check(&self) -> Result<(), TraceError> {
+        match (self.from, self.to) {
+            (Some(from), Some(to)) if from > to => Err(TraceError::EmptyTime { from, to }),
+            _ => Ok(()),
+        }
+    }
+
     fn takes(&self, entry: &Entry) -> bool {
         self.association.as_ref().is_none_or(|tag| tag.eq_ignore_ascii_case(&entry.group))
             && self.path.is_none_or(|path| entry.path.as_deref() == Some(path.to_string().as_str()))

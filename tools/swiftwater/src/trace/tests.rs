@@ -268,3 +268,13 @@ fn a_pipe_cannot_be_drawn_and_is_not_waited_for() {
         assert!(error.contains("not a regular file"), "{error}");
     }
 }
+
+#[test]
+fn a_time_that_ends_before_it_begins_is_told_so() {
+    let select = |from, to| Select { from, to, ..Select::default() };
+    let said = select(Some(5.0), Some(3.0)).check().expect_err("it is empty").to_string();
+    assert!(said.contains("--from 5 is later than --to 3"), "{said}");
+    for (from, to) in [(Some(3.0), Some(3.0)), (None, Some(0.0)), (Some(9.0), None)] {
+        assert!(select(from, to).check().is_ok(), "{from:?} to {to:?}");
+    }
+}
