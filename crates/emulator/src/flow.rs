@@ -81,8 +81,8 @@ impl FlowKey {
     }
 }
 
-/// Returns the protocol behind the extension headers of a complete IPv6 header, and the offset of its own header. That is missing in
-/// later fragments; in a packet that ends before, the protocol is the last one named.
+/// Returns the protocol behind the extension headers of a complete IPv6 header, and the offset of its own header. That is missing
+/// in later fragments; in a packet that ends before, the protocol is the last one named.
 fn v6_transport(packet: &[u8]) -> (u8, Option<usize>) {
     let (mut protocol, mut at) = (packet[V6_NEXT_HEADER], V6_HEADER_BYTES);
     for _ in 0..V6_EXTENSIONS_MAX {

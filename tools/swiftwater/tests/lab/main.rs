@@ -144,7 +144,7 @@ fn a_kernel_without_udp_segmentation_on_devices_makes_the_datagrams_itself() {
 }
 
 #[test]
-#[ignore = "needs namespaces and ip, and takes seven minutes: ./test --all"]
+#[ignore = "needs namespaces and ip, and takes two minutes: ./test --all"]
 fn the_kernels_tcp_is_as_fast_as_theory_says_where_packets_are_lost_at_random() {
     if !possible(&[]) {
         return;
@@ -177,7 +177,9 @@ fn a_line_that_loses_damages_or_delivers_nothing_is_no_defect_of_the_host() {
             let words = ["check", "--path", path, "--seconds", "1", "--json"];
             let (output, said) = output(&mut lab(user, &words));
             let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
-            assert!(rows.len() == 2 && !said.contains("on this host"), "{path}: {said}");
+            // A busy machine may be late all the same.
+            let blames = ["carries", "is not filled", "received"].iter().any(|words| said.contains(words));
+            assert!(rows.len() == 2 && !blames, "{path}: {said}");
             assert!(
                 rows.iter().all(|row| row["delay_ms_p50"].is_null() == (path == "loss=100%")),
                 "{rows:?}"

@@ -85,12 +85,12 @@ pub(crate) struct LineArgs {
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub line: LineArgs,
-    /// Compare the rate of the kernel's TCP with that of theory on paths with random losses: 1.22·MSS/(RTT·√p) for Reno (Mathis et
-    /// al.), RFC 9438 §5 for CUBIC. Fails if they differ by more than 10 %.
+    /// Compare the rate of the kernel's TCP with that of theory on paths with random losses: 1.22·MSS/(RTT·√p) for Reno (Mathis
+    /// et al.), RFC 9438 §5 for CUBIC. Fails if they differ by more than 10 %.
     #[arg(long)]
     pub tcp: bool,
-    /// Seconds for which the rate of each path is measured [default: 2; with --tcp, for each congestion control, the time of 400
-    /// losses in each direction, so that chance alone makes a difference of 5 % at most].
+    /// Seconds for which the rate of each path is measured [default: 2; with --tcp, for each congestion control, the time of 100
+    /// losses in each direction: theory is given the losses that happened, so chance makes a difference of about 2 %].
     #[arg(long, value_parser = parse_seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
     #[command(flatten)]

@@ -80,8 +80,8 @@ struct Row {
 /// Expected measurements of a line that the host holds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Expected {
-    /// Rate of undamaged packets; `None` where the line has no limit, losses leave it idle at times, or the time is too short for a
-    /// rate.
+    /// Rate of undamaged packets; `None` where the line has no limit, losses leave it idle at times, or the time is too short for
+    /// a rate.
     bits_per_s: Option<f64>,
     /// Packets that the host sends at least, where the line has a limit.
     packets_sent: f64,

@@ -165,8 +165,8 @@ impl Hosts {
         }
     }
 
-    /// Restarts the emulation: empty lines, whose schedules start now and whose random decisions come from `seed`, counters of zero,
-    /// and hosts that remember nothing of earlier connections.
+    /// Restarts the emulation: empty lines, whose schedules start now and whose random decisions come from `seed`, counters of
+    /// zero, and hosts that remember nothing of earlier connections.
     pub(crate) fn restart(&mut self, seed: u64) -> Result<(), HostsError> {
         for host in [&self.client, &self.server] {
             forget_connections(host);
@@ -316,8 +316,8 @@ fn set_up(host: &Host, end: End, path: usize, mtu_bytes: usize) -> Result<(), Ho
     Ok(())
 }
 
-/// Lets TCP fill the lines, with buffers of up to four times the content of lines and queues, and keep nothing of a connection for
-/// the next one: each run must begin as the first.
+/// Lets TCP fill the lines, with buffers of up to four times the content of lines and queues, and keep nothing of a connection
+/// for the next one: each run must begin as the first.
 fn set_up_tcp(host: &Host, paths: &[PathSpec]) {
     let held = |pipe: &PipeConfig| {
         let rate = pipe.rate_bits_per_s.unwrap_or(UNLIMITED_BITS_PER_S) as f64 / 8.0;
@@ -351,8 +351,8 @@ fn dropped_here(device: &str) -> u64 {
     udp + counters(&read("netstat"), "TcpExt:", &TCP_DROPS) + interface_drops(&read("dev"), device)
 }
 
-/// Returns the sum of these counters in `/proc/net/snmp` or `/proc/net/netstat`, which have a line of names and a line of numbers for
-/// each protocol. A counter that the kernel lacks is 0.
+/// Returns the sum of these counters in `/proc/net/snmp` or `/proc/net/netstat`, which have a line of names and a line of numbers
+/// for each protocol. A counter that the kernel lacks is 0.
 fn counters(text: &str, protocol: &str, names: &[&str]) -> u64 {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol));
     let (Some(all), Some(numbers)) = (lines.next(), lines.next()) else { return 0 };
@@ -366,8 +366,8 @@ fn udp6_buffer_errors(text: &str) -> u64 {
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Returns the sum of the columns `drop` of `/proc/net/dev` of the paths' interfaces: sent packets, and received ones that the emulator
-/// does not count itself, as writes to a TUN device that fail.
+/// Returns the sum of the columns `drop` of `/proc/net/dev` of the paths' interfaces: of sent packets and, except for TUN, of
+/// received ones. The emulator itself counts writes to TUN that fail.
 fn interface_drops(text: &str, device: &str) -> u64 {
     const RECEIVED: usize = 3;
     const SENT: usize = 11;

@@ -29,15 +29,20 @@ use crate::lab::line::{LineError, build};
 use crate::output::note;
 use crate::sockets;
 use crate::stats::confidence_interval;
-use crate::units::mbits;
+use crate::units::{grouped, mbits};
 
 /// Congestion controls whose rate theory predicts, by their names in the kernel.
 const CONTROLS: [(&str, CongestionControl); 2] =
     [("reno", CongestionControl::NewReno), ("cubic", CongestionControl::Cubic)];
 /// Largest difference from theory.
 const DIFFERENCE_MAX: f64 = 0.1;
-/// Losses that a measurement waits for, in both directions together: the mean of that many is within 5 % of the true one.
-const LOSSES: f64 = 800.0;
+/// Losses that a measurement waits for, in both directions together. Theory is given the losses that happened, so chance has
+/// little part in the ratio.
+const LOSSES: f64 = 200.0;
+/// Losses below which a ratio may be chance.
+const LOSSES_MIN: u64 = 100;
+/// Standard deviations by which the number of losses may differ from its mean.
+const DEVIATIONS_MAX: f64 = 4.0;
 /// Losses of a direction after which the slow start is forgotten.
 const WARM_UP_LOSSES: f64 = 20.0;
 /// Share of a line's rate above which the queue, and not the losses, determine the rate.
@@ -62,13 +67,19 @@ struct Row {
     transport: String,
     seconds: f64,
     loss: f64,
-    /// Mean of what the senders saw, on which the prediction is based.
+    /// Packets of data, and those of them that the lines lost: the prediction is that for their share, and for the round-trip
+    /// time that the senders saw on average.
+    data_packets: u64,
+    lost_packets: u64,
     round_trip_ms: f64,
     bits_per_s: f64,
     bits_per_s_low: f64,
     bits_per_s_high: f64,
-    predicted_bits_per_s: f64,
-    ratio_to_predicted: f64,
+    /// `None` if no packet was lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    predicted_bits_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_to_predicted: Option<f64>,
     /// Counts of both lines.
     line_packets: u64,
     line_lost_packets: u64,
@@ -127,11 +138,11 @@ impl Theory {
         })
     }
 
-    /// Returns the rate of payload at a round-trip time.
-    fn bits_per_s(&self, round_trip: Duration) -> f64 {
+    /// Returns the rate of payload at a round-trip time and a share of losses, unless there are none.
+    fn bits_per_s(&self, round_trip: Duration, loss: f64) -> Option<f64> {
         let round_trip_s = round_trip.as_secs_f64();
-        let window = predicted_window_packets(self.algorithm, self.loss, round_trip_s).unwrap_or(f64::NAN);
-        window * self.payload_bytes as f64 * 8.0 / round_trip_s
+        let window = predicted_window_packets(self.algorithm, loss, round_trip_s)?;
+        Some(window * self.payload_bytes as f64 * 8.0 / round_trip_s)
     }
 
     /// Returns the part of the transfers that is measured: `seconds` or, without them, the time of [`LOSSES`].
@@ -299,7 +310,14 @@ fn row(
     let sum = |count: fn(&netsim::PipeStats) -> u64| lines.iter().map(|line| count(&line.pipe)).sum();
     let rates: Vec<f64> = transfers.iter().flat_map(|transfer| transfer.rates).collect();
     let round_trip = transfers.iter().map(|transfer| transfer.round_trip).sum::<Duration>() / 2;
-    let predicted_bits_per_s = theory.bits_per_s(round_trip);
+    let data = [End::Server, End::Client].map(|to| {
+        let flows = lines[to.line()].flows.iter().map(|(_, flow)| *flow);
+        flows.max_by_key(|flow| flow.bytes_delivered).unwrap_or_default()
+    });
+    let data_packets: u64 = data.iter().map(|flow| flow.packets_offered).sum();
+    let lost_packets: u64 = data.iter().map(|flow| flow.packets_lost).sum();
+    let share = lost_packets as f64 / data_packets.max(1) as f64;
+    let predicted_bits_per_s = theory.bits_per_s(round_trip, share);
     let bits_per_s = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
     let (low, high) = confidence_interval(&rates).unwrap_or((bits_per_s, bits_per_s));
     Ok(Row {
@@ -309,12 +327,14 @@ fn row(
         transport: format!("tcp-{control}"),
         seconds: (window.end - window.start).as_secs_f64(),
         loss: theory.loss,
+        data_packets,
+        lost_packets,
         round_trip_ms: ms(round_trip),
         bits_per_s,
         bits_per_s_low: low,
         bits_per_s_high: high,
         predicted_bits_per_s,
-        ratio_to_predicted: bits_per_s / predicted_bits_per_s,
+        ratio_to_predicted: predicted_bits_per_s.map(|predicted| bits_per_s / predicted),
         line_packets: sum(|pipe| pipe.packets_offered),
         line_lost_packets: sum(|pipe| pipe.packets_lost),
         line_dropped_packets: sum(|pipe| pipe.packets_overflowed),
@@ -327,30 +347,37 @@ fn row(
 impl Row {
     /// Describes the difference from theory, if it is too large.
     fn complaint(&self) -> Option<String> {
-        if (self.ratio_to_predicted - 1.0).abs() <= DIFFERENCE_MAX {
+        let Row { path, line, transport, .. } = self;
+        let name = format!("path {path} ({line}): {transport}");
+        let expected = self.data_packets as f64 * self.loss;
+        let deviation = (expected * (1.0 - self.loss)).sqrt();
+        if (self.lost_packets as f64 - expected).abs() > DEVIATIONS_MAX * deviation {
+            let [lost, all] = [self.lost_packets, self.data_packets].map(grouped);
+            return Some(format!(
+                "{name} lost {lost} of {all} packets, which is not the share that the line says"
+            ));
+        }
+        let (Some(predicted), Some(ratio)) = (self.predicted_bits_per_s, self.ratio_to_predicted) else {
+            return Some(format!("{name} lost no packet: measure longer with --seconds"));
+        };
+        if (ratio - 1.0).abs() <= DIFFERENCE_MAX {
             return None;
         }
-        let rates = [self.bits_per_s, self.predicted_bits_per_s].map(mbits);
         let reason = if self.late_us_p99 > us(LATE_MAX) {
             format!("packets are late by up to {:.0} µs: {}", self.late_us_p99, advice(self.realtime))
-        } else if self.bits_per_s_low <= self.predicted_bits_per_s * (1.0 + DIFFERENCE_MAX)
-            && self.bits_per_s_high >= self.predicted_bits_per_s * (1.0 - DIFFERENCE_MAX)
-        {
-            "that may be chance: measure longer with --seconds".to_owned()
+        } else if self.lost_packets < LOSSES_MIN {
+            format!("with {} losses that may be chance: measure longer with --seconds", self.lost_packets)
         } else {
             "the packets do not fare as the line says".to_owned()
         };
-        let Row { path, line, transport, .. } = self;
-        Some(format!(
-            "path {path} ({line}): {transport} has {} Mbit/s, and theory says {}; {reason}",
-            rates[0], rates[1]
-        ))
+        let rates = [self.bits_per_s, predicted].map(mbits);
+        Some(format!("{name} has {} Mbit/s, and theory says {}; {reason}", rates[0], rates[1]))
     }
 }
 
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:28} {:10} {:>8} {:>8} {:>10} {:>16} {:>10} {:>9} {:>8} {:>12}\n",
+        "{:28} {:10} {:>8} {:>8} {:>10} {:>16} {:>10} {:>9} {:>16} {:>12}\n",
         "path",
         "transport",
         "seconds",
@@ -359,23 +386,23 @@ fn table(rows: &[Row]) -> String {
         "95 % interval",
         "theory",
         "ratio",
-        "losses",
+        "lost packets",
         "late p99 µs"
     );
     for row in rows {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{:28} {:10} {:>8.0} {:>8.2} {:>10} {:>16} {:>10} {:>9.3} {:>8} {:>12.0}",
+            "{:28} {:10} {:>8.0} {:>8.2} {:>10} {:>16} {:>10} {:>9} {:>16} {:>12.0}",
             row.line,
             row.transport,
             row.seconds,
             row.round_trip_ms,
             mbits(row.bits_per_s),
             format!("{} .. {}", mbits(row.bits_per_s_low), mbits(row.bits_per_s_high)),
-            mbits(row.predicted_bits_per_s),
-            row.ratio_to_predicted,
-            row.line_lost_packets,
+            row.predicted_bits_per_s.map_or("none".to_owned(), mbits),
+            row.ratio_to_predicted.map_or("none".to_owned(), |ratio| format!("{ratio:.3}")),
+            format!("{} of {}", row.lost_packets, row.data_packets),
             row.late_us_p99,
         );
     }
@@ -395,15 +422,18 @@ mod tests {
         for (_, algorithm) in CONTROLS {
             // 1.22 packets of 1448 bytes in 20.1 ms, by the root of a thousandth; CUBIC is in its Reno-friendly region.
             let theory = theory("100mbit,10ms,loss=0.1%", algorithm).expect("a prediction");
-            assert!(
-                (theory.bits_per_s(Duration::from_micros(20_100)) / 22.32e6 - 1.0).abs() < 0.001,
-                "{theory:?}"
-            );
+            let rate = theory.bits_per_s(Duration::from_micros(20_100), 0.001).expect("losses");
+            assert!((rate / 22.32e6 - 1.0).abs() < 0.001, "{rate}");
+            // Twice the losses: a rate lower by the root of two.
+            let lower = theory.bits_per_s(Duration::from_micros(20_100), 0.002).expect("losses");
+            assert!((rate / lower / 2f64.sqrt() - 1.0).abs() < 1e-9, "{lower}");
             assert!((theory.loss_interval.as_secs_f64() / 0.52 - 1.0).abs() < 0.01, "{theory:?}");
         }
         // CUBIC's own region: 1.054 · (0.2 / 0.0001)^0.75 packets in 0.2 s.
         let far = theory("1gbit,100ms,loss=0.01%", CongestionControl::Cubic).expect("a prediction");
-        assert!((far.bits_per_s(Duration::from_millis(200)) / 18.26e6 - 1.0).abs() < 0.001, "{far:?}");
+        let rate = far.bits_per_s(Duration::from_millis(200), 0.0001).expect("losses");
+        assert!((rate / 18.26e6 - 1.0).abs() < 0.001, "{rate}");
+        assert_eq!(far.bits_per_s(Duration::from_millis(200), 0.0), None);
     }
 
     #[test]
@@ -426,26 +456,28 @@ mod tests {
         let theory = theory("100mbit,10ms,loss=0.1%", CongestionControl::NewReno).expect("a prediction");
         let window = theory.window(None);
         let losses = |time: Duration| time.as_secs_f64() / theory.loss_interval.as_secs_f64();
-        assert_eq!([window.start, window.end - window.start].map(losses).map(f64::round), [20.0, 400.0]);
+        assert_eq!([window.start, window.end - window.start].map(losses).map(f64::round), [20.0, 100.0]);
         let short = theory.window(Some(7.0));
         assert_eq!(short.end - short.start, Duration::from_secs(7));
     }
 
     #[test]
     fn a_rate_far_from_theory_is_named_with_the_reason() {
-        let row = |bits_per_s: f64, spread: f64, late_us_p99| Row {
+        let row = |bits_per_s: f64, lost_packets: u64, late_us_p99| Row {
             clock: "live",
             path: 1,
             line: "100mbit,10ms,loss=0.1%".into(),
             transport: "tcp-reno".into(),
             seconds: 200.0,
             loss: 0.001,
+            data_packets: 1_000 * lost_packets,
+            lost_packets,
             round_trip_ms: 20.1,
             bits_per_s,
-            bits_per_s_low: bits_per_s - spread,
-            bits_per_s_high: bits_per_s + spread,
-            predicted_bits_per_s: 20e6,
-            ratio_to_predicted: bits_per_s / 20e6,
+            bits_per_s_low: bits_per_s,
+            bits_per_s_high: bits_per_s,
+            predicted_bits_per_s: Some(20e6),
+            ratio_to_predicted: Some(bits_per_s / 20e6),
             line_packets: 0,
             line_lost_packets: 0,
             line_dropped_packets: 0,
@@ -454,12 +486,16 @@ mod tests {
             realtime: true,
         };
         for near in [18.1e6, 21.9e6] {
-            assert_eq!(row(near, 0.0, 0.0).complaint(), None);
+            assert_eq!(row(near, 200, 0.0).complaint(), None);
         }
+        let lossy = Row { lost_packets: 260, ..row(20e6, 200, 0.0) };
+        let lossless = Row { predicted_bits_per_s: None, ratio_to_predicted: None, ..row(90e6, 0, 0.0) };
         for (row, words) in [
-            (row(96e6, 1e6, 0.0), "96.0 Mbit/s, and theory says 20.0; the packets do not fare"),
-            (row(23e6, 2e6, 0.0), "may be chance"),
-            (row(17e6, 0.1e6, 1_500.0), "late by up to 1500 µs"),
+            (row(96e6, 200, 0.0), "96.0 Mbit/s, and theory says 20.0; the packets do not fare"),
+            (row(23e6, 50, 0.0), "with 50 losses that may be chance"),
+            (row(17e6, 200, 1_500.0), "late by up to 1500 µs"),
+            (lossy, "lost 260 of 200,000 packets, which is not the share"),
+            (lossless, "lost no packet: measure longer"),
         ] {
             let complaint = row.complaint().expect("a complaint");
             assert!(complaint.contains(words) && complaint.contains("path 1"), "{complaint}");
