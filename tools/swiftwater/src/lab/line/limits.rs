@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use nix::errno::Errno;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, SockRef, Socket, Type};
 
@@ -25,21 +26,28 @@ pub(in crate::lab) fn of_buffers() -> Option<String> {
     socket.set_recv_buffer_size(BUFFER_BYTES).ok()?;
     // The kernel doubles the size for its own records.
     let bytes = socket.recv_buffer_size().ok()? / 2;
-    Some(format!(
+    Some(buffers_sentence(bytes))
+}
+
+fn buffers_sentence(bytes: usize) -> String {
+    format!(
         "net.core.* cannot be changed in this namespace: socket buffers have at most {bytes} bytes; \
          sysctl net.core.rmem_max and net.core.wmem_max as root raise that"
-    ))
+    )
 }
 
 /// Returns a sentence if threads cannot have a real-time priority.
 fn of_priority() -> Option<String> {
     // The thread ends with its priority.
     let tried = thread::spawn(|| links::become_realtime(PRIORITY)).join();
-    let refused = tried.ok()?.err()?;
-    Some(format!(
+    Some(priority_sentence(tried.ok()?.err()?))
+}
+
+fn priority_sentence(refused: Errno) -> String {
+    format!(
         "real-time priority is not permitted ({}): on a busy machine packets are late; run this as root for it",
         refused.desc()
-    ))
+    )
 }
 
 #[cfg(test)]
@@ -48,8 +56,12 @@ mod tests {
 
     #[test]
     fn each_limit_is_a_sentence_that_says_what_to_do() {
-        for limit in all() {
+        // Root has no limits.
+        let possible = [buffers_sentence(212_992), priority_sentence(Errno::EPERM)];
+        for limit in possible.into_iter().chain(all()) {
             assert!(limit.contains("as root"), "{limit}");
         }
+        assert!(buffers_sentence(212_992).contains("at most 212992 bytes"));
+        assert!(priority_sentence(Errno::EPERM).contains("Operation not permitted"));
     }
 }
