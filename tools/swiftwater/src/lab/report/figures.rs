@@ -9,8 +9,10 @@ use crate::plot::{
     seconds_text,
 };
 
-/// Size of a drawing.
+/// Size of a drawing of a run.
 const WIDTH: f64 = 680.0;
+/// Width of a chart by message size, which has many curves.
+const WIDE: f64 = 1080.0;
 const HEIGHT: f64 = 190.0;
 /// Height of a line of the legend.
 const LEGEND_LINE: f64 = 17.0;
@@ -111,7 +113,7 @@ fn chart_by_size(kind: &str, mut curves: Vec<SizeCurve>) -> Option<String> {
     });
     let chart = Chart {
         name: format!("Delivered by message size: {kind}"),
-        width: WIDTH,
+        width: WIDE,
         height,
         x: Axis::new(Scale::Logarithmic(2.0), least, most, "bytes of a message", number_text),
         y: Axis::new(Scale::Linear, 0.0, highest * HEADROOM, "Mbit/s", mbits_text),
@@ -119,7 +121,7 @@ fn chart_by_size(kind: &str, mut curves: Vec<SizeCurve>) -> Option<String> {
         rule: None,
     };
     Some(format!(
-        "<figure><h3>{}</h3><figcaption>Delivered by message size, over so many paths; broken lines were published</figcaption>{}</figure>\n",
+        "<figure class=\"wide\"><h3>{}</h3><figcaption>Delivered by message size, over so many paths; broken lines were published</figcaption>{}</figure>\n",
         escape(kind),
         chart.svg()
     ))
