@@ -40,8 +40,8 @@ pub struct UdpEncapConfig {
     pub reuse_port: bool,
     /// Whether packets of strangers have separate receive buffers and shares of the time, as far as the system can steer them, so
     /// that a flood of them does not displace packets of peers. Strangers' packets are INITs and all others with verification tag
-    /// 0, COOKIE ECHOs, and packets without one of the tags of [`Link::set_expected_tags`](crate::Link::set_expected_tags).
-    /// Cannot be combined with `reuse_port`. Default false.
+    /// 0, COOKIE ECHOs, and packets that [`Link::set_expected`](crate::Link::set_expected) does not expect. Cannot be
+    /// combined with `reuse_port`. Default false.
     pub strangers_apart: bool,
     /// Whether to use segmentation and receive offload if the kernel has them. Default true; false helps to find out whether
     /// offload causes a fault.

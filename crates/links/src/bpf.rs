@@ -1,6 +1,6 @@
 //! The instructions of classic BPF programs.
 
-use libc::{BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, sock_filter};
+use libc::{BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_X, sock_filter};
 
 /// Return values of a socket filter that accept all of a packet, and drop it. The kernel also drops a packet if the program loads
 /// bytes beyond its end.
@@ -17,6 +17,11 @@ pub(crate) fn plain(code: u32, k: u32) -> sock_filter {
 /// Returns an instruction that skips `jt` instructions if the comparison is true, and `jf` otherwise.
 pub(crate) fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code: (BPF_JMP | comparison | BPF_K) as u16, jt, jf, k }
+}
+
+/// Returns an instruction that skips `jt` instructions if the loaded value is that of the index register, and `jf` otherwise.
+pub(crate) fn jump_if_equal_to_index(jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code: (BPF_JMP | BPF_JEQ | BPF_X) as u16, jt, jf, k: 0 }
 }
 
 /// Appends instructions that search the loaded value among sorted ones, by halves, and execute `found` or `missing`, which end
@@ -63,11 +68,11 @@ pub(crate) fn run(program: &[sock_filter], packet: &[u8]) -> u32 {
 pub(crate) fn run_on(program: &[sock_filter], input: Input<'_>) -> u32 {
     use libc::{
         BPF_A, BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_IND, BPF_JGT, BPF_LD, BPF_LDX, BPF_LEN,
-        BPF_MISC, BPF_MSH, BPF_MUL, BPF_RET, BPF_RSH, BPF_TAX, BPF_W, BPF_X, BPF_XOR,
+        BPF_MEM, BPF_MISC, BPF_MSH, BPF_MUL, BPF_RET, BPF_RSH, BPF_ST, BPF_TAX, BPF_W, BPF_XOR,
     };
     const BY_ABS: u32 = BPF_LD | BPF_ABS;
     const BY_INDEX: u32 = BPF_LD | BPF_IND;
-    let (mut at, mut accumulator, mut index) = (0, 0u32, 0u32);
+    let (mut at, mut accumulator, mut index, mut memory) = (0, 0u32, 0u32, [0; libc::BPF_MEMWORDS as usize]);
     loop {
         let sock_filter { code, jt, jf, k } = program[at];
         at += 1;
@@ -98,6 +103,8 @@ pub(crate) fn run_on(program: &[sock_filter], input: Input<'_>) -> u32 {
                 let Some(loaded) = bytes.get(base..base + width) else { return DROP };
                 accumulator = loaded.iter().fold(0, |word, byte| word << 8 | u32::from(*byte));
             }
+            _ if code == BPF_ST => memory[k as usize] = accumulator,
+            _ if code == BPF_LDX | BPF_MEM => index = memory[k as usize],
             _ if code == BPF_MISC | BPF_TAX => index = accumulator,
             _ if code == BPF_ALU | BPF_ADD | BPF_X => accumulator = accumulator.wrapping_add(index),
             _ if code == BPF_ALU | BPF_MUL | BPF_K => accumulator = accumulator.wrapping_mul(k),
@@ -106,6 +113,7 @@ pub(crate) fn run_on(program: &[sock_filter], input: Input<'_>) -> u32 {
             _ if code == BPF_ALU | BPF_RSH | BPF_K => accumulator >>= k,
             _ if code == BPF_JMP | BPF_JA => at += k as usize,
             _ if code == BPF_JMP | BPF_JEQ | BPF_K => at += branch(accumulator == k),
+            _ if code == BPF_JMP | BPF_JEQ | BPF_X => at += branch(accumulator == index),
             _ if code == BPF_JMP | BPF_JGE | BPF_K => at += branch(accumulator >= k),
             _ if code == BPF_JMP | BPF_JGT | BPF_K => at += branch(accumulator > k),
             other => panic!("unexpected instruction {other:#x}"),

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::LinkStats;
 use crate::blocks::{Blocks, RECEIVE_BYTES};
-use crate::link::{BatchLimits, Datagrams, ECN, Link, PathInfo, Sink, Transmit};
+use crate::link::{BatchLimits, Datagrams, ECN, Expected, Link, PathInfo, Sink, Transmit};
 use crate::sockets::canonical;
 
 /// Maximum number of bytes that wait for `receive`, not counting one more batch.
@@ -215,8 +215,8 @@ impl<L: Link> Link for Hairpin<L> {
         Ok(())
     }
 
-    fn set_expected_tags(&mut self, tags: Option<&[u32]>) -> bool {
-        self.link.set_expected_tags(tags)
+    fn set_expected(&mut self, expected: Expected<'_>) -> bool {
+        self.link.set_expected(expected)
     }
 
     fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {

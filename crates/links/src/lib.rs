@@ -52,7 +52,10 @@ pub use bind_error::BindError;
 pub use device_syscalls::become_realtime;
 pub use hairpin::Hairpin;
 pub use interface::interface_addresses;
-pub use link::{BatchLimits, Datagrams, Link, PathInfo, Sink, Transmit, Unreachable, UnreachableReason};
+pub use link::{
+    BatchLimits, CookieMark, Datagrams, Expected, Link, PathInfo, Sink, Transmit, Unreachable,
+    UnreachableReason,
+};
 pub use raw_ip::{RawIp, RawIpConfig, kernel_speaks_sctp};
 pub use stats::LinkStats;
 pub use syscalls::{set_peek_offset, unreceived_bytes};

@@ -127,6 +127,34 @@ pub struct BatchLimits {
     pub bytes_max: usize,
 }
 
+/// Packets that the protocol above expects, in terms of bytes of a datagram (RFC 9260 §3.1). The default expects every packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expected<'a> {
+    /// The verification tags (bytes 4 to 7) of packets that neither have tag 0 nor begin with a COOKIE ECHO. `None`: every tag.
+    pub tags: Option<&'a [u32]>,
+    /// The destination ports (bytes 2 and 3) of packets with tag 0. `None`: every port. A link that has [`Link::set_ports`] does
+    /// not need them, and one may expect every port if there are many.
+    pub init_ports: Option<&'a [u16]>,
+    /// The mark at the beginning of the cookie (bytes 16 to 19) of a COOKIE ECHO. `None`: every cookie.
+    pub cookies: Option<CookieMark>,
+}
+
+/// The relation between the verification tag of a COOKIE ECHO and the first four bytes of its cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CookieMark {
+    /// Combined with the tag by exclusive or.
+    pub mask: u32,
+    /// Factor of the result; an odd number.
+    pub factor: u32,
+}
+
+impl CookieMark {
+    /// Returns the first bytes of a cookie for this tag, as a big-endian number.
+    pub fn of(self, tag: u32) -> u32 {
+        (tag ^ self.mask).wrapping_mul(self.factor)
+    }
+}
+
 /// Moves batches of datagrams between a protocol and the host's network.
 pub trait Link: Send {
     /// Returns the addresses of the link; the unspecified address stands for all addresses of the host.
@@ -212,12 +240,12 @@ pub trait Link: Send {
         Ok(())
     }
 
-    /// Sets the verification tags of all expected packets (bytes 4 to 7 of a datagram, RFC 9260 §3.1). A link that supports this
-    /// steers other packets to separate sockets, where a flood of them does not affect peers; handshakes, which have no expected
-    /// tag, have room of their own there. Without tags, and initially, every tag is expected.
+    /// Sets the packets that are expected. A link that supports this steers others to separate sockets, where a flood of them
+    /// does not affect peers and handshakes. Initially every packet is expected.
     ///
-    /// Returns whether the link does so. It does not if it has no such sockets, or if these are too many tags.
-    fn set_expected_tags(&mut self, _tags: Option<&[u32]>) -> bool {
+    /// Returns whether the link does so. It does not if it has no such sockets, or if these are too many tags; every packet is
+    /// expected then.
+    fn set_expected(&mut self, _expected: Expected<'_>) -> bool {
         false
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 
-use crate::link::{BatchLimits, Link, PathInfo, Sink, Transmit};
+use crate::link::{BatchLimits, CookieMark, Expected, Link, PathInfo, Sink, Transmit};
 use crate::sockets::{Socket, Sockets};
 use crate::strangers::Class;
 use crate::strangers::receive::Strangers;
@@ -40,6 +40,7 @@ pub struct RawIp {
     /// Ports that the filters accept.
     ports: Vec<u16>,
     tags: Option<Vec<u32>>,
+    cookies: Option<CookieMark>,
 }
 
 impl RawIp {
@@ -70,6 +71,7 @@ impl RawIp {
             strangers: Strangers::default(),
             ports: Vec::new(),
             tags: None,
+            cookies: None,
         })
     }
 
@@ -77,14 +79,18 @@ impl RawIp {
     /// still accepts one with a single range of ports, or at last one without tags.
     fn attach_filters(&mut self) -> Result<(), Errno> {
         for ranges_max in [filter::RANGES_MAX, 1] {
-            let wanted = Wanted { ports: &self.ports, ranges_max, tags: self.tags.as_deref() };
-            match self.attach(wanted) {
+            match self.attach(self.wanted(ranges_max)) {
                 Err(Errno::ENOMEM) => {}
                 result => return result,
             }
         }
         self.tags = None;
-        self.attach(Wanted { ports: &self.ports, ranges_max: 1, tags: None })
+        self.attach(self.wanted(1))
+    }
+
+    fn wanted(&self, ranges_max: usize) -> Wanted<'_> {
+        let expected = Expected { tags: self.tags.as_deref(), init_ports: None, cookies: self.cookies };
+        Wanted { ports: &self.ports, ranges_max, expected }
     }
 
     /// Attaches a filter to each socket, those of peers first: while the tags change, a packet of a peer may pass two filters,
@@ -140,10 +146,11 @@ impl Link for RawIp {
                     strangers.receive(sockets, index, sink, receive::deliver_stranger)
                 }
             });
-        let RawIp { sockets, ports, tags, .. } = self;
+        let RawIp { sockets, ports, tags, cookies, .. } = self;
         let apart = sockets.has_strangers_apart();
+        let expected = Expected { tags: tags.as_deref(), init_ports: None, cookies: *cookies };
         sockets.adapt_filters(&|socket| {
-            let wanted = |ranges_max| Wanted { ports, ranges_max, tags: tags.as_deref() };
+            let wanted = |ranges_max| Wanted { ports, ranges_max, expected };
             attach_to(socket, wanted(filter::RANGES_MAX), apart)
                 .or_else(|_| attach_to(socket, wanted(1), apart))
         });
@@ -169,12 +176,12 @@ impl Link for RawIp {
         Ok(self.attach_filters()?)
     }
 
-    fn set_expected_tags(&mut self, tags: Option<&[u32]>) -> bool {
+    fn set_expected(&mut self, expected: Expected<'_>) -> bool {
         if !self.sockets.has_strangers_apart() {
             return false;
         }
-        self.tags = tags.map(<[u32]>::to_vec);
-        self.attach_filters().is_ok() && self.tags.is_some() == tags.is_some()
+        (self.tags, self.cookies) = (expected.tags.map(<[u32]>::to_vec), expected.cookies);
+        self.attach_filters().is_ok() && self.tags.is_some() == expected.tags.is_some()
     }
 
     fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {

@@ -14,7 +14,7 @@ use crate::blocks::Blocks;
 use crate::bound_socket::BoundSocket;
 use crate::control::RECEIVE_CONTROL_BYTES;
 use crate::interface::{bind_to_interface, interface_addresses};
-use crate::link::{PathInfo, Sink, Unreachable};
+use crate::link::{Expected, PathInfo, Sink, Unreachable};
 use crate::own_addresses::OwnAddresses;
 use crate::route::{Routes, header_bytes, payload_bytes};
 use crate::strangers::readiness::Readiness;
@@ -205,16 +205,16 @@ impl Sockets {
         }
     }
 
-    /// Steers packets by these tags, or without tags by their type. Returns whether the kernel does so for every socket;
-    /// otherwise all are steered by type.
-    pub(crate) fn steer(&self, expected_tags: Option<&[u32]>) -> bool {
+    /// Steers packets by what is expected. Returns whether the kernel does so for every socket; otherwise all are steered by
+    /// type.
+    pub(crate) fn steer(&self, expected: Expected<'_>) -> bool {
         let sockets = &self.list[..self.of_peers];
         let steers = |socket: &Socket| {
-            !socket.strangers.is_empty() && strangers::steer(socket.inner.fd.as_fd(), expected_tags)
+            !socket.strangers.is_empty() && strangers::steer(socket.inner.fd.as_fd(), expected)
         };
         let all = sockets.iter().all(steers);
-        if !all && expected_tags.is_some() {
-            self.steer(None);
+        if !all && expected != Expected::default() {
+            self.steer(Expected::default());
         }
         all
     }

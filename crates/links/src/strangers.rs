@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `Inits` | packets with verification tag 0 (bytes 4 to 7), which any host can send |
 //! | `Cookies` | packets that begin with COOKIE ECHO: the other half of a handshake without state |
-//! | `Strays` | while [`Link::set_expected_tags`](crate::Link::set_expected_tags) lists tags: packets with another tag |
+//! | `Strays` | packets that [`Link::set_expected`](crate::Link::set_expected) does not expect |
 //!
 //! Classic BPF programs steer packets ([`steering`]), and keep a sample of a flood while it lasts ([`thinning`]). One descriptor
 //! reports packets in any of these sockets ([`readiness`]), and each socket has a bounded share of the time ([`share`]).
@@ -38,6 +38,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
 use crate::interface::bind_to_interface;
+use crate::link::Expected;
 use crate::socket_address::local_address;
 use crate::syscalls::{attach_group_program, set_option};
 use share::Share;
@@ -182,13 +183,10 @@ fn open(kind: Kind) -> Result<OwnedFd, Errno> {
     Ok(fd)
 }
 
-/// Steers packets to the group of `first` by the expected tags, or without tags by type. Returns whether the kernel has accepted
-/// the program.
-pub(crate) fn steer(first: BorrowedFd<'_>, expected_tags: Option<&[u32]>) -> bool {
-    let program = match expected_tags {
-        Some(tags) => steering::by_tag(AttachPoint::Group, tags),
-        None => Some(steering::by_kind(AttachPoint::Group)),
-    };
+/// Steers packets to the group of `first` by what is expected, or by type if every packet is. Returns whether the kernel has
+/// accepted the program.
+pub(crate) fn steer(first: BorrowedFd<'_>, expected: Expected<'_>) -> bool {
+    let program = steering::of(AttachPoint::Group, expected);
     program.is_some_and(|program| attach_group_program(first, &program).is_ok())
 }
 
@@ -215,7 +213,7 @@ fn try_out(kind: Kind) -> Option<bool> {
     if socket::bind(third.as_raw_fd(), &SockaddrStorage::from(bound)) != Err(Errno::EADDRINUSE) {
         return Some(false);
     }
-    if !steer(first.as_fd(), Some(&[1])) {
+    if !steer(first.as_fd(), Expected { tags: Some(&[1]), ..Expected::default() }) {
         return Some(false);
     }
     let mut members = vec![UdpSocket::from(first)];

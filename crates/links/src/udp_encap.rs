@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::bind::open_all;
 use crate::blocks::RECEIVE_BYTES;
-use crate::link::{BatchLimits, Link, PathInfo, Sink, Transmit};
+use crate::link::{BatchLimits, Expected, Link, PathInfo, Sink, Transmit};
 use crate::sockets::Sockets;
 use crate::strangers::Class;
 use crate::strangers::receive::Strangers;
@@ -117,8 +117,8 @@ impl Link for UdpEncap {
         self.send_answers(transmits);
     }
 
-    fn set_expected_tags(&mut self, tags: Option<&[u32]>) -> bool {
-        self.sockets.steer(tags)
+    fn set_expected(&mut self, expected: Expected<'_>) -> bool {
+        self.sockets.steer(expected)
     }
 
     fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {

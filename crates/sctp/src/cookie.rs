@@ -18,10 +18,12 @@ const KEY_LIFE: Duration = Duration::from_secs(600);
 const MAC_BYTES: usize = 16;
 /// A keyed hash of the sealed bytes, in front of the MAC. It costs a few nanoseconds instead of hundreds, so that a
 /// flood of random cookies is cheap to refuse; nothing else depends on it.
-const SIEVE_BYTES: usize = 8;
+const SIEVE_BYTES: usize = 4;
+/// The mark at the beginning, by which a link can refuse random cookies (see [`CookieMark`]).
+const MARK_BYTES: usize = 4;
 const WORDS: usize = 8;
 const HALVES: usize = 5;
-const FIXED_BYTES: usize = 8 + WORDS * 4 + HALVES * 2;
+const FIXED_BYTES: usize = MARK_BYTES + 8 + WORDS * 4 + HALVES * 2;
 /// Kinds of the parts behind the fixed part: one byte for the kind, then the content.
 const ADAPTATION: u8 = 1;
 const V4: u8 = 4;
@@ -61,6 +63,24 @@ pub(crate) struct TieTags {
     peer: u32,
 }
 
+/// The relation between the verification tag of a COOKIE ECHO and the first four bytes of its cookie, which a link can check in
+/// the kernel. Whoever has received cookies can compute it, or repeat one with its tag; so a right mark proves nothing, and a
+/// wrong one that the cookie is not from this endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CookieMark {
+    /// Combined with the tag by exclusive or.
+    pub mask: u32,
+    /// Factor of the result; an odd number.
+    pub factor: u32,
+}
+
+impl CookieMark {
+    /// Returns the first bytes of a cookie for this tag, as a big-endian number.
+    fn of(self, tag: VerificationTag) -> u32 {
+        (tag.0 ^ self.mask).wrapping_mul(self.factor)
+    }
+}
+
 /// Reason why a cookie was not accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum CookieError {
@@ -85,19 +105,28 @@ pub(crate) struct CookieJar {
     tie_key: Key,
     /// The key of the keyed hash, which stays: without this hash, refusing cookies costs only a little more.
     sieve_keys: (u64, u64),
+    /// It stays, too.
+    mark: CookieMark,
 }
 
 type Key = [u8; 32];
 
 impl CookieJar {
     pub(crate) fn new(secret: Key, sieve_keys: (u64, u64)) -> Self {
+        let of_mark = SipHasher13::new_with_keys(sieve_keys.1, sieve_keys.0).hash(b"mark");
         CookieJar {
             epoch: 0,
             current: derive(&secret, b"seal"),
             previous: None,
             tie_key: derive(&secret, b"tie"),
             sieve_keys,
+            mark: CookieMark { mask: of_mark as u32, factor: (of_mark >> 32) as u32 | 1 },
         }
+    }
+
+    /// Returns the mark of all cookies.
+    pub(crate) fn mark(&self) -> CookieMark {
+        self.mark
     }
 
     /// Returns the tie-tags for an association with these tags.
@@ -114,6 +143,7 @@ impl CookieJar {
     pub(crate) fn seal(&mut self, cookie: &StateCookie) -> Vec<u8> {
         self.change_keys(cookie.created);
         let mut out = Vec::with_capacity(FIXED_BYTES + cookie.addresses.len() * 17 + SIEVE_BYTES + MAC_BYTES);
+        out.extend_from_slice(&self.mark.of(cookie.local_tag).to_be_bytes());
         out.extend_from_slice(&cookie.created.as_nanos().to_be_bytes());
         let life = cookie.life.min(KEY_LIFE).as_millis() as u32;
         let words: [u32; WORDS] = [
@@ -175,7 +205,7 @@ impl CookieJar {
         if sieve != self.sieve(body) {
             return Err(CookieError::Invalid);
         }
-        let created = Time::from_nanos(u64::from_be_bytes(array(body, 0)?));
+        let created = Time::from_nanos(u64::from_be_bytes(array(body, MARK_BYTES)?));
         let key = match self.epoch.checked_sub(epoch(created)) {
             Some(0) => Some(&self.current),
             Some(1) => self.previous.as_ref(),
@@ -183,8 +213,8 @@ impl CookieJar {
         };
         let mac_of_body = keyed(key.ok_or(CookieError::Invalid)?).chain_update(body);
         mac_of_body.verify_truncated_left(mac).map_err(|_| CookieError::Invalid)?;
-        let word = |i: usize| array(body, 8 + 4 * i).map(u32::from_be_bytes);
-        let half = |i: usize| array(body, 8 + 4 * WORDS + 2 * i).map(u16::from_be_bytes);
+        let word = |i: usize| array(body, MARK_BYTES + 8 + 4 * i).map(u32::from_be_bytes);
+        let half = |i: usize| array(body, MARK_BYTES + 8 + 4 * WORDS + 2 * i).map(u16::from_be_bytes);
         let (adaptation, addresses) = tail(&body[FIXED_BYTES..])?;
         let cookie = StateCookie {
             created,
@@ -211,7 +241,8 @@ impl CookieJar {
     }
 
     fn sieve(&self, body: &[u8]) -> [u8; SIEVE_BYTES] {
-        SipHasher13::new_with_keys(self.sieve_keys.0, self.sieve_keys.1).hash(body).to_be_bytes()
+        let hash = SipHasher13::new_with_keys(self.sieve_keys.0, self.sieve_keys.1).hash(body);
+        (hash as u32).to_be_bytes()
     }
 
     /// Derives new keys when the lifetime of the old ones has ended.
@@ -344,6 +375,22 @@ mod tests {
         for keys in [(SIEVE_KEYS.0 ^ 1, SIEVE_KEYS.1), (SIEVE_KEYS.0, SIEVE_KEYS.1 ^ 1)] {
             assert_ne!(CookieJar::new([7; 32], keys).sieve(&body), sieve, "a sender that lacks the keys");
         }
+    }
+
+    #[test]
+    fn a_cookie_begins_with_the_mark_of_its_tag_for_all_keys() {
+        let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
+        let mark = jar.mark();
+        let mut began = std::collections::HashSet::new();
+        for (tag, created) in [(1, Time::ZERO), (2, Time::ZERO), (u32::MAX, Time::ZERO + KEY_LIFE * 2)] {
+            let local_tag = VerificationTag(tag);
+            let sealed = jar.seal(&StateCookie { local_tag, ..cookie(created) });
+            assert_eq!(array(&sealed, 0).map(u32::from_be_bytes), Ok(mark.of(local_tag)));
+            began.insert(mark.of(local_tag));
+        }
+        assert_eq!(began.len(), 3);
+        let other = CookieJar::new([7; 32], (SIEVE_KEYS.0, SIEVE_KEYS.1 + 1)).mark();
+        assert!(mark != other && mark.factor % 2 == 1 && other.factor % 2 == 1);
     }
 
     #[test]

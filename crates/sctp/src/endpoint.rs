@@ -4,6 +4,7 @@
 mod admissions;
 mod answer_budget;
 mod demultiplex;
+mod expected;
 mod fault;
 mod handshake;
 mod icmp;
@@ -46,13 +47,14 @@ use crate::transmit::{BatchLimits, Scope, Transmit, TransmitBuffer};
 use admissions::Admissions;
 use answer_budget::AnswerBudget;
 pub use demultiplex::Arrival;
+pub use expected::ExpectedPackets;
 pub use icmp::Unreachable;
 use listeners::Listeners;
 pub use messages::Packing;
 pub use permit::{Admission, Permit};
 use replies::Replies;
 use slots::Slots;
-use strays::{Strays, TagUpdate};
+use strays::Strays;
 use traces::Traces;
 
 /// Maximum number of timers that one call handles. A program may have thousands of associations that repeat a packet
@@ -147,11 +149,13 @@ impl Endpoint {
     /// that port, and the two do not share it.
     pub fn listen(&mut self, port: u16, config: AssociationConfig) -> Option<ListenerId> {
         let local = LocalAddresses::new(&config.local_addresses, &self.local_addresses);
+        self.strays.on_ports_changed();
         self.listeners.insert(port, local, config)
     }
 
     /// Stops accepting associations; existing ones stay.
     pub fn unlisten(&mut self, listener: ListenerId) {
+        self.strays.on_ports_changed();
         self.listeners.remove(listener);
     }
 
@@ -208,6 +212,7 @@ impl Endpoint {
         let mut association = Association::connect(now, id, config, identity, &paths, local);
         association.trace_changes(now);
         self.insert(association);
+        self.strays.on_ports_changed();
         self.update_queues(id);
         Ok(id)
     }
@@ -375,19 +380,6 @@ impl Endpoint {
     /// remaining ones.
     pub fn poll_answer(&mut self) -> Option<Reply> {
         self.replies.pop_answer()
-    }
-
-    /// Returns an update of the verification tags that the link expects, if there is one: all valid tags, or `None` if every tag
-    /// is expected again. Call this after packets were handled, and before some are sent.
-    #[inline]
-    pub fn poll_expected_tags(&mut self, now: Time) -> Option<Option<Vec<u32>>> {
-        let update = self.strays.poll(now)?;
-        Some((update == TagUpdate::Tags).then(|| self.by_tag.keys().map(|tag| tag.0).collect()))
-    }
-
-    /// Records that the link cannot use the tags of [`Endpoint::poll_expected_tags`].
-    pub fn expected_tags_refused(&mut self, now: Time) {
-        self.strays.on_refused(now);
     }
 
     /// Returns the counters of one association.

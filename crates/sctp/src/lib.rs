@@ -56,7 +56,8 @@ mod tsn;
 
 pub use association::{AssociationView, PathView};
 pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath, PathOptions};
-pub use endpoint::{Admission, Arrival, Endpoint, Packing, Permit, Unreachable};
+pub use cookie::CookieMark;
+pub use endpoint::{Admission, Arrival, Endpoint, ExpectedPackets, Packing, Permit, Unreachable};
 pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName};
 pub use event::{Event, Host, PathChange, PathReason, Payload, SendFailure};
 pub use identifiers::{AssociationId, ListenerId};

@@ -6,6 +6,7 @@ use libc::{
 };
 
 use crate::bpf::{DROP, TAKE, jump, plain};
+use crate::link::Expected;
 use crate::strangers::Class;
 use crate::strangers::steering::{self, AttachPoint};
 
@@ -21,19 +22,15 @@ pub(super) struct Wanted<'a> {
     pub(super) ports: &'a [u16],
     /// Maximum number of ranges for the ports, each from its lowest to its highest port.
     pub(super) ranges_max: usize,
-    /// The verification tags of peers. Without them, every tag is a peer's.
-    pub(super) tags: Option<&'a [u32]>,
+    /// What is no stray. The ports of INITs are `ports`.
+    pub(super) expected: Expected<'a>,
 }
 
 impl Wanted<'_> {
     /// Returns the program for the socket of a class, with separate sockets for strangers. `None`: these are too many tags.
     pub(super) fn of_class(self, class: Class, ipv6: bool) -> Option<Vec<sock_filter>> {
         let attach_point = if ipv6 { AttachPoint::RawIpv6(class) } else { AttachPoint::RawIpv4(class) };
-        let rest = match self.tags {
-            Some(tags) => steering::by_tag(attach_point, tags)?,
-            None => steering::by_kind(attach_point),
-        };
-        Some(self.then(ipv6, rest))
+        Some(self.then(ipv6, steering::of(attach_point, self.expected)?))
     }
 
     /// Returns the program for a socket that accepts every class.
@@ -90,7 +87,7 @@ mod tests {
     use crate::strangers::thinning::filter::Filter;
 
     fn wanted(ports: &[u16]) -> Wanted<'_> {
-        Wanted { ports, ranges_max: RANGES_MAX, tags: None }
+        Wanted { ports, ranges_max: RANGES_MAX, expected: Expected::default() }
     }
 
     fn packet(port: u16, tag: u32, chunk_type: u8, ipv6: bool) -> Vec<u8> {
@@ -146,7 +143,8 @@ mod tests {
             for (tag, chunk_type, without_tags, with_tags) in packets {
                 for (tags, expected) in [(None, without_tags), (Some(&[5, 7][..]), with_tags)] {
                     for class in classes {
-                        let wanted = Wanted { tags, ..wanted(&[80, 81, 4000]) };
+                        let of_tags = Expected { tags, ..Expected::default() };
+                        let wanted = Wanted { expected: of_tags, ..wanted(&[80, 81, 4000]) };
                         let program = wanted.of_class(class, ipv6).unwrap();
                         let taken = |port| run(&program, &packet(port, tag, chunk_type, ipv6)) == TAKE;
                         assert_eq!(taken(4000), class == expected, "{class:?} {tag} {chunk_type} {tags:?}");
@@ -161,16 +159,19 @@ mod tests {
     fn the_longest_program_is_one_that_the_kernel_takes() {
         let ports: Vec<u16> = (0..20_000).map(|n| n * 3).collect();
         let tags: Vec<u32> = (1..=steering::EXPECTED_TAGS_MAX as u32).collect();
-        let wanted = Wanted { tags: Some(&tags), ..wanted(&ports) };
+        let expected = Expected { tags: Some(&tags), ..Expected::default() };
+        let wanted = Wanted { expected, ..wanted(&ports) };
         assert!(wanted.of_class(Class::Peers, false).unwrap().len() <= libc::BPF_MAXINSNS as usize);
         let tags = [&tags[..], &[u32::MAX]].concat();
-        assert!(Wanted { tags: Some(&tags), ..wanted }.of_class(Class::Peers, false).is_none());
+        let expected = Expected { tags: Some(&tags), ..Expected::default() };
+        assert!(Wanted { expected, ..wanted }.of_class(Class::Peers, false).is_none());
     }
     #[test]
     fn a_filter_against_a_flood_fits_behind_the_longest_program() {
         let ports: Vec<u16> = (0..20_000).map(|n| n * 3).collect();
         let tags: Vec<u32> = (1..=steering::EXPECTED_TAGS_MAX as u32).collect();
-        let wanted = Wanted { tags: Some(&tags), ..wanted(&ports) };
+        let expected = Expected { tags: Some(&tags), ..Expected::default() };
+        let wanted = Wanted { expected, ..wanted(&ports) };
         let filter = Filter::of_most_buckets();
         let program = filter.after(wanted.of_class(Class::Inits, false).unwrap());
         assert!(program.len() <= libc::BPF_MAXINSNS as usize, "{}", program.len());

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use links::{Link, RawIp, RawIpConfig, UnreachableReason};
+use links::{CookieMark, Expected, Link, RawIp, RawIpConfig, UnreachableReason};
 use netns::{Host, HostError};
 
 use crate::shared::{Kept, receive_until, send};
@@ -19,6 +19,10 @@ const FLOOD_PACKETS: u32 = 20_000;
 fn packet(tag: u32, chunk_type: u8) -> Vec<u8> {
     let (from, to) = (7u16.to_be_bytes(), OUR_PORT.to_be_bytes());
     [&from[..], &to, &tag.to_be_bytes(), &[0; 4], &[chunk_type, 0, 0, 4]].concat()
+}
+
+fn tags(tags: &[u32]) -> Expected<'_> {
+    Expected { tags: Some(tags), ..Expected::default() }
 }
 
 /// Runs `work` on a host of the test's own, where this user may make one.
@@ -47,7 +51,7 @@ fn descriptors(link: &RawIp) -> usize {
     count
 }
 
-/// Sends a flood, then receives until 100 packets with a later tag are there.
+/// Sends a flood of packets as long as `after`, then receives until 100 packets with a later tag are there.
 fn passes_a_flood(
     (from, to): &mut (RawIp, RawIp),
     ip: &str,
@@ -56,9 +60,9 @@ fn passes_a_flood(
 ) -> u64 {
     let before = to.stats().datagrams_received;
     for n in 0..FLOOD_PACKETS {
-        send(from, at(ip), PACKET_BYTES, &flood(n));
+        send(from, at(ip), after.len(), &flood(n));
     }
-    send(from, at(ip), PACKET_BYTES, &after.repeat(100));
+    send(from, at(ip), after.len(), &after.repeat(100));
     let mut kept = Kept::default();
     receive_until(to, &mut kept, |kept| kept.singles().iter().filter(|one| *one == after).count() == 100);
     to.stats().datagrams_received - before
@@ -73,7 +77,7 @@ fn each_packet_arrives_once_from_the_socket_of_its_class() {
             assert_eq!((descriptors(&to), to.local_addresses().len()), (DESCRIPTORS, 1), "{ip}");
             let sent = [(0, 1), (7, DATA), (7, COOKIE_ECHO), (9, DATA)].map(|(tag, kind)| packet(tag, kind));
             for tags in [None, Some(&[7, 8][..])] {
-                assert!(to.set_expected_tags(tags));
+                assert!(to.set_expected(Expected { tags, ..Expected::default() }));
                 send(&mut from, at(ip), PACKET_BYTES, &sent.concat());
                 let mut kept = Kept::default();
                 receive_until(&mut to, &mut kept, |kept| kept.datagrams.len() >= sent.len());
@@ -103,9 +107,15 @@ fn a_flood_of_one_class_takes_no_room_from_the_others() {
             let cookies = passes_a_flood(&mut pair(ip), ip, cookie, &packet(0, 1));
             assert!(cookies < 10_000, "{cookies} cookies waited");
             let mut pair = pair(ip);
-            assert!(pair.1.set_expected_tags(Some(&[7, 9])));
+            assert!(pair.1.set_expected(tags(&[7, 9])));
             let strays = passes_a_flood(&mut pair, ip, |n| packet(1000 + n, DATA), &packet(9, DATA));
             assert!(strays < 5_000, "{strays} strays waited in the smallest buffer");
+            let mark = CookieMark { mask: 77, factor: 0x9e37_79b1 };
+            assert!(pair.1.set_expected(Expected { cookies: Some(mark), ..tags(&[7, 9]) }));
+            let cookie =
+                |tag: u32, mark: u32| [packet(tag, COOKIE_ECHO), mark.to_be_bytes().to_vec()].concat();
+            let forged = passes_a_flood(&mut pair, ip, |n| cookie(1000 + n, n), &cookie(9, mark.of(9)));
+            assert!(forged < 5_000, "{forged} cookies without the mark waited in the smallest buffer");
         }
     });
 }
@@ -152,14 +162,14 @@ fn more_tags_than_a_program_holds_are_refused_and_nothing_is_a_stray() {
     on_a_host(|| {
         let ip = "127.0.0.1";
         let (mut from, mut to) = pair(ip);
-        assert!(to.set_expected_tags(Some(&[7])));
+        assert!(to.set_expected(tags(&[7])));
         let too_many: Vec<u32> = (1..=5_000).collect();
-        assert!(!to.set_expected_tags(Some(&too_many)));
+        assert!(!to.set_expected(tags(&too_many)));
         // The buffer for strays does not hold as many.
         send(&mut from, at(ip), PACKET_BYTES, &packet(9_999, DATA).repeat(1000));
         let mut kept = Kept::default();
         receive_until(&mut to, &mut kept, |kept| kept.datagrams.len() == 1000);
-        assert!(!from.set_expected_tags(Some(&[7])), "without sockets for strangers");
+        assert!(!from.set_expected(tags(&[7])), "without sockets for strangers");
     });
 }
 

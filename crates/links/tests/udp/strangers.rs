@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use links::{BindError, Link, UdpEncap, UdpEncapConfig};
+use links::{BindError, CookieMark, Expected, Link, UdpEncap, UdpEncapConfig};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage, setsockopt, sockopt};
 
@@ -20,6 +20,10 @@ fn packet(tag: u32) -> Vec<u8> {
 
 fn chunk(tag: u32, chunk_type: u8) -> Vec<u8> {
     [&[1, 2, 3, 4][..], &tag.to_be_bytes(), &[0; 4], &[chunk_type, 0, 0, 4]].concat()
+}
+
+fn tags(tags: &[u32]) -> Expected<'_> {
+    Expected { tags: Some(tags), ..Expected::default() }
 }
 
 fn apart(ip: &str) -> UdpEncap {
@@ -74,7 +78,7 @@ fn a_flood_of_strangers_takes_no_room_from_peers() {
 #[test]
 fn strays_take_no_room_from_peers_once_the_tags_of_peers_are_known() {
     let mut link = apart("127.0.0.1");
-    assert!(link.set_expected_tags(Some(&[7, 9])));
+    assert!(link.set_expected(tags(&[7, 9])));
     let to = link.local_addresses()[0];
     let from = UdpSocket::bind("127.0.0.1:0").unwrap();
     for n in 0..20_000 {
@@ -85,7 +89,7 @@ fn strays_take_no_room_from_peers_once_the_tags_of_peers_are_known() {
     assert!(received < 5_000, "{received} of 20,000 strays waited in the smallest buffer");
     // The link reads packets with an unexpected tag all the same.
     all_arrive(&mut link, &[5], 3);
-    assert!(link.set_expected_tags(None));
+    assert!(link.set_expected(Expected::default()));
     all_arrive(&mut link, &[7, 9, 11], 100);
 }
 
@@ -100,6 +104,53 @@ fn a_flood_of_cookies_takes_no_room_from_peers_and_inits() {
     all_arrive(&mut link, &[7, 0], 100);
     let received = link.stats().datagrams_received;
     assert!(received < 10_000, "{received} of 20,000 cookies waited in a buffer of their own");
+}
+
+/// Floods the link with packets that it must not expect, and returns how many it received before those of peers and of new peers
+/// that came behind them.
+fn received_of_a_flood(link: &mut UdpEncap, unexpected: impl Fn(u32) -> Vec<u8>, behind: &[Vec<u8>]) -> u64 {
+    let to = link.local_addresses()[0];
+    let from = UdpSocket::bind(SocketAddr::new(to.ip(), 0)).unwrap();
+    for n in 0..20_000 {
+        from.send_to(&unexpected(n), to).unwrap();
+    }
+    for packet in behind {
+        for _ in 0..100 {
+            from.send_to(packet, to).unwrap();
+        }
+    }
+    let mut kept = Kept::default();
+    receive_until(link, &mut kept, |kept| {
+        let singles = kept.singles();
+        behind.iter().all(|packet| singles.iter().filter(|one| *one == packet).count() == 100)
+    });
+    link.stats().datagrams_received
+}
+
+#[test]
+fn inits_for_closed_ports_take_no_room_from_those_for_open_ones() {
+    for ip in ["127.0.0.1", "::1"] {
+        let mut link = apart(ip);
+        assert!(link.set_expected(Expected { init_ports: Some(&[80, 0x0304]), ..tags(&[7]) }));
+        let closed = |_| [&[1, 2, 0, 81][..], &chunk(0, INIT)[4..]].concat();
+        let received = received_of_a_flood(&mut link, closed, &[chunk(0, INIT), packet(7)]);
+        assert!(received < 5_000, "{ip}: {received} of 20,000 strays waited in the smallest buffer");
+    }
+}
+
+#[test]
+fn cookies_without_the_mark_take_no_room_from_others() {
+    for ip in ["127.0.0.1", "::1"] {
+        let mut link = apart(ip);
+        let mark = CookieMark { mask: 77, factor: 0x9e37_79b1 };
+        assert!(link.set_expected(Expected { cookies: Some(mark), ..tags(&[7]) }));
+        let cookie =
+            |tag: u32, mark: u32| [&chunk(tag, COOKIE_ECHO)[..], &mark.to_be_bytes(), &[9; 83]].concat();
+        let forged = |n| cookie(1000 + n, n);
+        let behind = [cookie(3, mark.of(3)), cookie(7, mark.of(7)), packet(7)];
+        let received = received_of_a_flood(&mut link, forged, &behind);
+        assert!(received < 5_000, "{ip}: {received} of 20,000 strays waited in the smallest buffer");
+    }
 }
 
 /// Sends INITs from a socket until the link thins them, and returns their number.
@@ -174,7 +225,7 @@ fn a_prefix_is_received_from_again_when_its_flood_is_over() {
 #[test]
 fn strays_are_thinned_in_a_flood_and_packets_with_known_tags_are_not() {
     let mut link = apart("127.0.0.1");
-    assert!(link.set_expected_tags(Some(&[7])));
+    assert!(link.set_expected(tags(&[7])));
     let to = link.local_addresses()[0];
     let from = UdpSocket::bind("127.0.1.1:0").unwrap();
     let mut kept = Kept::default();
@@ -194,11 +245,11 @@ fn strays_are_thinned_in_a_flood_and_packets_with_known_tags_are_not() {
 #[test]
 fn more_tags_than_a_program_holds_are_refused_and_nothing_is_a_stray() {
     let mut link = apart("127.0.0.1");
-    assert!(link.set_expected_tags(Some(&[7])));
+    assert!(link.set_expected(tags(&[7])));
     let too_many: Vec<u32> = (1..=5_000).collect();
-    assert!(!link.set_expected_tags(Some(&too_many)));
+    assert!(!link.set_expected(tags(&too_many)));
     all_arrive(&mut link, &[9_999], 200);
-    let alone = UdpEncap::bind(&config("127.0.0.1")).map(|mut link| link.set_expected_tags(Some(&[7])));
+    let alone = UdpEncap::bind(&config("127.0.0.1")).map(|mut link| link.set_expected(tags(&[7])));
     assert!(!alone.unwrap(), "without sockets for strangers");
 }
 

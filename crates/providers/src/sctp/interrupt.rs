@@ -90,7 +90,7 @@ impl SctpDriver {
         self.clear_leftovers(cx);
         self.note_attached(cx, now);
         self.hand_out_trace();
-        self.tell_expected_tags(now);
+        self.tell_expected(now);
         Ok(self.received.more || self.received.has_batches())
     }
 
@@ -121,14 +121,17 @@ impl SctpDriver {
         }
     }
 
-    /// Tells the link the expected verification tags while it separates unknown senders.
+    /// Tells the link which packets are expected, while it separates unknown senders.
     #[inline]
-    fn tell_expected_tags(&mut self, now: Time) {
-        if let Some(tags) = self.endpoint.poll_expected_tags(now)
-            && !self.link.set_expected_tags(tags.as_deref())
-            && tags.is_some()
-        {
-            self.endpoint.expected_tags_refused(now);
+    fn tell_expected(&mut self, now: Time) {
+        // A link that refuses tags is told the ports alone, by the second update.
+        while let Some(packets) = self.endpoint.poll_expected(now) {
+            let cookies =
+                packets.cookies.map(|mark| links::CookieMark { mask: mark.mask, factor: mark.factor });
+            let (tags, init_ports) = (packets.tags.as_deref(), packets.init_ports.as_deref());
+            if !self.link.set_expected(links::Expected { tags, init_ports, cookies }) && tags.is_some() {
+                self.endpoint.expected_tags_refused(now);
+            }
         }
     }
 
@@ -136,7 +139,7 @@ impl SctpDriver {
     pub(super) fn transmit(&mut self, cx: &mut Cx<'_>, now: Instant, scope: Scope) {
         let now = self.time(now);
         // A peer may answer at once, so its tag must be expected before the batch leaves.
-        self.tell_expected_tags(now);
+        self.tell_expected(now);
         self.send_answers();
         self.transmit_batches(cx, now, scope);
         self.hand_out_trace();

@@ -62,6 +62,9 @@ impl Endpoint {
             self.statistics.malformed += 1;
             return;
         };
+        if !self.is_port_in_use(header.destination_port) {
+            self.strays.on_stray(now);
+        }
         let source = InitSource {
             remote: route.remote,
             ports: (header.source_port, header.destination_port),
@@ -239,7 +242,10 @@ impl Endpoint {
         let (cookie, late) = match opened {
             Ok(cookie) => (cookie, None),
             Err(CookieError::Stale { by, cookie }) => (*cookie, Some(by)),
-            Err(CookieError::Invalid) => return self.refuse_cookie(),
+            Err(CookieError::Invalid) => {
+                self.strays.on_stray(now);
+                return self.refuse_cookie();
+            }
         };
         // An attacker that has seen the cookie cannot use it from another address: the cookie contains the addresses of the INIT.
         if cookie.local_tag != header.verification_tag

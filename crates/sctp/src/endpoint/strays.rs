@@ -1,7 +1,9 @@
-//! Detects floods of strays, packets with unknown verification tags, so that the link steers them away from packets of peers.
+//! Detects floods of strays, so that the link steers them away from packets of peers: packets with unknown verification tags,
+//! INITs for ports that nobody uses, and COOKIE ECHOs with forged cookies.
 //!
 //! Receiving a stray costs more than its handling. A link may separate strays before they are received, but only if it knows all
-//! valid tags, and each update costs a system call for each new association. So the link gets updates only during a flood.
+//! valid tags and ports, and each update costs a system call for each new association. So the link gets updates only during a
+//! flood. A link that cannot take as many tags is told the ports alone.
 
 use std::time::Duration;
 
@@ -12,19 +14,20 @@ const FLOOD_STRAYS: u32 = 200;
 const WINDOW: Duration = Duration::from_millis(20);
 /// Time for which the link steers. If the flood continues, steering begins again after another `WINDOW`.
 const STEERING_TIME: Duration = Duration::from_secs(5);
-/// Time after which a link that cannot steer is asked again.
+/// Time after which a link that cannot take the tags is told them again.
 const REFUSAL_TIME: Duration = Duration::from_secs(30);
-/// Minimum interval between updates of the tags. Until the update, packets with a new tag are mixed with the strays, and may be
-/// lost.
+/// Minimum interval between updates. Until the update, packets with a new tag are mixed with the strays, and may be lost.
 const RENEWAL_GAP: Duration = Duration::from_millis(1);
 
 /// An update for the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum TagUpdate {
-    /// All valid tags.
-    Tags,
-    /// Every tag is valid, because the flood may be over.
-    EveryTag,
+pub(super) enum Update {
+    /// All valid tags and ports.
+    TagsAndPorts,
+    /// All ports; every tag is valid.
+    Ports,
+    /// Every packet is expected, because the flood may be over.
+    Everything,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,9 +37,7 @@ enum State {
     Steering {
         until: Time,
         told_at: Time,
-    },
-    Refused {
-        until: Time,
+        by_tag: bool,
     },
 }
 
@@ -47,11 +48,13 @@ pub(super) struct Strays {
     window_began: Time,
     counted: u32,
     /// Whether tags have changed since the last update.
-    stale: bool,
+    stale_tags: bool,
+    /// Whether ports have changed since then.
+    stale_ports: bool,
 }
 
 impl Strays {
-    /// Counts a packet with an unknown tag.
+    /// Counts a stray.
     #[inline]
     pub(super) fn on_stray(&mut self, now: Time) {
         if now > self.window_began + WINDOW {
@@ -62,43 +65,41 @@ impl Strays {
 
     /// Records that an association was added or removed.
     pub(super) fn on_tags_changed(&mut self) {
-        self.stale = true;
+        self.stale_tags = true;
     }
 
-    /// Records that the link cannot steer by tags.
-    pub(super) fn on_refused(&mut self, now: Time) {
-        self.state = State::Refused { until: now + REFUSAL_TIME };
+    /// Records that a port has come into use, or is no longer used.
+    pub(super) fn on_ports_changed(&mut self) {
+        self.stale_ports = true;
+    }
+
+    /// Records that the link cannot steer by tags. It is told the ports alone, if it takes them.
+    pub(super) fn on_tags_refused(&mut self, now: Time) {
+        self.state = State::Steering { until: now + REFUSAL_TIME, told_at: Time::ZERO, by_tag: false };
+        self.stale_ports = true;
     }
 
     /// Returns an update for the link, if there is one.
     #[inline]
-    pub(super) fn poll(&mut self, now: Time) -> Option<TagUpdate> {
+    pub(super) fn poll(&mut self, now: Time) -> Option<Update> {
         match self.state {
             State::Quiet if self.counted < FLOOD_STRAYS => None,
-            State::Quiet => {
-                self.state = State::Steering { until: now + STEERING_TIME, told_at: now };
-                self.stale = false;
-                Some(TagUpdate::Tags)
-            }
+            State::Quiet => Some(self.steer(now + STEERING_TIME, now, true)),
             State::Steering { until, .. } if now >= until => {
-                self.look_again();
-                Some(TagUpdate::EveryTag)
+                (self.state, self.counted) = (State::Quiet, 0);
+                Some(Update::Everything)
             }
-            State::Steering { until, told_at } if self.stale && now >= told_at + RENEWAL_GAP => {
-                self.stale = false;
-                self.state = State::Steering { until, told_at: now };
-                Some(TagUpdate::Tags)
+            State::Steering { until, told_at, by_tag } => {
+                let is_stale = self.stale_ports || by_tag && self.stale_tags;
+                (is_stale && now >= told_at + RENEWAL_GAP).then(|| self.steer(until, now, by_tag))
             }
-            State::Refused { until } if now >= until => {
-                self.look_again();
-                None
-            }
-            State::Steering { .. } | State::Refused { .. } => None,
         }
     }
 
-    fn look_again(&mut self) {
-        (self.state, self.counted) = (State::Quiet, 0);
+    fn steer(&mut self, until: Time, told_at: Time, by_tag: bool) -> Update {
+        self.state = State::Steering { until, told_at, by_tag };
+        (self.stale_tags, self.stale_ports) = (false, false);
+        if by_tag { Update::TagsAndPorts } else { Update::Ports }
     }
 }
 
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     /// Feeds strays at an even rate for a time. Returns the updates and when they came.
-    fn run(strays: &mut Strays, from: Time, per_s: u64, lasting: Duration) -> Vec<(Duration, TagUpdate)> {
+    fn run(strays: &mut Strays, from: Time, per_s: u64, lasting: Duration) -> Vec<(Duration, Update)> {
         let mut told = Vec::new();
         for n in 0..per_s * lasting.as_millis() as u64 / 1000 {
             let elapsed = Duration::from_nanos(n * 1_000_000_000 / per_s);
@@ -120,8 +121,8 @@ mod tests {
     #[test]
     fn a_flood_is_steered_away_and_the_link_is_told_when_to_look_again() {
         let told = run(&mut Strays::default(), Time::ZERO, 30_000, Duration::from_secs(6));
-        let news: Vec<TagUpdate> = told.iter().map(|(_, news)| *news).collect();
-        assert_eq!(news, [TagUpdate::Tags, TagUpdate::EveryTag, TagUpdate::Tags]);
+        let news: Vec<Update> = told.iter().map(|(_, news)| *news).collect();
+        assert_eq!(news, [Update::TagsAndPorts, Update::Everything, Update::TagsAndPorts]);
         assert!(told[0].0 < 2 * WINDOW && told[2].0 - told[1].0 < 2 * WINDOW, "{told:?}");
         assert_eq!(told[1].0.as_secs(), STEERING_TIME.as_secs());
     }
@@ -137,10 +138,10 @@ mod tests {
         assert_eq!(run(&mut strays, Time::ZERO, 100_000, WINDOW / 2).len(), 1);
         let now = Time::ZERO + WINDOW;
         strays.on_tags_changed();
-        assert_eq!(strays.poll(now), Some(TagUpdate::Tags));
+        assert_eq!(strays.poll(now), Some(Update::TagsAndPorts));
         strays.on_tags_changed();
         assert_eq!(strays.poll(now + RENEWAL_GAP / 2), None);
-        assert_eq!(strays.poll(now + RENEWAL_GAP), Some(TagUpdate::Tags));
+        assert_eq!(strays.poll(now + RENEWAL_GAP), Some(Update::TagsAndPorts));
         assert_eq!(strays.poll(now + 2 * RENEWAL_GAP), None);
     }
 
@@ -149,7 +150,7 @@ mod tests {
         let mut strays = Strays::default();
         assert_eq!(run(&mut strays, Time::ZERO, 100_000, WINDOW / 2).len(), 1);
         let over = Time::ZERO + STEERING_TIME + WINDOW;
-        assert_eq!(strays.poll(over), Some(TagUpdate::EveryTag));
+        assert_eq!(strays.poll(over), Some(Update::Everything));
         assert_eq!(strays.poll(over), None);
     }
 
@@ -162,12 +163,27 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_refuses_is_left_alone_for_a_while() {
+    fn a_link_that_refuses_tags_is_told_the_ports_alone_for_a_while() {
         let mut strays = Strays::default();
         assert_eq!(run(&mut strays, Time::ZERO, 100_000, WINDOW / 2).len(), 1);
-        strays.on_refused(Time::ZERO);
-        assert_eq!(run(&mut strays, Time::ZERO, 30_000, Duration::from_secs(29)), []);
+        strays.on_tags_refused(Time::ZERO);
+        assert_eq!(strays.poll(Time::ZERO + RENEWAL_GAP), Some(Update::Ports));
+        // Each association of a flood of handshakes is a new tag.
+        strays.on_tags_changed();
+        assert_eq!(run(&mut strays, Time::ZERO + WINDOW, 30_000, Duration::from_secs(29)), []);
+        strays.on_ports_changed();
+        assert_eq!(strays.poll(Time::ZERO + (REFUSAL_TIME - RENEWAL_GAP)), Some(Update::Ports));
         let told = run(&mut strays, Time::ZERO + REFUSAL_TIME, 30_000, Duration::from_secs(1));
-        assert_eq!(told.len(), 1);
+        let updates: Vec<Update> = told.iter().map(|(_, update)| *update).collect();
+        assert_eq!(updates, [Update::Everything, Update::TagsAndPorts]);
+    }
+
+    #[test]
+    fn a_port_that_comes_into_use_in_a_flood_is_told_soon() {
+        let mut strays = Strays::default();
+        assert_eq!(run(&mut strays, Time::ZERO, 100_000, WINDOW / 2).len(), 1);
+        strays.on_ports_changed();
+        let now = Time::ZERO + WINDOW;
+        assert_eq!((strays.poll(now), strays.poll(now + RENEWAL_GAP)), (Some(Update::TagsAndPorts), None));
     }
 }

@@ -1,10 +1,11 @@
 //! Length and number of answers to strangers.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sctp::{AssociationConfig, BatchLimits, Endpoint, EndpointConfig};
+use sctp::{AssociationConfig, BatchLimits, Endpoint, EndpointConfig, ExpectedPackets};
 use sctp_wire::cause::Causes;
 use sctp_wire::chunk::{Abort, Chunk, CookieEcho, DataFlags, Init, InitAck, ShutdownAck};
 use sctp_wire::packet::HEADER_BYTES;
@@ -178,7 +179,7 @@ fn a_flood_of_strays_of_any_kind_makes_the_endpoint_name_its_tags() {
             let mut peer = Peer::established(1);
             let from = if from_the_peer { peer.address } else { SocketAddr::from((HERE, 9899)) };
             for n in 0..300u32 {
-                assert_eq!(peer.endpoint.poll_expected_tags(peer.now).is_some(), n == 200, "{n}");
+                assert_eq!(peer.endpoint.poll_expected(peer.now).is_some(), n == 200, "{n}");
                 let stray = build(PEER_PORT, ENDPOINT_PORT, peer.endpoint_tag ^ (n + 1), write);
                 peer.sends_raw(from, &stray);
                 while peer.hears_maybe().is_some() {}
@@ -187,21 +188,82 @@ fn a_flood_of_strays_of_any_kind_makes_the_endpoint_name_its_tags() {
     }
 }
 
+/// Sends the endpoint packets until it names those that it expects.
+fn expected_in_a_flood(peer: &mut Peer, stray: impl Fn(u32) -> Bytes) -> ExpectedPackets {
+    for n in 1..=200 {
+        assert_eq!(peer.endpoint.poll_expected(peer.now), None, "{n} is no flood");
+        peer.sends_raw(SocketAddr::from((HERE, 9899)), &stray(n));
+        while peer.hears_maybe().is_some() {}
+    }
+    peer.endpoint.poll_expected(peer.now).expect("a flood")
+}
+
 #[test]
 fn an_endpoint_in_a_flood_names_the_tags_of_all_its_associations() {
     let mut peer = Peer::established(1);
-    for n in 0..200u32 {
-        let stray = build(PEER_PORT, ENDPOINT_PORT, peer.endpoint_tag ^ (n + 1), |out| {
-            write_data(DataFlags::WHOLE, 1, 0, 0, b"?", out);
-        });
-        peer.sends_raw(SocketAddr::from((HERE, 9899)), &stray);
-        while peer.hears_maybe().is_some() {}
-    }
-    let tags = peer.endpoint.poll_expected_tags(peer.now).expect("a flood").expect("tags");
-    assert_eq!(tags, [peer.endpoint_tag]);
+    let tag = peer.endpoint_tag;
+    let stray =
+        |n| build(PEER_PORT, ENDPOINT_PORT, tag ^ n, |out| write_data(DataFlags::WHOLE, 1, 0, 0, b"?", out));
+    let expected = expected_in_a_flood(&mut peer, stray);
+    assert_eq!(expected.tags, Some(vec![tag]));
     peer.app_shuts_down();
     peer.waits(Duration::from_secs(60));
-    assert_eq!(peer.endpoint.poll_expected_tags(peer.now), Some(None), "the flood is over");
+    let everything = ExpectedPackets::default();
+    assert_eq!(peer.endpoint.poll_expected(peer.now), Some(everything), "the flood is over");
+}
+
+#[test]
+fn an_endpoint_in_a_flood_of_inits_for_closed_ports_names_the_ports_in_use() {
+    let mut peer = Peer::new(1, AssociationConfig::default());
+    let closed = |peer: &Peer, n| init_with(peer, ENDPOINT_PORT + n as u16, &[]);
+    let inits: Vec<Bytes> = (0..=200).map(|n| closed(&peer, n)).collect();
+    let expected = expected_in_a_flood(&mut peer, |n| inits[n as usize].clone());
+    assert_eq!(expected.init_ports, Some(vec![ENDPOINT_PORT]));
+    peer.endpoint.listen(7, AssociationConfig::default()).expect("a free port");
+    // A peer may send an INIT to the port from which an association was begun.
+    let config = Arc::new(AssociationConfig::default());
+    let remotes = [SocketAddr::from((HERE, 9899))];
+    peer.endpoint.connect(peer.now, 49_200, 9, &remotes, config, &peer.app).expect("a free port");
+    peer.waits(Duration::from_millis(2));
+    let expected = peer.endpoint.poll_expected(peer.now).expect("other ports");
+    assert_eq!(expected.init_ports, Some(vec![7, ENDPOINT_PORT, 49_200]));
+}
+
+#[test]
+fn inits_for_ports_in_use_are_no_strays() {
+    let mut peer = Peer::new(1, AssociationConfig::default());
+    let init = init_with(&peer, ENDPOINT_PORT, &[]);
+    for _ in 0..1000 {
+        peer.sends_raw(SocketAddr::from((HERE, 9899)), &init);
+        while peer.hears_maybe().is_some() {}
+    }
+    assert_eq!(peer.endpoint.poll_expected(peer.now), None);
+}
+
+#[test]
+fn an_endpoint_in_a_flood_of_forged_cookies_names_the_mark_of_its_own() {
+    let mut peer = Peer::new(1, AssociationConfig::default());
+    let forged =
+        |n: u32| build(PEER_PORT, ENDPOINT_PORT, n, |out| CookieEcho { cookie: &[n as u8; 87] }.write(out));
+    let mark = expected_in_a_flood(&mut peer, forged).cookies.expect("a mark");
+    let init = init_with(&peer, ENDPOINT_PORT, &[]);
+    peer.sends_raw(peer.address, &init);
+    let cookie = peer.takes_init_ack();
+    // What a link computes (`links::CookieMark`).
+    let computed = (peer.endpoint_tag ^ mark.mask).wrapping_mul(mark.factor);
+    assert_eq!(cookie[..4], computed.to_be_bytes());
+}
+
+#[test]
+fn a_link_that_cannot_take_the_tags_is_told_the_ports_and_the_mark() {
+    let mut peer = Peer::established(1);
+    let tag = peer.endpoint_tag;
+    let stray =
+        |n| build(PEER_PORT, ENDPOINT_PORT, tag ^ n, |out| write_data(DataFlags::WHOLE, 1, 0, 0, b"?", out));
+    let with_tags = expected_in_a_flood(&mut peer, stray);
+    peer.endpoint.expected_tags_refused(peer.now);
+    let without = ExpectedPackets { tags: None, ..with_tags };
+    assert_eq!(peer.endpoint.poll_expected(peer.now), Some(without));
 }
 
 #[test]
