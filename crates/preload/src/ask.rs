@@ -2,21 +2,22 @@
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
+use std::slice;
 use std::time::Duration;
-use std::{ptr, slice};
 
 use carrier::name::DAEMON;
 use carrier::request::{
     ASK_AGAIN, Answer, AnswerKind, DaemonRequest, HEAD_BYTES_MAX, OPTION_BYTES_MAX, Request, SocketRequest,
 };
 use carrier::trust;
-use libc::{iovec, socklen_t};
+use libc::socklen_t;
 
 use crate::cancel;
 use crate::child;
 use crate::environment;
 use crate::mapping;
-use crate::system::{self, Buffers, Errno, Result};
+use crate::owned::Owned;
+use crate::system::{self, Buffers, Content, Destination, Errno, Result, Source};
 use crate::system_call::system_call;
 
 /// Longest answer, as far as it is no value.
@@ -34,27 +35,40 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// Error of a request that the daemon has not read.
 const UNREAD: Errno = Errno(libc::ECONNRESET);
 
-/// Answer of the daemon, with its descriptors. It is small, because some threads have a small stack.
-#[derive(Clone, Copy)]
+/// Answer of the daemon, with its descriptors.
 pub(crate) struct Reply {
-    frame: [u8; ANSWER_BYTES_MAX],
-    /// Length of the answer. `frame` may contain only its beginning.
+    frame: Frame,
+    pub(crate) descriptors: [Option<Owned>; 3],
+}
+
+/// An answer as bytes. It is small, because some threads have a small stack.
+#[derive(Clone, Copy)]
+struct Frame {
+    beginning: [u8; ANSWER_BYTES_MAX],
+    /// Length of the answer.
     bytes: usize,
-    pub(crate) descriptors: [RawFd; 3],
 }
 
 impl Reply {
     pub(crate) fn answer(&self) -> Result<Answer<'_>> {
-        let here = &self.frame[..self.bytes.min(ANSWER_BYTES_MAX)];
+        self.frame.answer()
+    }
+
+    /// Returns the reply unless its answer is a failure.
+    fn unless_failed(self) -> Result<Reply> {
+        self.answer()?;
+        Ok(self)
+    }
+}
+
+impl Frame {
+    fn answer(&self) -> Result<Answer<'_>> {
+        let here = &self.beginning[..self.bytes.min(ANSWER_BYTES_MAX)];
         match Answer::parse(here).ok_or(Errno(libc::EPROTO))? {
             Answer::Failed(ASK_AGAIN) => Err(UNREAD),
             Answer::Failed(errno) => Err(Errno(errno)),
             answer => Ok(answer),
         }
-    }
-
-    fn close(&self) {
-        self.descriptors.into_iter().filter(|fd| *fd >= 0).for_each(system::close);
     }
 }
 
@@ -71,23 +85,18 @@ pub(crate) fn ask(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
 #[cold]
 #[inline(never)]
 fn ask_in_child(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
-    child::with_room(fd, || repeated(|| ask_once(request, fd)))
+    let frame = child::with_room(fd, || repeated(|| ask_once(request, fd).map(|reply| reply.frame)))?;
+    Ok(Reply { frame, descriptors: [const { None }; 3] })
 }
 
 /// Sends a request that concerns no socket on a connection of its own, and returns the answer.
 pub(crate) fn ask_daemon(request: &DaemonRequest<'_>) -> Result<Reply> {
     repeated(|| {
         let connection = send_request_once(&Request::Daemon(*request), None)?;
-        let reply = receive_answer(connection, false, NOWHERE);
+        let reply = receive_answer(connection, false, Destination::NOWHERE);
         system::close(connection);
-        unless_failed(reply?)
+        reply?.unless_failed()
     })
-}
-
-/// Returns an answer that is no failure, and otherwise closes its descriptors.
-fn unless_failed(reply: Reply) -> Result<Reply> {
-    reply.answer().inspect_err(|_| reply.close())?;
-    Ok(reply)
 }
 
 /// Sends a request whose answer is only success or failure.
@@ -109,11 +118,11 @@ pub(crate) fn linger(cookie: u64, time: Duration) {
         let wait = || system::await_events([connection], libc::POLLIN, Some(system::timespec(time)));
         let reply = match cancel::undoing(|| system::close(connection), wait) {
             Ok([0]) => Err(Errno(libc::EAGAIN)),
-            Ok(_) => receive_answer(connection, false, NOWHERE),
+            Ok(_) => receive_answer(connection, false, Destination::NOWHERE),
             Err(error) => Err(error),
         };
         system::close(connection);
-        unless_failed(reply?)
+        reply?.unless_failed()
     };
     // Without a daemon there is nothing to wait for.
     let _ = repeated(ask_once);
@@ -140,20 +149,23 @@ fn ask_once(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
     if late {
         system::wait_no_longer_than_to_send(connection, fd);
     }
-    let reply = cancel::undoing(|| system::close(connection), || receive_answer(connection, late, NOWHERE));
+    let reply = cancel::undoing(
+        || system::close(connection),
+        || receive_answer(connection, late, Destination::NOWHERE),
+    );
     system::close(connection);
-    unless_failed(reply?)
+    reply?.unless_failed()
 }
 
-/// Asks about a descriptor for a value and copies as much of it to `buffer` as fits; returns the number of bytes copied.
-/// `request` makes the request while it is sent: its content may lie in `buffer`.
+/// Asks about a descriptor for a value and copies as much of it to `place` as fits; returns the number of bytes copied.
+/// `request` makes the request while it is sent: its content may lie in `place`.
 pub(crate) fn ask_for_value<'a>(
     request: &dyn Fn() -> SocketRequest<'a>,
     about: RawFd,
-    buffer: iovec,
+    place: Destination<'_>,
 ) -> Result<usize> {
-    match repeated(|| ask_once_for_value(request, about, buffer)) {
-        Err(Errno(libc::EMFILE)) => ask_in_child_for_value(request, about, buffer),
+    match repeated(|| ask_once_for_value(request, about, place)) {
+        Err(Errno(libc::EMFILE)) => ask_in_child_for_value(request, about, place),
         asked => asked,
     }
 }
@@ -163,45 +175,29 @@ pub(crate) fn ask_for_value<'a>(
 fn ask_in_child_for_value<'a>(
     request: &dyn Fn() -> SocketRequest<'a>,
     about: RawFd,
-    buffer: iovec,
+    place: Destination<'_>,
 ) -> Result<usize> {
     let shared = mapping::map_shared(OPTION_BYTES_MAX).map_err(|_| Errno(libc::EMFILE))?;
-    let there = iovec { iov_base: shared.as_ptr(), iov_len: OPTION_BYTES_MAX };
-    let value = child::with_room(about, || repeated(|| ask_once_for_value(request, about, there))).and_then(
-        |bytes| {
-            // SAFETY: the mapping has room for the longest value.
-            let value = unsafe { slice::from_raw_parts(shared.as_ptr().cast(), bytes) };
-            write(buffer, value)
-        },
-    );
-    // SAFETY: the memory was mapped with this size, and no reference to it remains.
-    unsafe { mapping::unmap(shared, OPTION_BYTES_MAX) };
-    value
+    let start = shared.address().as_ptr();
+    // SAFETY: the memory is mapped with this size.
+    let there = unsafe { Destination::of_program(start, OPTION_BYTES_MAX) };
+    let bytes = child::with_room(about, || repeated(|| ask_once_for_value(request, about, there)))?;
+    // SAFETY: the child, which has ended, has written this many bytes of the mapping.
+    place.write(unsafe { slice::from_raw_parts(start.cast(), bytes) })
 }
 
 fn ask_once_for_value<'a>(
     request: &dyn Fn() -> SocketRequest<'a>,
     about: RawFd,
-    buffer: iovec,
+    place: Destination<'_>,
 ) -> Result<usize> {
     let connection = send_request_once(&Request::Socket(request()), Some(about))?;
-    let rest = iovec {
-        iov_base: buffer.iov_base.wrapping_byte_add(VALUE_BYTES_HERE),
-        iov_len: buffer.iov_len.saturating_sub(VALUE_BYTES_HERE),
-    };
-    let reply = receive_answer(connection, false, rest);
+    let reply = receive_answer(connection, false, place.after(VALUE_BYTES_HERE));
     system::close(connection);
     let reply = reply?;
     let Answer::Value(beginning) = reply.answer()? else { return Err(Errno(libc::EPROTO)) };
-    write(buffer, beginning)?;
-    Ok((reply.bytes - Answer::VALUE_AT).min(buffer.iov_len))
-}
-
-/// Writes as much of a value as fits into memory that the caller lends.
-fn write(buffer: iovec, value: &[u8]) -> Result<usize> {
-    let buffer = [buffer];
-    // SAFETY: the caller lends it.
-    unsafe { Buffers::new(&buffer) }.write(value)
+    place.write(beginning)?;
+    Ok((reply.frame.bytes - Answer::VALUE_AT).min(place.bytes()))
 }
 
 /// Sends a request and returns the connection on which the answer will come.
@@ -218,14 +214,13 @@ fn send_request_to(daemon: Address, request: &Request<'_>, about: Option<RawFd>)
     let mut head = [0; HEAD_BYTES_MAX];
     let (bytes, value) = request.encode_head(&mut head).ok_or(Errno(libc::EINVAL))?;
     let connection = connect_to(daemon)?;
-    let asked = send(connection, &[Buffers::from(&head[..bytes]), Buffers::from(value)], about);
+    let asked = send(connection, &[Source::of(&head[..bytes]), Source::of(value)], about);
     asked.map(|_| connection).inspect_err(|_| system::close(connection))
 }
 
 /// Sends a request, with the descriptor that it concerns.
-fn send(connection: RawFd, frame: &[iovec], about: Option<RawFd>) -> Result<usize> {
-    // SAFETY: the frame outlives the call, or is a program's.
-    system::send(connection, unsafe { Buffers::new(frame) }, about, libc::MSG_NOSIGNAL).map_err(request_error)
+fn send(connection: RawFd, frame: &[Source<'_>], about: Option<RawFd>) -> Result<usize> {
+    system::send(connection, Content::new(frame), about, libc::MSG_NOSIGNAL).map_err(request_error)
 }
 
 /// Returns the error of a request. The kernel reports a connection that ends with a request unread like the end of a
@@ -234,34 +229,26 @@ fn request_error(error: Errno) -> Errno {
     if error == Errno(libc::EPIPE) { UNREAD } else { error }
 }
 
-/// No buffer for a part of an answer.
-const NOWHERE: iovec = iovec { iov_base: ptr::null_mut(), iov_len: 0 };
-
-/// Receives an answer. The part that exceeds the frame of a [`Reply`] goes to `rest`, as far as it fits.
-fn receive_answer(connection: RawFd, late: bool, rest: iovec) -> Result<Reply> {
-    let mut reply = Reply { frame: [0; ANSWER_BYTES_MAX], bytes: 0, descriptors: [-1; 3] };
+/// Receives an answer. The part that exceeds a [`Frame`] goes to `rest`, as far as it fits.
+fn receive_answer(connection: RawFd, late: bool, rest: Destination<'_>) -> Result<Reply> {
+    let mut beginning = [0; ANSWER_BYTES_MAX];
     let received = loop {
-        let buffer = [Buffers::of(&mut reply.frame), rest];
-        // SAFETY: the frame is writable, and the caller lends the rest.
-        let received = unsafe {
-            match late {
-                true => system::await_message::<3>(connection, &buffer, 0),
-                false => system::receive::<3>(connection, &buffer, 0),
-            }
+        let places = [Destination::of(&mut beginning), rest];
+        let received = match late {
+            true => system::await_message::<3>(connection, Buffers::new(&places), 0),
+            false => system::receive::<3>(connection, Buffers::new(&places), 0),
         };
         match received {
             Err(Errno(libc::EINTR)) if !late => {}
             other => break other.map_err(request_error),
         }
     }?;
-    (reply.bytes, reply.descriptors) = (received.bytes, received.descriptors);
     if received.descriptors_lost {
-        reply.close();
         return Err(Errno(libc::EMFILE));
     }
-    match reply.bytes {
+    match received.bytes {
         0 => Err(Errno(libc::ENETDOWN)),
-        _ => Ok(reply),
+        bytes => Ok(Reply { frame: Frame { beginning, bytes }, descriptors: received.descriptors }),
     }
 }
 
@@ -366,6 +353,7 @@ fn address_of(named: Option<&[u8]>) -> Option<Address> {
 mod tests {
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
+    use std::ptr;
     use std::sync::atomic::AtomicU32;
     use std::sync::atomic::Ordering::Relaxed;
 
@@ -378,10 +366,10 @@ mod tests {
         let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, pair.as_mut_ptr()) };
         assert_eq!(made, 0);
         if has_unread {
-            send(pair[0], &[Buffers::from(b"first")], None).expect("there is room");
+            send(pair[0], &[Source::of(b"first")], None).expect("there is room");
         }
         system::close(pair[1]);
-        let sent = send(pair[0], &[Buffers::from(b"second")], None);
+        let sent = send(pair[0], &[Source::of(b"second")], None);
         system::close(pair[0]);
         sent
     }
@@ -445,12 +433,29 @@ mod tests {
         });
         let answered = repeated(|| {
             let connection = send_request_to(daemon, &DaemonRequest::Barrier.into(), None)?;
-            let reply = receive_answer(connection, false, NOWHERE);
+            let reply = receive_answer(connection, false, Destination::NOWHERE);
             system::close(connection);
             reply?.answer().map(|answer| assert_eq!(answer, Answer::Done))
         });
         serving.join().expect("it ends");
         answered
+    }
+
+    #[test]
+    fn the_descriptors_of_an_answer_that_is_a_failure_are_closed() {
+        let (connection, daemon) = UnixStream::pair().expect("a pair");
+        let (sent, peer) = UnixStream::pair().expect("a pair");
+        let mut frame = [0; carrier::request::FRAME_BYTES_MAX];
+        let bytes = Answer::Failed(libc::EPERM).encode(&mut frame).expect("it is short");
+        let content = [Source::of(&frame[..bytes])];
+        let descriptor = Some(sent.as_raw_fd());
+        system::send(daemon.as_raw_fd(), Content::new(&content), descriptor, 0).expect("there is room");
+        drop(sent);
+
+        let reply = receive_answer(connection.as_raw_fd(), false, Destination::NOWHERE).expect("an answer");
+        assert!(!system::is_hung_up(peer.as_raw_fd()), "the reply has the descriptor");
+        assert_eq!(reply.unless_failed().err(), Some(Errno(libc::EPERM)));
+        assert!(system::is_hung_up(peer.as_raw_fd()), "it was the last one");
     }
 
     #[test]

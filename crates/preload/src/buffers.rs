@@ -1,8 +1,15 @@
-//! Memory that a program passes to a call.
+//! Memory that a call reads or writes: that of the shim, and that which a program passes.
+//!
+//! Safe code describes memory of slices only. A program's pointers need `unsafe`, once, where the function of the C library gets
+//! them. Most of a program's memory is touched by the kernel alone, which fails with `EFAULT` for an invalid pointer. The shim
+//! touches it in three places, where an invalid pointer that its value does not reveal raises SIGSEGV: [`Destination::write`]
+//! (values of options, and messages of a bundle), [`Content::for_each_part`] (messages that go through a ring), and the two joined
+//! parts of `parts.rs`.
 
-use std::ptr;
+use std::marker::PhantomData;
+use std::{ptr, slice};
 
-use libc::iovec;
+use libc::{c_void, iovec};
 
 use crate::errno::{Errno, Result};
 
@@ -19,53 +26,208 @@ pub(crate) fn can_be_bytes<T>(pointer: *const T) -> bool {
     (NOWHERE_BYTES..usize::MAX - NOWHERE_BYTES).contains(&pointer.addr())
 }
 
-/// Memory that a program lends for a call. It is readable, and writable for calls that receive.
+/// Returns the part of a list from byte `at` on to the end of an entry; `None` at the end of the list.
+fn rest(parts: &[iovec], mut at: usize) -> Option<iovec> {
+    for part in parts {
+        if at < part.iov_len {
+            return Some(iovec { iov_base: part.iov_base.wrapping_byte_add(at), iov_len: part.iov_len - at });
+        }
+        at -= part.iov_len;
+    }
+    None
+}
+
+fn total_bytes(parts: &[iovec]) -> usize {
+    parts.iter().fold(0, |sum, part| sum.saturating_add(part.iov_len))
+}
+
+/// Memory to write into. Like `&[Cell<u8>]` it can be copied, and is written by one thread.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Destination<'a>(iovec, PhantomData<&'a mut [u8]>);
+
+impl<'a> Destination<'a> {
+    /// No memory.
+    pub(crate) const NOWHERE: Destination<'static> =
+        Destination(iovec { iov_base: ptr::null_mut(), iov_len: 0 }, PhantomData);
+
+    pub(crate) fn of(bytes: &'a mut [u8]) -> Self {
+        Destination(iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }, PhantomData)
+    }
+
+    /// Describes memory of a program.
+    ///
+    /// # Safety
+    ///
+    /// The program has lent this memory for `'a`, to be written. It may lend an invalid pointer (see the [module](self)).
+    pub(crate) unsafe fn of_program(start: *mut c_void, bytes: usize) -> Self {
+        Destination(iovec { iov_base: start, iov_len: bytes }, PhantomData)
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        self.0.iov_len
+    }
+
+    /// Returns the memory without its first `bytes` bytes.
+    pub(crate) fn after(self, bytes: usize) -> Self {
+        let bytes = bytes.min(self.0.iov_len);
+        let start = self.0.iov_base.wrapping_byte_add(bytes);
+        Destination(iovec { iov_base: start, iov_len: self.0.iov_len - bytes }, PhantomData)
+    }
+
+    /// Copies as many of `bytes` as fit and returns their number. Finds an invalid pointer as far as its value shows it.
+    pub(crate) fn write(self, bytes: &[u8]) -> Result<usize> {
+        let count = self.0.iov_len.min(bytes.len());
+        if count > 0 {
+            if !can_be_bytes(self.0.iov_base) {
+                return Err(Errno(libc::EFAULT));
+            }
+            // SAFETY: the memory was a mutable slice, or a program has lent it to be written. Safe code has no reference to it
+            // for `'a`; a program's memory may overlap with `bytes`.
+            unsafe { ptr::copy(bytes.as_ptr(), self.0.iov_base.cast(), count) };
+        }
+        Ok(count)
+    }
+}
+
+/// A list of memory to write into: that of a receive.
 #[derive(Clone, Copy)]
 pub(crate) struct Buffers<'a>(&'a [iovec]);
 
 impl<'a> Buffers<'a> {
+    pub(crate) fn new(parts: &'a [Destination<'_>]) -> Self {
+        // SAFETY: the types have the same layout, and `'a` is no longer than the lifetime of the parts.
+        Buffers(unsafe { slice::from_raw_parts(parts.as_ptr().cast(), parts.len()) })
+    }
+
+    /// Describes memory of a program.
+    ///
     /// # Safety
     ///
-    /// Each part describes memory of the program that outlives the call. Where it does not, the kernel fails with `EFAULT`: only
-    /// [`Buffers::write`] touches the memory here.
-    pub(crate) unsafe fn new(iov: &'a [iovec]) -> Self {
-        Buffers(iov)
-    }
-
-    /// Describes memory of our own to write into.
-    pub(crate) fn of(bytes: &mut [u8]) -> iovec {
-        iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
-    }
-
-    /// Describes memory of our own to read from.
-    pub(crate) fn from(bytes: &[u8]) -> iovec {
-        iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+    /// Each part meets the requirements of [`Destination::of_program`].
+    pub(crate) unsafe fn of_program(parts: &'a [iovec]) -> Self {
+        Buffers(parts)
     }
 
     pub(crate) fn bytes(self) -> usize {
-        self.0.iter().fold(0, |sum, part| sum.saturating_add(part.iov_len))
+        total_bytes(self.0)
     }
 
-    pub(crate) fn as_slice(self) -> &'a [iovec] {
+    pub(crate) fn as_iov(self) -> &'a [iovec] {
         self.0
+    }
+
+    /// Returns the memory from byte `at` on to the end of a part.
+    pub(crate) fn part_at(self, at: usize) -> Option<Destination<'a>> {
+        rest(self.0, at).map(|part| Destination(part, PhantomData))
     }
 
     /// Copies as many of `bytes` as fit and returns their number. Finds invalid pointers as far as their values show it.
     pub(crate) fn write(self, bytes: &[u8]) -> Result<usize> {
-        let mut rest = bytes;
+        let mut written = 0;
         for part in self.0 {
-            let count = part.iov_len.min(rest.len());
-            if count == 0 {
-                continue;
-            }
-            if !can_be_bytes(part.iov_base) {
-                return Err(Errno(libc::EFAULT));
-            }
-            let (now, later) = rest.split_at(count);
-            // SAFETY: the program has lent the memory.
-            unsafe { ptr::copy_nonoverlapping(now.as_ptr(), part.iov_base.cast(), count) };
-            rest = later;
+            written += Destination(*part, PhantomData).write(&bytes[written..])?;
         }
-        Ok(bytes.len() - rest.len())
+        Ok(written)
+    }
+}
+
+/// Memory to read from.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Source<'a>(iovec, PhantomData<&'a [u8]>);
+
+impl<'a> Source<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        Source(iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }, PhantomData)
+    }
+
+    /// Describes memory of a program.
+    ///
+    /// # Safety
+    ///
+    /// The program has lent this memory for `'a`, and does not change it. It may lend an invalid pointer (see the [module](self)).
+    pub(crate) unsafe fn of_program(start: *const c_void, bytes: usize) -> Self {
+        Source(iovec { iov_base: start.cast_mut(), iov_len: bytes }, PhantomData)
+    }
+
+    /// Returns the first `bytes` bytes of the memory.
+    pub(crate) fn up_to(self, bytes: usize) -> Self {
+        Source(iovec { iov_len: self.0.iov_len.min(bytes), ..self.0 }, PhantomData)
+    }
+}
+
+/// A list of memory to read from: that of a send.
+#[derive(Clone, Copy)]
+pub(crate) struct Content<'a>(&'a [iovec]);
+
+impl<'a> Content<'a> {
+    pub(crate) const NONE: Content<'static> = Content(&[]);
+
+    pub(crate) fn new(parts: &'a [Source<'_>]) -> Self {
+        // SAFETY: the types have the same layout, and `'a` is no longer than the lifetime of the parts.
+        Content(unsafe { slice::from_raw_parts(parts.as_ptr().cast(), parts.len()) })
+    }
+
+    /// Describes memory of a program.
+    ///
+    /// # Safety
+    ///
+    /// Each part meets the requirements of [`Source::of_program`].
+    pub(crate) unsafe fn of_program(parts: &'a [iovec]) -> Self {
+        Content(parts)
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        total_bytes(self.0)
+    }
+
+    pub(crate) fn as_iov(self) -> &'a [iovec] {
+        self.0
+    }
+
+    /// Returns the memory from byte `at` on to the end of a part.
+    pub(crate) fn part_at(self, at: usize) -> Option<Source<'a>> {
+        rest(self.0, at).map(|part| Source(part, PhantomData))
+    }
+
+    /// Fails for invalid pointers, as far as their values show it.
+    pub(crate) fn check(self) -> Result<()> {
+        let is_invalid = |part: &iovec| part.iov_len > 0 && !can_be_bytes(part.iov_base);
+        if self.0.iter().any(is_invalid) { Err(Errno(libc::EFAULT)) } else { Ok(()) }
+    }
+
+    /// Calls `f` with each part that is not empty.
+    pub(crate) fn for_each_part(self, mut f: impl FnMut(&[u8])) {
+        for part in self.0.iter().filter(|part| part.iov_len > 0) {
+            // SAFETY: the memory was a slice, or a program has lent it and does not change it.
+            f(unsafe { slice::from_raw_parts(part.iov_base.cast(), part.iov_len) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_fills_the_parts_of_a_list_in_turn() {
+        let (mut first, mut second) = ([0; 3], [0; 4]);
+        let parts = [Destination::of(&mut first), Destination::NOWHERE, Destination::of(&mut second)];
+        let buffers = Buffers::new(&parts);
+        assert_eq!((buffers.bytes(), buffers.write(b"hello")), (7, Ok(5)));
+        assert_eq!(buffers.part_at(5).map(|rest| rest.write(b"worlds")), Some(Ok(2)));
+        assert!(buffers.part_at(7).is_none());
+        assert_eq!((&first, &second), (b"hel", b"lowo"));
+    }
+
+    #[test]
+    fn a_pointer_into_the_first_page_is_refused() {
+        let start = ptr::without_provenance_mut(8);
+        // SAFETY: the memory is touched by nobody.
+        let (place, content) = unsafe { (Destination::of_program(start, 4), [Source::of_program(start, 4)]) };
+        assert_eq!(place.write(b"value"), Err(Errno(libc::EFAULT)));
+        assert_eq!(place.write(b""), Ok(0), "nothing is written");
+        assert_eq!(Content::new(&content).check(), Err(Errno(libc::EFAULT)));
     }
 }

@@ -22,7 +22,7 @@ const ROOM: usize = 3;
 pub(crate) fn with_room<T: Copy>(fd: RawFd, f: impl FnOnce() -> Result<T>) -> Result<T> {
     let none = Errno(libc::EMFILE);
     let page = mapping::map_shared(size_of::<Option<Result<T>>>()).map_err(|_| none)?;
-    let answer = page.cast::<Option<Result<T>>>();
+    let answer = page.address().cast::<Option<Result<T>>>();
     // SAFETY: the memory is mapped, has the size of the answer, and is page-aligned.
     unsafe { answer.write(None) };
     // The program's signal handlers must not run in the child.
@@ -44,10 +44,7 @@ pub(crate) fn with_room<T: Copy>(fd: RawFd, f: impl FnOnce() -> Result<T>) -> Re
     }
     drop(mask);
     // SAFETY: the child has ended, or never existed.
-    let answered = unsafe { ptr::read_volatile(answer.as_ptr()) };
-    // SAFETY: the memory was mapped with this size, and no reference to it remains.
-    unsafe { mapping::unmap(page, size_of::<Option<Result<T>>>()) };
-    answered.unwrap_or(Err(none))
+    unsafe { ptr::read_volatile(answer.as_ptr()) }.unwrap_or(Err(none))
 }
 
 /// Closes some descriptors other than `kept`.

@@ -1,7 +1,5 @@
 //! An SCTP descriptor, which is a carrier of the daemon: its pages and its receive ring, mapped.
 
-use std::os::fd::RawFd;
-use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,16 +7,17 @@ use carrier::VERSION;
 use carrier::sharers_page::{SHARERS_BYTES, SharersPage};
 use carrier::status_page::{STATUS_BYTES, StatusPage};
 
-use crate::mapping;
+use crate::mapping::{self, Mapping};
 use crate::own_ring::OwnRing;
+use crate::owned::Owned;
 use crate::pages::{Pages, ReceiveRing};
 use crate::sleepers::Sleepers;
-use crate::system::{self, Errno, Result};
+use crate::system::{Errno, Result};
 
 /// A socket's pages, which all sharers of the descriptor have mapped, and what this process knows of the socket.
 pub(crate) struct Descriptor {
-    status: NonNull<StatusPage>,
-    sharers: NonNull<SharersPage>,
+    status: Mapping,
+    sharers: Mapping,
     /// The ring through which this process sends.
     pub(crate) ring: OwnRing,
     /// Number of receives from now on that expect to wait.
@@ -37,25 +36,11 @@ unsafe impl Sync for Descriptor {}
 
 impl Descriptor {
     /// Maps the pages, and closes their files: that of the status page, and that of the sharers' page.
-    pub(crate) fn map([status, sharers]: [RawFd; 2]) -> Result<Descriptor> {
+    pub(crate) fn map([status, sharers]: [Owned; 2]) -> Result<Descriptor> {
         // Their sizes never change.
-        let status_page = mapping::map_to_read(status, STATUS_BYTES);
-        let sharers_page = mapping::map_to_write(sharers, SHARERS_BYTES, false);
-        system::close(status);
-        system::close(sharers);
-        let (status, sharers) = match (status_page, sharers_page) {
-            (Ok(status), Ok(sharers)) => (status, sharers),
-            (status, sharers) => {
-                for (page, bytes) in [(status, STATUS_BYTES), (sharers, SHARERS_BYTES)] {
-                    // SAFETY: the memory was mapped just now with this size, and nothing refers to it.
-                    unsafe { page.map(|page| mapping::unmap(page, bytes))? };
-                }
-                return Err(Errno(libc::EINVAL));
-            }
-        };
         let descriptor = Descriptor {
-            status: status.cast(),
-            sharers: sharers.cast(),
+            status: mapping::map_to_read(status.raw(), STATUS_BYTES)?,
+            sharers: mapping::map_to_write(sharers.raw(), SHARERS_BYTES, false)?,
             ring: OwnRing::new(),
             patience: AtomicU32::new(0),
             sleepers: Sleepers::new(),
@@ -81,21 +66,12 @@ impl Descriptor {
 
     pub(crate) fn pages(&self) -> Pages<'_> {
         // SAFETY: the page is mapped for the lifetime of `self`, and consists of atomics that start as zero.
-        let status = unsafe { self.status.as_ref() };
+        let status: &StatusPage = unsafe { self.status.address().cast().as_ref() };
         // SAFETY: as above.
-        let sharers = unsafe { self.sharers.as_ref() };
+        let sharers: &SharersPage = unsafe { self.sharers.address().cast().as_ref() };
         // SAFETY: as above.
-        let ring = unsafe { ReceiveRing::behind(self.status) };
+        let ring = unsafe { ReceiveRing::behind(self.status.address().cast()) };
         Pages { status, sharers, ring }
-    }
-}
-
-impl Drop for Descriptor {
-    fn drop(&mut self) {
-        // SAFETY: the page was mapped with this size, and no reference to it remains.
-        unsafe { mapping::unmap(self.status.cast(), STATUS_BYTES) };
-        // SAFETY: as above.
-        unsafe { mapping::unmap(self.sharers.cast(), SHARERS_BYTES) };
     }
 }
 
@@ -103,18 +79,20 @@ impl Drop for Descriptor {
 pub(crate) mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
+    use std::os::fd::RawFd;
+
     use carrier::status_page::FIELDS_BYTES;
 
     use super::*;
 
     /// Returns a file of this length with a number at an offset.
-    fn file(bytes: usize, numbers: &[(u64, u32)]) -> RawFd {
+    fn file(bytes: usize, numbers: &[(u64, u32)]) -> Owned {
         // SAFETY: the name is NUL-terminated.
         let memfd = unsafe { libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC) };
         // SAFETY: the call takes no pointer.
         assert!(memfd >= 0 && unsafe { libc::ftruncate(memfd, bytes as libc::off_t) } == 0);
         numbers.iter().for_each(|(at, number)| set(memfd, *at, *number));
-        memfd
+        Owned::new(memfd).expect("a descriptor")
     }
 
     /// Writes a number into a file.
@@ -126,7 +104,7 @@ pub(crate) mod tests {
     }
 
     /// Returns the files of the pages of a socket that is not one-to-many.
-    pub(crate) fn files() -> [RawFd; 2] {
+    pub(crate) fn files() -> [Owned; 2] {
         let version = (StatusPage::IDENTITY_AT, u32::from(VERSION));
         [file(FIELDS_BYTES, &[version, (StatusPage::ENTRIES_USED_AT, u32::MAX)]), file(SHARERS_BYTES, &[])]
     }

@@ -8,7 +8,7 @@ use carrier::name::CarrierName;
 use libc::c_char;
 
 use crate::errno::check;
-use crate::system::{self, Buffers, Result};
+use crate::system::{self, Result, Source};
 use crate::system_call::system_call;
 
 /// Returns whether a descriptor is a socket of the carriers' type and its peer has the name of a carrier's end.
@@ -106,7 +106,7 @@ pub(crate) fn write_at(fd: RawFd, mut content: &[u8], mut at: usize) -> Result<(
 
 /// Writes all parts with one call.
 pub(crate) fn write_together<const N: usize>(fd: RawFd, parts: [&[u8]; N]) {
-    let parts = parts.map(Buffers::from);
+    let parts = parts.map(Source::of);
     // An unread message may be lost.
     // SAFETY: the parts are read.
     unsafe { system_call!(libc::SYS_writev, fd, parts.as_ptr(), N) };

@@ -13,7 +13,7 @@ use carrier::request::SocketRequest;
 use crate::ask::request;
 use crate::lock::Patience;
 use crate::pages::Pages;
-use crate::system::{self, Buffers, Errno, Result};
+use crate::system::{self, Buffers, Destination, Errno, Result};
 
 /// Error for a carrier whose content stays plain because its end has already been queued behind it: the descriptor then behaves
 /// like any other AF_UNIX socket.
@@ -76,9 +76,8 @@ fn repeated(put: impl Fn() -> Result<()>, pause: impl Fn()) -> Result<()> {
 fn each_packet(fd: RawFd, mut f: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let mut record = [0; HEADER_BYTES + PLAIN_BYTES_MAX];
     loop {
-        let buffers = [Buffers::of(&mut record[HEADER_BYTES..])];
-        // SAFETY: the destination is writable.
-        let bytes = match unsafe { system::receive::<0>(fd, &buffers, libc::MSG_DONTWAIT) } {
+        let place = [Destination::of(&mut record[HEADER_BYTES..])];
+        let bytes = match system::receive::<0>(fd, Buffers::new(&place), libc::MSG_DONTWAIT) {
             Err(Errno(libc::EAGAIN)) => return Ok(()),
             received => received?.bytes,
         };

@@ -57,6 +57,7 @@ mod mapping;
 mod message;
 mod next;
 mod own_ring;
+mod owned;
 mod pages;
 mod parts;
 mod plain;

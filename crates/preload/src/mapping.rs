@@ -1,6 +1,6 @@
 //! Memory that the shim maps.
 
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 
@@ -8,37 +8,59 @@ use libc::{c_int, c_void};
 
 use crate::errno::{Errno, Result, check};
 
+/// Memory that is unmapped when its owner is dropped. No reference into it outlives the owner.
+pub(crate) struct Mapping {
+    address: NonNull<c_void>,
+    bytes: usize,
+}
+
+impl Mapping {
+    pub(crate) fn address(&self) -> NonNull<c_void> {
+        self.address
+    }
+
+    /// Keeps the memory mapped, for an owner that unmaps it later by [`unmap`], or for good.
+    pub(crate) fn release(self) -> NonNull<c_void> {
+        let address = self.address;
+        mem::forget(self);
+        address
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the memory was mapped with this size, and no reference to it remains.
+        unsafe { unmap(self.address, self.bytes) };
+    }
+}
+
 /// Maps zeroed memory that belongs to this process alone.
-pub(crate) fn map_private(bytes: usize) -> Result<NonNull<c_void>> {
+pub(crate) fn map_private(bytes: usize) -> Result<Mapping> {
     map_anonymous(bytes, libc::MAP_PRIVATE)
 }
 
-fn map_anonymous(bytes: usize, sharing: c_int) -> Result<NonNull<c_void>> {
+fn map_anonymous(bytes: usize, sharing: c_int) -> Result<Mapping> {
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_ANONYMOUS);
     // SAFETY: a mapping at an address that the kernel chooses replaces nothing.
     let address = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
-    let failed = Errno::last();
-    NonNull::new(address).filter(|_| address != libc::MAP_FAILED).ok_or(failed)
+    mapped(address, bytes)
 }
 
 /// Maps a file for reading. It may be shorter than `bytes`: the memory beyond its end is zero and belongs to this process alone.
-pub(crate) fn map_to_read(file: RawFd, bytes: usize) -> Result<NonNull<c_void>> {
+pub(crate) fn map_to_read(file: RawFd, bytes: usize) -> Result<Mapping> {
     let length = file_bytes(file)?.min(bytes);
-    let address = map_private(bytes)?;
+    let mapping = map_private(bytes)?;
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
     // SAFETY: this replaces a part of the mapping, to which nothing refers yet.
-    let mapped = unsafe { libc::mmap(address.as_ptr(), length, libc::PROT_READ, flags, file, 0) };
+    let mapped = unsafe { libc::mmap(mapping.address.as_ptr(), length, libc::PROT_READ, flags, file, 0) };
     if mapped == libc::MAP_FAILED {
-        let failed = Errno::last();
-        // SAFETY: the memory was mapped just now, and nothing refers to it.
-        unsafe { unmap(address, bytes) };
-        return Err(failed);
+        return Err(Errno::last());
     }
-    Ok(address)
+    Ok(mapping)
 }
 
 /// Maps the beginning of a file, which has as many bytes, and makes the system provide its memory if `at_once`.
-pub(crate) fn map_to_write(file: RawFd, bytes: usize, at_once: bool) -> Result<NonNull<c_void>> {
+pub(crate) fn map_to_write(file: RawFd, bytes: usize, at_once: bool) -> Result<Mapping> {
     if file_bytes(file)? < bytes {
         return Err(Errno(libc::EINVAL));
     }
@@ -46,8 +68,14 @@ pub(crate) fn map_to_write(file: RawFd, bytes: usize, at_once: bool) -> Result<N
     let flags = libc::MAP_SHARED | if at_once { libc::MAP_POPULATE } else { 0 };
     // SAFETY: a mapping at an address that the kernel chooses replaces nothing.
     let address = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, file, 0) };
+    mapped(address, bytes)
+}
+
+/// Returns the result of `mmap` at an address that the kernel has chosen.
+fn mapped(address: *mut c_void, bytes: usize) -> Result<Mapping> {
     let failed = Errno::last();
-    NonNull::new(address).filter(|_| address != libc::MAP_FAILED).ok_or(failed)
+    let address = NonNull::new(address).filter(|_| address != libc::MAP_FAILED).ok_or(failed)?;
+    Ok(Mapping { address, bytes })
 }
 
 fn file_bytes(file: RawFd) -> Result<usize> {
@@ -60,7 +88,7 @@ fn file_bytes(file: RawFd) -> Result<usize> {
 }
 
 /// Maps zeroed memory that is shared with children.
-pub(crate) fn map_shared(bytes: usize) -> Result<NonNull<c_void>> {
+pub(crate) fn map_shared(bytes: usize) -> Result<Mapping> {
     map_anonymous(bytes, libc::MAP_SHARED)
 }
 

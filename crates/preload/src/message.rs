@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 
 use carrier::record::{HEADER_BYTES, Header};
 
-use crate::system::{self, Buffers, Result};
+use crate::system::{self, Buffers, Destination, Result};
 
 /// A received message, or the part of one that fits the program's buffer.
 pub(crate) struct Message {
@@ -22,7 +22,6 @@ pub(crate) const END: Message = Message { bytes: 0, header: None, whole: false }
 pub(crate) fn measure(fd: RawFd) -> Result<(Option<Header>, usize)> {
     let mut bytes = [0; HEADER_BYTES];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    // SAFETY: the destination is writable.
-    let received = unsafe { system::receive::<0>(fd, &[Buffers::of(&mut bytes)], flags) }?;
+    let received = system::receive::<0>(fd, Buffers::new(&[Destination::of(&mut bytes)]), flags)?;
     Ok((Header::parse(&bytes), received.bytes))
 }

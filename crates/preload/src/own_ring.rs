@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use ring::{Ring, Writer};
 
 use crate::mapping;
+use crate::owned::Owned;
 use crate::pages::Pages;
 use crate::system::{self, Errno, Result};
 
@@ -100,26 +101,20 @@ impl OwnRing {
         let number = pages.sharers.sending().next_ring();
         // Without a ring the messages go as records.
         let Ok(memfd) = self.make() else { return };
-        if send(number, memfd).is_ok() {
+        if send(number, memfd.raw()).is_ok() {
             self.used.store(0, Relaxed);
             self.number.store(number, Relaxed);
             pages.sharers.sending().on_ring_announced(number);
         }
-        system::close(memfd);
     }
 
     /// Makes a fresh ring; returns its file.
-    fn make(&self) -> Result<RawFd> {
+    fn make(&self) -> Result<Owned> {
         let memfd = system::memfd(c"swiftwater-ring")?;
-        let made = system::set_length(memfd, ring::BYTES)
-            .and_then(|()| mapping::map_to_write(memfd, ring::BYTES, true))
-            .and_then(|words| {
-                let sealed = system::seal_mapped(memfd);
-                // SAFETY: the memory was mapped just now with this size, and nothing refers to it.
-                sealed.map(|()| words).inspect_err(|_| unsafe { mapping::unmap(words, ring::BYTES) })
-            });
-        let words = made.inspect_err(|_| system::close(memfd))?;
-        let old = self.words.swap(words.as_ptr().cast(), Release);
+        system::set_length(memfd.raw(), ring::BYTES)?;
+        let words = mapping::map_to_write(memfd.raw(), ring::BYTES, true)?;
+        system::seal_mapped(memfd.raw())?;
+        let old = self.words.swap(words.release().as_ptr().cast(), Release);
         // A thread that uses the old one has the lock, as the caller does.
         unmap(old);
         Ok(memfd)

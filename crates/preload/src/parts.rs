@@ -1,35 +1,61 @@
 //! Lists of parts of memory for the kernel: a record's header in front of the parts of a program's buffer.
 
+use std::ptr;
+
 use carrier::record::PAYLOAD_BYTES_MAX;
 use libc::iovec;
 
-use crate::system::{self, Buffers};
+use crate::system::{self, Buffers, Content};
 
 /// Number of parts of a program's buffer up to which the list of parts fits on the stack.
 const PARTS: usize = 16;
 
+const NOTHING: iovec = iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+
 /// The way of the bytes of a program's memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
+enum Direction {
     In,
     Out,
 }
 
-/// Calls `f` with a list that has the header in front of the program's buffer.
-pub(crate) fn with_header<T>(
+/// Calls `f` with a list that has the header in front of the program's buffers, to receive a record.
+pub(crate) fn received_behind<T>(
     header: &mut [u8],
     buffers: Buffers<'_>,
+    f: impl FnOnce(Buffers<'_>) -> T,
+) -> T {
+    let header = iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() };
+    // SAFETY: header and buffers may be written while `f` runs.
+    unsafe { with_first(header, buffers.as_iov(), Direction::In, |iov| f(Buffers::of_program(iov))) }
+}
+
+/// Calls `f` with a list that has the header in front of the program's content, to send a record.
+pub(crate) fn sent_behind<T>(header: &[u8], content: Content<'_>, f: impl FnOnce(Content<'_>) -> T) -> T {
+    let header = iovec { iov_base: header.as_ptr().cast_mut().cast(), iov_len: header.len() };
+    // SAFETY: header and content may be read while `f` runs, and nothing writes them in this direction.
+    unsafe { with_first(header, content.as_iov(), Direction::Out, |iov| f(Content::of_program(iov))) }
+}
+
+/// Calls `f` with a list that has `first` in front of `parts`.
+///
+/// # Safety
+///
+/// The program has lent the memory of all parts, to be written if the direction is in.
+unsafe fn with_first<T>(
+    first: iovec,
+    parts: &[iovec],
     direction: Direction,
     f: impl FnOnce(&[iovec]) -> T,
 ) -> T {
-    let parts = buffers.as_slice();
     if let Some(room) = PARTS.checked_sub(parts.len()) {
-        let mut iov = [Buffers::of(&mut []); PARTS + 1];
-        iov[0] = Buffers::of(header);
+        let mut iov = [NOTHING; PARTS + 1];
+        iov[0] = first;
         iov[1..=parts.len()].copy_from_slice(parts);
         f(&iov[..=PARTS - room])
     } else {
-        with_header_and_many(header, parts, direction, f)
+        // SAFETY: the caller guarantees it.
+        unsafe { with_first_and_many(first, parts, direction, f) }
     }
 }
 
@@ -39,18 +65,22 @@ const PARTS_MAX: usize = libc::UIO_MAXIOV as usize;
 /// shorter than a payload, and each of them is in at most two pairs.
 const PAIR_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX / (PARTS_MAX - 2) + 1;
 
-/// Does the work of [`with_header`] for an unusual number of parts. The list lies on the stack, because a send waits in `f` and
+/// Does the work of [`with_first`] for an unusual number of parts. The list lies on the stack, because a send waits in `f` and
 /// may be cancelled there.
+///
+/// # Safety
+///
+/// The caller meets the requirements of [`with_first`].
 #[cold]
 #[inline(never)]
-fn with_header_and_many<T>(
-    header: &mut [u8],
+unsafe fn with_first_and_many<T>(
+    first: iovec,
     parts: &[iovec],
     direction: Direction,
     f: impl FnOnce(&[iovec]) -> T,
 ) -> T {
-    let mut iov = [Buffers::of(&mut []); PARTS_MAX + 1];
-    iov[0] = Buffers::of(header);
+    let mut iov = [NOTHING; PARTS_MAX + 1];
+    iov[0] = first;
     let (mut count, mut bytes) = (1, 0_usize);
     for part in parts.iter().filter(|part| part.iov_len > 0) {
         // A record has nothing for the parts behind its longest payload.
@@ -61,12 +91,20 @@ fn with_header_and_many<T>(
         count += 1;
         bytes = bytes.saturating_add(part.iov_len);
     }
-    if count <= PARTS_MAX { f(&iov[..count]) } else { with_a_pair_joined(&mut iov, direction, f) }
+    match count <= PARTS_MAX {
+        true => f(&iov[..count]),
+        // SAFETY: the caller guarantees it.
+        false => unsafe { with_a_pair_joined(&mut iov, direction, f) },
+    }
 }
 
 /// Calls `f` with a list in which the shortest two neighbours are one part: with the header there was one part too many. Memory
 /// of the program that is not there raises SIGSEGV where it is in these two.
-fn with_a_pair_joined<T>(
+///
+/// # Safety
+///
+/// The caller meets the requirements of [`with_first`].
+unsafe fn with_a_pair_joined<T>(
     iov: &mut [iovec; PARTS_MAX + 1],
     direction: Direction,
     f: impl FnOnce(&[iovec]) -> T,
@@ -87,7 +125,7 @@ fn with_a_pair_joined<T>(
         first.as_mut_ptr().copy_from_nonoverlapping(pair[0].iov_base.cast(), pair[0].iov_len);
         second.as_mut_ptr().copy_from_nonoverlapping(pair[1].iov_base.cast(), pair[1].iov_len);
     }
-    iov[at] = Buffers::of(&mut joined[..pair[0].iov_len + pair[1].iov_len]);
+    iov[at] = iovec { iov_base: joined.as_mut_ptr().cast(), iov_len: pair[0].iov_len + pair[1].iov_len };
     iov.copy_within(at + 2.., at + 1);
     let done = f(&iov[..PARTS_MAX]);
     if direction == Direction::In {

@@ -11,8 +11,9 @@ use carrier::request::{PUT_BACK_BYTES_MAX, SocketRequest};
 use crate::ask::request;
 use crate::descriptor::Descriptor;
 use crate::lock::{self, Patience};
+use crate::owned::Owned;
 use crate::reader::Reader;
-use crate::system::{self, Buffers, Errno, Result};
+use crate::system::{self, Buffers, Destination, Errno, Result};
 use crate::{files, form};
 
 /// Name of the file with what is left to read.
@@ -39,7 +40,9 @@ pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Re
     let reader =
         Reader::lock_in_any_form(fd, pages, &Patience::of_a_request()).map_err(lock::program_error)?;
     match request(fd, &SocketRequest::Hold) {
-        Err(Errno(libc::ESHUTDOWN)) if is_input => return rest(&reader).map(Plain::Rest),
+        Err(Errno(libc::ESHUTDOWN)) if is_input => {
+            return rest(&reader).map(|file| Plain::Rest(file.release()));
+        }
         held => held?,
     }
     let moved = match pages.status.plain.load(Relaxed) {
@@ -70,25 +73,24 @@ pub(crate) fn back_to_records(fd: RawFd, descriptor: &Descriptor) {
 }
 
 /// Returns a file with the content of all waiting messages.
-fn rest(reader: &Reader<'_>) -> Result<RawFd> {
+fn rest(reader: &Reader<'_>) -> Result<Owned> {
     let file = system::memfd(MESSAGE)?;
     let mut end = 0;
-    let filled = each_message(reader, |_, content| {
-        files::write_at(file, content, end)?;
+    each_message(reader, |_, content| {
+        files::write_at(file.raw(), content, end)?;
         end += content.len();
         Ok(())
-    });
-    filled.and_then(|()| system::seal(file)).map(|()| file).inspect_err(|_| system::close(file))
+    })?;
+    system::seal(file.raw())?;
+    Ok(file)
 }
 
 /// Takes out all messages, and calls `f` with each as a record and with its content; long messages come in parts.
 fn each_message(reader: &Reader<'_>, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
     let mut record = [0; PUT_BACK_BYTES_MAX];
     loop {
-        let buffers = [Buffers::of(&mut record[HEADER_BYTES..])];
-        // SAFETY: the destination is writable.
-        let buffers = unsafe { Buffers::new(&buffers) };
-        let message = match reader.take(buffers, libc::MSG_DONTWAIT) {
+        let place = [Destination::of(&mut record[HEADER_BYTES..])];
+        let message = match reader.take(Buffers::new(&place), libc::MSG_DONTWAIT) {
             Err(Errno(libc::EAGAIN | libc::ENOTCONN)) => return Ok(()),
             message => message?,
         };

@@ -18,8 +18,8 @@ use crate::form;
 use crate::lock::{self, Held, Patience};
 use crate::message::{self, END, Message};
 use crate::pages::Pages;
-use crate::parts::{Direction, with_header};
-use crate::system::{self, Buffers, Errno, Result};
+use crate::parts::received_behind;
+use crate::system::{self, Buffers, Destination, Errno, Result};
 
 /// The read lock of a socket, held until this is dropped, and what its holder may do. No thread holds it while it waits for a
 /// message.
@@ -190,21 +190,14 @@ impl<'a> Reader<'a> {
     fn peek_rest(&self, header: Header, consumed: usize, buffers: Buffers<'_>) -> Result<Peeked> {
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         if !header.flags.contains(Flags::IN_MEMFD) {
-            // SAFETY: the program's buffer is writable.
-            let received = unsafe { system::receive::<0>(self.fd, buffers.as_slice(), flags) }?;
+            let received = system::receive::<0>(self.fd, buffers, flags)?;
             return Ok(Peeked { header, consumed, copied: received.bytes });
         }
         let mut again = [0; HEADER_BYTES];
-        // SAFETY: the destination is writable.
-        let received = unsafe { system::receive::<1>(self.fd, &[Buffers::of(&mut again)], flags) }?;
-        let [memfd] = received.descriptors;
-        if memfd < 0 {
-            return Err(Errno(libc::EMFILE));
-        }
-        // SAFETY: the program's buffer is writable.
-        let copied = unsafe { system::read_at(memfd, buffers, consumed) };
-        system::close(memfd);
-        Ok(Peeked { header, consumed, copied: copied? })
+        let place = [Destination::of(&mut again)];
+        let [memfd] = system::receive::<1>(self.fd, Buffers::new(&place), flags)?.descriptors;
+        let memfd = memfd.ok_or(Errno(libc::EMFILE))?;
+        Ok(Peeked { header, consumed, copied: system::read_at(memfd.raw(), buffers, consumed)? })
     }
 
     /// Makes the sharers' page agree with the carrier after the previous holder of the lock died, or did not learn the
@@ -284,10 +277,8 @@ fn peek_offset(consumed: u32) -> c_int {
 /// Removes a record that is no longer than `buffers` and returns its number of bytes. No header means the end.
 fn take_whole(fd: RawFd, buffers: Buffers<'_>) -> Result<(usize, Option<Header>)> {
     let mut bytes = [0; HEADER_BYTES];
-    let received = with_header(&mut bytes, buffers, Direction::In, |iov| {
-        // SAFETY: the header and the program's buffer are writable.
-        unsafe { system::receive::<0>(fd, iov, libc::MSG_DONTWAIT) }
-    })?;
+    let received =
+        received_behind(&mut bytes, buffers, |record| system::receive::<0>(fd, record, libc::MSG_DONTWAIT))?;
     match received.bytes {
         0 => Ok((0, None)),
         all => parse(&bytes).map(|header| (all - HEADER_BYTES, Some(header))),
@@ -298,27 +289,17 @@ fn take_whole(fd: RawFd, buffers: Buffers<'_>) -> Result<(usize, Option<Header>)
 fn peek(fd: RawFd, buffers: Buffers<'_>) -> Result<(usize, Option<Header>)> {
     let mut bytes = [0; HEADER_BYTES];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    let received = with_header(&mut bytes, buffers, Direction::In, |iov| {
-        // SAFETY: the header and the program's buffer are writable.
-        unsafe { system::receive::<1>(fd, iov, flags) }
-    })?;
-    let [memfd] = received.descriptors;
+    let received = received_behind(&mut bytes, buffers, |record| system::receive::<1>(fd, record, flags))?;
     if received.bytes == 0 {
         return Ok((0, None));
     }
-    let peeked = parse(&bytes).and_then(|header| {
-        let copied = match header.flags.contains(Flags::IN_MEMFD) {
-            true if memfd < 0 => return Err(Errno(libc::EMFILE)),
-            // SAFETY: the program's buffer is writable.
-            true => unsafe { system::read_at(memfd, buffers, 0) }?,
-            false => buffers.bytes().min(header.bytes as usize),
-        };
-        Ok((copied, Some(header)))
-    });
-    if memfd >= 0 {
-        system::close(memfd);
-    }
-    peeked
+    let [memfd] = received.descriptors;
+    let header = parse(&bytes)?;
+    let copied = match header.flags.contains(Flags::IN_MEMFD) {
+        true => system::read_at(memfd.ok_or(Errno(libc::EMFILE))?.raw(), buffers, 0)?,
+        false => buffers.bytes().min(header.bytes as usize),
+    };
+    Ok((copied, Some(header)))
 }
 
 fn parse(record: &[u8; HEADER_BYTES]) -> Result<Header> {
@@ -372,9 +353,7 @@ mod tests {
     /// Takes the next message, or peeks at it.
     fn take(reader: &Reader<'_>, flags: c_int) -> Result<Vec<u8>> {
         let mut place = [0; 16];
-        let part = [Buffers::of(&mut place)];
-        // SAFETY: the memory is writable.
-        let message = reader.take(unsafe { Buffers::new(&part) }, flags)?;
+        let message = reader.take(Buffers::new(&[Destination::of(&mut place)]), flags)?;
         Ok(place[..message.bytes].to_vec())
     }
 

@@ -215,7 +215,7 @@ mod tests {
 
     use super::*;
     use crate::descriptor;
-    use crate::system;
+    use crate::system::{self, Destination};
 
     /// The wait for a lock fails with the same number where it has taken too long, and that is another matter.
     #[test]
@@ -233,14 +233,13 @@ mod tests {
             (StatusPage::ERRORS_AT, 1),
         ];
         for (at, number) in lost {
-            descriptor::tests::set(files[0], at, number);
+            descriptor::tests::set(files[0].raw(), at, number);
         }
         let descriptor = Descriptor::map(files).expect("pages of this version");
         let receive = |flags| {
             let mut place = [0; 16];
-            let part = [Buffers::of(&mut place)];
-            // SAFETY: the memory is writable.
-            receive_at(ends[0], &descriptor, unsafe { Buffers::new(&part) }, flags).map(drop)
+            let place = [Destination::of(&mut place)];
+            receive_at(ends[0], &descriptor, Buffers::new(&place), flags).map(drop)
         };
         assert_eq!(receive(libc::MSG_DONTWAIT), Err(Errno(libc::ETIMEDOUT)));
         assert_eq!(receive(0), Err(Errno(libc::ENOTCONN)), "the error was reported");

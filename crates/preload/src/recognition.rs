@@ -63,8 +63,9 @@ fn recognize(fd: RawFd) -> Result<Option<Arc<Descriptor>>> {
 
 /// Asks for the pages of a descriptor that the process got from elsewhere.
 pub(crate) fn attach(fd: RawFd) -> Result<Descriptor> {
-    let reply = ask(&SocketRequest::Attach, fd)?;
-    let [status, sharers, _] = reply.descriptors;
+    let [Some(status), Some(sharers), _] = ask(&SocketRequest::Attach, fd)?.descriptors else {
+        return Err(Errno(libc::EPROTO));
+    };
     Descriptor::map([status, sharers])
 }
 

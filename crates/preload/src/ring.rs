@@ -5,7 +5,6 @@
 //! call that may block waits in the kernel, subject to the descriptor's time limit, to signals and to the end of the daemon.
 
 use std::os::fd::RawFd;
-use std::slice;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,7 +16,7 @@ use ring::{PutOutcome, Writer};
 use crate::descriptor::Descriptor;
 use crate::lock::{self, Patience};
 use crate::own_ring::ALONE;
-use crate::system::{self, Buffers, Errno, Result, can_be_bytes};
+use crate::system::{self, Content, Errno, Result, Source};
 
 /// Number of records of long messages that this process has sent.
 static LONG_MESSAGES: AtomicU32 = AtomicU32::new(0);
@@ -35,19 +34,16 @@ pub(crate) fn send(
     fd: RawFd,
     descriptor: &Descriptor,
     header: &Header,
-    content: Buffers<'_>,
+    content: Content<'_>,
     flags: c_int,
 ) -> Result<()> {
-    check(content)?;
+    content.check()?;
     put_waiting(fd, descriptor, flags, |ring| {
         let sequence = Sequence::sent_after(descriptor.pages().sharers.records_sent());
         let header = Header { sequence, ..*header }.encode();
         let done = ring.put(HEADER_BYTES + content.bytes(), |record| {
             record.push(&header);
-            for part in content.as_slice().iter().filter(|part| part.iov_len > 0) {
-                // SAFETY: the program has lent the memory.
-                record.push(unsafe { slice::from_raw_parts(part.iov_base.cast(), part.iov_len) });
-            }
+            content.for_each_part(|part| record.push(part));
         });
         Ok(done)
     })
@@ -118,17 +114,9 @@ fn wait_for_room(
             return Err(Errno(libc::EAGAIN));
         }
         let filler = Header::new(Kind::Filler).encode();
-        let part = [Buffers::from(&filler)];
-        // SAFETY: the header is readable.
-        system::send_waiting(fd, unsafe { Buffers::new(&part) }, None, libc::MSG_NOSIGNAL)?;
+        system::send_waiting(fd, Content::new(&[Source::of(&filler)]), None, libc::MSG_NOSIGNAL)?;
     }
     Ok(())
-}
-
-/// Finds invalid pointers as far as their values show it.
-fn check(content: Buffers<'_>) -> Result<()> {
-    let is_invalid = |part: &libc::iovec| part.iov_len > 0 && !can_be_bytes(part.iov_base);
-    if content.as_slice().iter().any(is_invalid) { Err(Errno(libc::EFAULT)) } else { Ok(()) }
 }
 
 /// Puts a message into the ring. Returns false if there is no room; then the descriptor does not poll writable until there is.
@@ -191,19 +179,14 @@ fn restore(fd: RawFd, sharers: &SharersPage) -> Result<()> {
 /// Announces a ring to the daemon.
 fn announce(fd: RawFd, number: u32, memfd: RawFd) -> Result<()> {
     let header = Header { sequence: Sequence::ring(number), ..Header::new(Kind::Ring) }.encode();
-    let part = [Buffers::from(&header)];
-    // SAFETY: the header is readable.
-    let record = unsafe { Buffers::new(&part) };
-    system::send(fd, record, Some(memfd), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).map(drop)
+    let record = [Source::of(&header)];
+    system::send(fd, Content::new(&record), Some(memfd), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).map(drop)
 }
 
 fn wake(fd: RawFd) -> Result<()> {
     let header = Header::new(Kind::Wake).encode();
-    let part = [Buffers::from(&header)];
-    // SAFETY: the header is readable.
-    let sent =
-        system::send(fd, unsafe { Buffers::new(&part) }, None, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
-    match sent {
+    let record = [Source::of(&header)];
+    match system::send(fd, Content::new(&record), None, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
         // The daemon looks into the ring when it has emptied the carrier.
         Ok(_) | Err(Errno(libc::EAGAIN)) => Ok(()),
         Err(error) => Err(error),
@@ -220,11 +203,8 @@ fn fill(fd: RawFd, page: &SharersPage) -> Result<()> {
     // With the count of records, as a message has it: the daemon may take the filler only for a record behind it.
     let sequence = Sequence::sent_after(page.records_sent());
     let header = Header { bytes: FILLER_BYTES as u32, sequence, ..Header::new(Kind::Filler) }.encode();
-    let parts = [Buffers::from(&header), Buffers::from(&[0; FILLER_BYTES])];
-    // SAFETY: both are readable.
-    let sent =
-        system::send(fd, unsafe { Buffers::new(&parts) }, None, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
-    match sent {
+    let record = [Source::of(&header), Source::of(&[0; FILLER_BYTES])];
+    match system::send(fd, Content::new(&record), None, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
         Ok(_) | Err(Errno(libc::EAGAIN)) => Ok(()),
         Err(error) => Err(error),
     }

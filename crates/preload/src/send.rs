@@ -19,12 +19,13 @@ use crate::child;
 use crate::descriptor::Descriptor;
 use crate::lock::Patience;
 use crate::own_ring::ALONE;
+use crate::owned::Owned;
 use crate::pages::Pages;
-use crate::parts::{Direction, with_header};
+use crate::parts::sent_behind;
 use crate::ring;
 use crate::self_connect;
 use crate::setup;
-use crate::system::{self, Buffers, Errno, Result};
+use crate::system::{self, Content, Errno, Result, Source};
 use crate::tcp;
 use crate::waiting;
 
@@ -44,7 +45,7 @@ const ASSOCIATIONS_AT_ONCE: usize = 128;
 pub(crate) struct Outgoing<'a> {
     pub(crate) fd: RawFd,
     pub(crate) descriptor: &'a Descriptor,
-    pub(crate) content: Buffers<'a>,
+    pub(crate) content: Content<'a>,
     pub(crate) info: &'a SendInfo,
     /// Ancillary data that `info` was read from.
     pub(crate) control: Control<'a>,
@@ -85,7 +86,7 @@ impl Outgoing<'_> {
         let bytes_max = self.message_bytes_max();
         if self.content.bytes() > bytes_max && tcp::is_stream(self.descriptor) {
             let this = *self;
-            let send = |content: Buffers<'_>| Outgoing { content, ..this }.send_to_peer();
+            let send = |content: Content<'_>| Outgoing { content, ..this }.send_to_peer();
             return tcp::send_in_parts(this.content, bytes_max, send);
         }
         self.reach_peer()?;
@@ -204,9 +205,13 @@ impl Outgoing<'_> {
                 return;
             }
             let info = SendInfo { flags: Flags::ABORT, ..SendInfo::default() };
-            // SAFETY: no memory is described.
-            let content = unsafe { Buffers::new(&[]) };
-            let abort = Outgoing { content, info: &info, to: None, flags: libc::MSG_DONTWAIT, ..*self };
+            let abort = Outgoing {
+                content: Content::NONE,
+                info: &info,
+                to: None,
+                flags: libc::MSG_DONTWAIT,
+                ..*self
+            };
             // Where the ring is full, the association waits for the message to be sent again.
             let _ = abort.hand_over(association);
         })
@@ -385,12 +390,13 @@ impl Outgoing<'_> {
             return self.in_order(|| self.send_short(&header, flags)).map(|()| bytes);
         }
         header.flags = header.flags.with(Flags::IN_MEMFD);
-        match setup::sealed_memfd(self.content) {
+        // No frame that waits holds a value with a destructor.
+        match setup::sealed_memfd(self.content).map(Owned::release) {
             // A child has room for a descriptor, or higher limits.
             Err(Errno(libc::EMFILE | libc::EFBIG)) => self.send_long(header, |record| {
                 child::with_room(self.fd, || {
                     let memfd = setup::sealed_memfd(self.content)?;
-                    send_now(self.fd, record, memfd)
+                    send_now(self.fd, record, memfd.raw())
                 })
             }),
             memfd => {
@@ -422,9 +428,7 @@ impl Outgoing<'_> {
     /// Sends a message through the ring, or as a record.
     fn send_short(&self, header: &Header, flags: c_int) -> Result<()> {
         match ring::send(self.fd, self.descriptor, header, self.content, self.flags) {
-            Err(ALONE) => with_header(&mut self.encode_record(header), self.content, Direction::Out, |iov| {
-                // SAFETY: the header and the program's memory are readable.
-                let record = unsafe { Buffers::new(iov) };
+            Err(ALONE) => sent_behind(&self.encode_record(header), self.content, |record| {
                 match system::send_waiting(self.fd, record, None, flags) {
                     // A sharer has made the send buffer small, because its ring is full.
                     Err(Errno(libc::EMSGSIZE)) => {
@@ -457,10 +461,8 @@ impl Outgoing<'_> {
 
 /// Sends the header of a long message with the memfd of its content, without waiting.
 fn send_now(fd: RawFd, header: &[u8; HEADER_BYTES], memfd: RawFd) -> Result<()> {
-    let part = [Buffers::from(header)];
-    // SAFETY: the header is readable.
-    let record = unsafe { Buffers::new(&part) };
-    system::send(fd, record, Some(memfd), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).map(drop)
+    let record = [Source::of(header)];
+    system::send(fd, Content::new(&record), Some(memfd), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).map(drop)
 }
 
 /// Returns whether the message ends its association.

@@ -9,14 +9,15 @@ use carrier::read_position::Front;
 use carrier::record::{self, ACCEPTED_BYTES, HEADER_BYTES};
 use carrier::request::{Addresses, Answer, DaemonRequest, InitMessage, SocketKind, SocketRequest, Start};
 use carrier::status_page::{PeerShut, State};
-use libc::{c_int, iovec};
+use libc::c_int;
 
 use crate::ask::{self, Reply, ask, ask_daemon, ask_for_value, daemon_accepts};
 use crate::descriptor::Descriptor;
 use crate::lock::{self, Held, Patience};
+use crate::owned::Owned;
 use crate::reader::Reader;
 use crate::sleep::{asleep, with_copy};
-use crate::system::{self, Buffers, Errno, Result};
+use crate::system::{self, Buffers, Content, Destination, Errno, Result};
 use crate::waiting::{await_connection, error_without_daemon};
 use crate::{cancel, self_connect, start, table, tcp};
 
@@ -28,10 +29,11 @@ pub(crate) fn open(v6: bool, kind: SocketKind, flags: c_int) -> Result<RawFd> {
     if reply.as_ref().is_err_and(|error| *error == Errno(libc::ENETDOWN)) && start::daemon(daemon_accepts) {
         reply = ask_daemon(&DaemonRequest::Open { v6, kind });
     }
-    let reply = reply.map_err(no_daemon)?;
-    let [fd, pages @ ..] = reply.descriptors;
+    let [Some(carrier), Some(status), Some(sharers)] = reply.map_err(no_daemon)?.descriptors else {
+        return Err(Errno(libc::EPROTO));
+    };
     // A new descriptor has the lowest free number, and some programs count on that; the connection to the daemon had it.
-    adopt(system::lowest(fd), pages, flags)
+    adopt(carrier.at_lowest(), [status, sharers], flags)
 }
 
 /// Sets the flags of `socket` and `accept4`. A new carrier has close-on-exec set, which most programs do not want.
@@ -49,15 +51,14 @@ fn set_flags(fd: RawFd, flags: c_int) {
 /// # Errors
 ///
 /// `EMFILE`: the number is beyond the table, so the shim would not recognize it.
-fn adopt(fd: RawFd, pages: [RawFd; 2], flags: c_int) -> Result<RawFd> {
-    let descriptor = Descriptor::map(pages).inspect_err(|_| system::close(fd))?;
-    if !table::has_slot(fd) {
-        system::close(fd);
+fn adopt(carrier: Owned, pages: [Owned; 2], flags: c_int) -> Result<RawFd> {
+    let descriptor = Descriptor::map(pages)?;
+    if !table::has_slot(carrier.raw()) {
         return Err(Errno(libc::EMFILE));
     }
-    set_flags(fd, flags);
-    table::set(fd, &Arc::new(descriptor));
-    Ok(fd)
+    set_flags(carrier.raw(), flags);
+    table::set(carrier.raw(), &Arc::new(descriptor));
+    Ok(carrier.release())
 }
 
 /// Makes a sealed memfd with the content of a long message. The daemon makes it where a sandbox forbids the program to.
@@ -65,17 +66,18 @@ fn adopt(fd: RawFd, pages: [RawFd; 2], flags: c_int) -> Result<RawFd> {
 /// # Errors
 ///
 /// `EFBIG`: the process may not write as long a file, and would get a signal.
-pub(crate) fn sealed_memfd(content: Buffers<'_>) -> Result<RawFd> {
+pub(crate) fn sealed_memfd(content: Content<'_>) -> Result<Owned> {
     if content.bytes() > system::file_bytes_max() {
         return Err(Errno(libc::EFBIG));
     }
     let memfd = match system::memfd(c"swiftwater-message") {
         Err(Errno(libc::EPERM | libc::EACCES | libc::ENOSYS)) => {
-            ask_daemon(&DaemonRequest::Memfd)?.descriptors[0]
+            let [memfd, ..] = ask_daemon(&DaemonRequest::Memfd)?.descriptors;
+            memfd.ok_or(Errno(libc::EPROTO))?
         }
         memfd => memfd?,
     };
-    system::fill_and_seal(memfd, content).inspect_err(|_| system::close(memfd))?;
+    system::fill_and_seal(memfd.raw(), content)?;
     Ok(memfd)
 }
 
@@ -101,13 +103,13 @@ pub(crate) fn peer_address(descriptor: &Descriptor) -> Result<SocketAddr> {
 ///
 /// # Safety
 ///
-/// `given` describes readable memory.
+/// `given` describes readable memory, which nothing but this call changes.
 pub(crate) unsafe fn option(
     fd: RawFd,
     level: c_int,
     name: c_int,
     given: *const [u8],
-    place: iovec,
+    place: Destination<'_>,
 ) -> Result<usize> {
     // SAFETY: the caller guarantees it.
     let request = || SocketRequest::GetOption { level, name, value: unsafe { &*given } };
@@ -208,7 +210,8 @@ pub(crate) fn find_association(fd: RawFd, peer: SocketAddr) -> Result<u32> {
 /// Writes the associations of a one-to-many socket with the smallest numbers above `after` to `list`; returns how many, 0 if
 /// there are no more.
 pub(crate) fn associations(fd: RawFd, after: u32, list: &mut [u32]) -> Result<usize> {
-    let place = iovec { iov_base: list.as_mut_ptr().cast(), iov_len: size_of_val(list) };
+    // SAFETY: the list is writable, and any bytes are numbers.
+    let place = unsafe { Destination::of_program(list.as_mut_ptr().cast(), size_of_val(list)) };
     let bytes = ask_for_value(&|| SocketRequest::Associations { after }, fd, place)?;
     Ok(bytes / size_of::<u32>())
 }
@@ -235,8 +238,10 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
         reader.recover();
     }
     drop(reader);
-    let [carrier, pages @ ..] = reply.descriptors;
-    adopt(system::lowest(carrier), pages, flags)
+    let [Some(carrier), Some(status), Some(sharers)] = reply.descriptors else {
+        return Err(Errno(libc::EPROTO));
+    };
+    adopt(carrier.at_lowest(), [status, sharers], flags)
 }
 
 /// Accepts an association: one record describes one.
@@ -275,24 +280,22 @@ pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result
 /// Takes an association from the carrier, for the holder of the read lock.
 fn take_association(fd: RawFd, _held: &Held<'_>, flags: c_int) -> Result<(RawFd, SocketAddr)> {
     let mut bytes = [0; HEADER_BYTES + ACCEPTED_BYTES];
-    let place = [Buffers::of(&mut bytes)];
-    // Peeks first: if the process has no room for the descriptors, the record stays for the next call.
-    // SAFETY: the destination is writable.
-    let received = unsafe { system::receive::<3>(fd, &place, libc::MSG_PEEK | libc::MSG_DONTWAIT) }?;
+    let place = [Destination::of(&mut bytes)];
+    // A look first: if the process has no room for the descriptors, the record stays for the next call.
+    let received = system::receive::<3>(fd, Buffers::new(&place), libc::MSG_PEEK | libc::MSG_DONTWAIT)?;
     if received.bytes == 0 {
         // The daemon has died. Many programs would retry at once after an error that says that the network is down.
         return Err(Errno(libc::EINVAL));
     }
-    let [carrier, pages @ ..] = received.descriptors;
-    let close_all =
-        |_: &Errno| received.descriptors.into_iter().filter(|fd| *fd >= 0).for_each(system::close);
     if received.descriptors_lost {
-        return Err(Errno(libc::EMFILE)).inspect_err(close_all);
+        return Err(Errno(libc::EMFILE));
     }
-    system::discard(fd).inspect_err(close_all)?;
-    let peer = record::parse_accepted(&bytes[..received.bytes]).ok_or(Errno(libc::EPROTO));
-    let peer = peer.inspect_err(close_all)?;
-    adopt(carrier, pages, flags).map(|fd| (fd, peer))
+    system::discard(fd)?;
+    let peer = record::parse_accepted(&bytes[..received.bytes]).ok_or(Errno(libc::EPROTO))?;
+    let [Some(carrier), Some(status), Some(sharers)] = received.descriptors else {
+        return Err(Errno(libc::EPROTO));
+    };
+    adopt(carrier, [status, sharers], flags).map(|fd| (fd, peer))
 }
 
 /// Fails if `shutdown` is impossible; returns whether it shuts down the carrier.

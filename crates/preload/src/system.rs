@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use libc::{c_int, c_long, c_void};
 
-pub(crate) use crate::buffers::{Buffers, can_be, can_be_bytes};
+pub(crate) use crate::buffers::{Buffers, Content, Destination, Source, can_be, can_be_bytes};
 use crate::errno::check;
 pub(crate) use crate::errno::{Errno, Result};
 use crate::next::c_library;
+use crate::owned::Owned;
 use crate::system_call::system_call;
 pub(crate) use messages::{await_message, receive, send, send_waiting};
 
@@ -424,11 +425,12 @@ pub(crate) fn process_id() -> i32 {
 }
 
 /// Makes an empty memfd with this name that can be sealed.
-pub(crate) fn memfd(name: &CStr) -> Result<RawFd> {
+pub(crate) fn memfd(name: &CStr) -> Result<Owned> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is readable.
     let fd = unsafe { system_call!(libc::SYS_memfd_create, name.as_ptr(), flags) };
-    check(fd).map(|fd| fd as RawFd)
+    let fd = check(fd)? as RawFd;
+    Owned::new(fd).ok_or(Errno(libc::EBADF))
 }
 
 /// Sets the length of a file.
@@ -445,7 +447,7 @@ pub(crate) fn seal_mapped(fd: RawFd) -> Result<()> {
 }
 
 /// Fills a memfd with the bytes of `content` and seals it.
-pub(crate) fn fill_and_seal(fd: RawFd, content: Buffers<'_>) -> Result<()> {
+pub(crate) fn fill_and_seal(fd: RawFd, content: Content<'_>) -> Result<()> {
     fill(fd, content)?;
     seal(fd)
 }
@@ -457,27 +459,23 @@ pub(crate) fn seal(fd: RawFd) -> Result<()> {
     check(unsafe { system_call!(libc::SYS_fcntl, fd, libc::F_ADD_SEALS, seals) }).map(drop)
 }
 
-fn fill(fd: RawFd, content: Buffers<'_>) -> Result<()> {
-    for part in content.as_slice() {
+fn fill(fd: RawFd, content: Content<'_>) -> Result<()> {
+    for part in content.as_iov() {
         let mut done = 0;
         while done < part.iov_len {
             let at = part.iov_base.cast::<u8>().wrapping_add(done);
-            // SAFETY: the program has lent the memory.
+            // SAFETY: the kernel reads memory of the content, or fails.
             done += check(unsafe { system_call!(libc::SYS_write, fd, at, part.iov_len - done) })?;
         }
     }
     Ok(())
 }
 
-/// Reads a memfd from `offset` into `place` and returns the number of bytes.
-///
-/// # Safety
-///
-/// `place` describes writable memory.
-pub(crate) unsafe fn read_at(fd: RawFd, buffers: Buffers<'_>, offset: usize) -> Result<usize> {
-    let count = buffers.as_slice().len().min(libc::UIO_MAXIOV as usize);
-    // SAFETY: the caller guarantees it.
-    check(unsafe { system_call!(libc::SYS_preadv, fd, buffers.as_slice().as_ptr(), count, offset, 0) })
+/// Reads a memfd from `offset` and returns the number of bytes.
+pub(crate) fn read_at(fd: RawFd, buffers: Buffers<'_>, offset: usize) -> Result<usize> {
+    let count = buffers.as_iov().len().min(libc::UIO_MAXIOV as usize);
+    // SAFETY: the kernel writes into memory of the buffers, or fails.
+    check(unsafe { system_call!(libc::SYS_preadv, fd, buffers.as_iov().as_ptr(), count, offset, 0) })
 }
 
 /// Reads a file from `offset`, whatever its position.

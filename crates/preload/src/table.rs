@@ -261,14 +261,14 @@ fn slot(fd: RawFd) -> Option<&'static Slot> {
 fn make(chunk: &AtomicPtr<Slot>) -> Option<*mut Slot> {
     let bytes = CHUNK * size_of::<Slot>();
     own()?;
-    let fresh: *mut Slot = mapping::map_private(bytes).ok()?.as_ptr().cast();
+    let mapping = mapping::map_private(bytes).ok()?;
+    let fresh: *mut Slot = mapping.address().as_ptr().cast();
     match chunk.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
-        Ok(_) => Some(fresh),
-        Err(other) => {
-            // SAFETY: the memory was mapped above, and no other thread has seen it.
-            unsafe { libc::munmap(fresh.cast(), bytes) };
-            Some(other)
+        Ok(_) => {
+            mapping.release();
+            Some(fresh)
         }
+        Err(other) => Some(other),
     }
 }
 
@@ -307,15 +307,14 @@ fn own() -> Option<()> {
         return Some(());
     }
     let page = mapping::map_private(size_of::<AtomicI32>()).ok()?;
-    mapping::clear_in_copies(page, size_of::<AtomicI32>());
-    let owner: *mut AtomicI32 = page.as_ptr().cast();
+    mapping::clear_in_copies(page.address(), size_of::<AtomicI32>());
+    let owner: *mut AtomicI32 = page.address().as_ptr().cast();
     // SAFETY: the memory is mapped, has the size of the number, and is page-aligned.
     unsafe { (*owner).store(system::process_id(), Relaxed) };
     if OWNER.compare_exchange(ptr::null_mut(), owner, AcqRel, Acquire).is_err() {
-        // SAFETY: the memory was mapped above, and no other thread has seen it.
-        unsafe { mapping::unmap(page, size_of::<AtomicI32>()) };
         return Some(());
     }
+    page.release();
     // A child of `fork` must not keep the copies of its parent's threads until it calls the shim.
     // SAFETY: the handler touches atomics and what is known of its thread, and closes descriptors.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

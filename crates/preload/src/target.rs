@@ -181,7 +181,7 @@ static START: extern "C" fn() = {
     extern "C" fn share_what_was_seen() {
         let errno = system::Errno::last();
         if let Ok(buffer) = crate::mapping::map_shared(size_of::<Seen>()) {
-            SEEN.store(buffer.as_ptr().cast(), Relaxed);
+            SEEN.store(buffer.release().as_ptr().cast(), Relaxed);
         }
         errno.set();
     }

@@ -7,7 +7,7 @@ use carrier::abi::SCTP_NODELAY;
 use carrier::read_position::Front;
 use carrier::record::{Flags, HEADER_BYTES, Kind};
 use carrier::status_page::RING_BYTES;
-use libc::{c_int, iovec};
+use libc::c_int;
 
 use crate::descriptor::Descriptor;
 use crate::environment;
@@ -15,7 +15,7 @@ use crate::lock::Patience;
 use crate::message::{self, Message};
 use crate::pages::Pages;
 use crate::reader::Reader;
-use crate::system::{self, Buffers, Errno, Result};
+use crate::system::{self, Buffers, Content, Destination, Errno, Result};
 use crate::{bundle, lock, receive, table};
 
 /// Returns the SCTP option that is equivalent to a TCP option, if there is one; other options stay as they are.
@@ -63,7 +63,7 @@ pub(crate) fn receive(
     }
     let mut bytes = first.bytes;
     // Another thread may have closed the number meanwhile, and it may be another socket.
-    while let Some(part) = part_at(buffers, bytes).filter(|_| table::is(fd, descriptor)) {
+    while let Some(part) = buffers.part_at(bytes).filter(|_| table::is(fd, descriptor)) {
         match receive_more(fd, descriptor, part, flags) {
             Ok(more @ 1..) => bytes += more,
             // The next call finds the end, or the error.
@@ -84,15 +84,13 @@ pub(crate) fn is_stream(descriptor: &Descriptor) -> bool {
 #[cold]
 #[inline(never)]
 pub(crate) fn send_in_parts(
-    content: Buffers<'_>,
+    content: Content<'_>,
     bytes_max: usize,
-    send: impl Fn(Buffers<'_>) -> Result<usize>,
+    send: impl Fn(Content<'_>) -> Result<usize>,
 ) -> Result<usize> {
     let mut sent = 0;
-    while let Some(rest) = part_at(content, sent) {
-        let part = [iovec { iov_len: rest.iov_len.min(bytes_max), ..rest }];
-        // SAFETY: the caller lends the memory.
-        match send(unsafe { Buffers::new(&part) }) {
+    while let Some(rest) = content.part_at(sent) {
+        match send(Content::new(&[rest.up_to(bytes_max)])) {
             Ok(bytes) => sent += bytes,
             Err(error) if sent == 0 => return Err(error),
             Err(_) => break,
@@ -148,22 +146,10 @@ fn records(fd: RawFd, pages: Pages<'_>, noted: Front) -> Result<usize> {
     Ok(content + system::unread_bytes(fd)?.saturating_sub(at) + RING_BYTES)
 }
 
-/// Returns the part of a buffer from this byte on to the end of a part.
-fn part_at(buffers: Buffers<'_>, mut at: usize) -> Option<iovec> {
-    for part in buffers.as_slice() {
-        if at < part.iov_len {
-            return Some(iovec { iov_base: part.iov_base.wrapping_byte_add(at), iov_len: part.iov_len - at });
-        }
-        at -= part.iov_len;
-    }
-    None
-}
-
 /// Receives what is there already, or waits for it if the flags want all of a buffer. Returns the number of bytes.
-fn receive_more(fd: RawFd, descriptor: &Descriptor, part: iovec, flags: c_int) -> Result<usize> {
+fn receive_more(fd: RawFd, descriptor: &Descriptor, part: Destination<'_>, flags: c_int) -> Result<usize> {
     let part = [part];
-    // SAFETY: the caller lends the memory.
-    let buffers = unsafe { Buffers::new(&part) };
+    let buffers = Buffers::new(&part);
     if flags & libc::MSG_WAITALL != 0 {
         return receive::receive(fd, descriptor, buffers, flags).map(|message| message.bytes);
     }

@@ -2,11 +2,11 @@
 
 use libc::{c_int, c_uint, iovec, size_t, ssize_t};
 
-use super::{buffers_of_call, number, on};
+use super::{number, on, parts_of_call};
 use crate::ancillary::{Control, SendInfo};
 use crate::descriptor::Descriptor;
 use crate::send::Outgoing;
-use crate::system::{self, Buffers, Errno, Result, can_be_bytes};
+use crate::system::{self, Buffers, Content, Errno, Result, Source, can_be_bytes};
 use crate::{next, recognition, tcp};
 
 /// Largest message of `sendfile`, in bytes.
@@ -60,7 +60,7 @@ fn send_file(to: c_int, descriptor: &Descriptor, from: c_int, start: i64, bytes:
         let read = system::read_file(from, &mut piece[..wanted], start + sent as i64);
         let done = match read {
             Ok(0) => break,
-            Ok(count) => send(to, descriptor, &[Buffers::from(&piece[..count])], 0),
+            Ok(count) => send(to, descriptor, Content::new(&[Source::of(&piece[..count])]), 0),
             Err(Errno(libc::ESPIPE)) => Err(Errno(libc::EINVAL)),
             Err(error) => Err(error),
         };
@@ -73,9 +73,7 @@ fn send_file(to: c_int, descriptor: &Descriptor, from: c_int, start: i64, bytes:
     Ok(sent as ssize_t)
 }
 
-fn send(fd: c_int, descriptor: &Descriptor, parts: &[iovec], flags: c_int) -> Result<usize> {
-    // SAFETY: the caller of the C function guarantees it, or the memory is our own.
-    let content = unsafe { Buffers::new(parts) };
+fn send(fd: c_int, descriptor: &Descriptor, content: Content<'_>, flags: c_int) -> Result<usize> {
     let info = &SendInfo::by_default();
     Outgoing { fd, descriptor, content, info, control: Control::NONE, to: None, flags }.send()
 }
@@ -128,7 +126,7 @@ pub unsafe extern "C-unwind" fn preadv2(
         |descriptor| {
             let flags = flags_of(offset, flags)?;
             // SAFETY: the caller guarantees it.
-            let buffers = unsafe { buffers_of_call(iov, parts) }?;
+            let buffers = unsafe { Buffers::of_program(parts_of_call(iov, parts)?) };
             if buffers.bytes() == 0 {
                 return Ok(0);
             }
@@ -156,11 +154,11 @@ pub unsafe extern "C-unwind" fn pwritev2(
         |descriptor| {
             let flags = flags_of(offset, flags)?;
             // SAFETY: the caller guarantees it.
-            let content = unsafe { buffers_of_call(iov, parts) }?;
+            let content = unsafe { Content::of_program(parts_of_call(iov, parts)?) };
             if content.bytes() == 0 {
                 return Ok(0);
             }
-            send(fd, descriptor, content.as_slice(), flags).map(|bytes| bytes as ssize_t)
+            send(fd, descriptor, content, flags).map(|bytes| bytes as ssize_t)
         },
         forward,
     )

@@ -20,7 +20,7 @@ use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, ssize_t};
 
 use crate::descriptor::Descriptor;
 use crate::setup;
-use crate::system::{Buffers, Errno, Result, can_be};
+use crate::system::{Errno, Result, can_be};
 use crate::{cancel, form, lock, recognition, table};
 
 /// Converts a result to the return value of a C function: -1 with `errno`, or a number.
@@ -80,8 +80,8 @@ fn on<N: From<i8>>(fd: RawFd, shim: impl FnOnce(&Descriptor) -> Result<N>, forwa
 ///
 /// # Safety
 ///
-/// `iov` points to `parts` entries.
-unsafe fn buffers<'a>(iov: *const iovec, parts: usize) -> Result<Buffers<'a>> {
+/// `iov` points to `parts` entries, which do not change for `'a`.
+unsafe fn parts_of_message<'a>(iov: *const iovec, parts: usize) -> Result<&'a [iovec]> {
     let parts = match parts {
         0 => &[],
         _ if parts > libc::UIO_MAXIOV as usize => return Err(Errno(libc::EMSGSIZE)),
@@ -92,31 +92,34 @@ unsafe fn buffers<'a>(iov: *const iovec, parts: usize) -> Result<Buffers<'a>> {
     if parts.iter().any(|part| isize::try_from(part.iov_len).is_err()) {
         return Err(Errno(libc::EINVAL));
     }
-    // SAFETY: the caller guarantees it.
-    Ok(unsafe { Buffers::new(parts) })
+    Ok(parts)
 }
 
 /// Returns the parts that `readv` and its kin are given, which fail otherwise than `recvmsg` where there are too many.
 ///
 /// # Safety
 ///
-/// `iov` points to `parts` entries.
-unsafe fn buffers_of_call<'a>(iov: *const iovec, parts: c_int) -> Result<Buffers<'a>> {
+/// The caller meets the requirements of [`parts_of_message`].
+unsafe fn parts_of_call<'a>(iov: *const iovec, parts: c_int) -> Result<&'a [iovec]> {
     match parts {
         // SAFETY: the caller guarantees it.
-        0..=libc::UIO_MAXIOV => unsafe { buffers(iov, parts as usize) },
+        0..=libc::UIO_MAXIOV => unsafe { parts_of_message(iov, parts as usize) },
         _ => Err(Errno(libc::EINVAL)),
     }
 }
 
-/// Calls `f` with each message until one fails, and returns the number of messages before that.
-fn each(
+/// Calls `with` for each message until one fails, and returns the number of messages before that.
+///
+/// # Safety
+///
+/// `messages` points to `number` messages, which the program has lent to be written.
+unsafe fn each(
     messages: *mut mmsghdr,
     number: c_uint,
     mut with: impl FnMut(c_uint, &mut msghdr) -> Result<ssize_t>,
 ) -> Result<c_int> {
     for n in 0..number {
-        // SAFETY: the program guarantees that there are `number` messages.
+        // SAFETY: the caller guarantees it.
         let message = unsafe { &mut *messages.add(n as usize) };
         match with(n, &mut message.msg_hdr) {
             Ok(bytes) => message.msg_len = bytes as c_uint,

@@ -8,25 +8,28 @@ use carrier::record::{Header, Kind};
 use carrier::status_page::Subscriptions;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
-use super::{buffers, buffers_of_call, each, on};
+use super::{each, on, parts_of_call, parts_of_message};
 use crate::descriptor::Descriptor;
 use crate::message::Message;
-use crate::system::{Buffers, Errno, Result, can_be};
+use crate::system::{Buffers, Destination, Errno, Result, can_be};
 use crate::{address, ancillary, next, receive, recognition, table, tcp};
 
 /// Flag of a message that is a notification.
 const MSG_NOTIFICATION: c_int = 0x8000;
 
-fn receive_into(
+/// # Safety
+///
+/// The program has lent the memory, to be written.
+unsafe fn receive_into(
     fd: RawFd,
     descriptor: &Descriptor,
     buffer: *mut c_void,
     bytes: size_t,
     flags: c_int,
 ) -> Result<Message> {
-    let part = [iovec { iov_base: buffer, iov_len: bytes }];
-    // SAFETY: the caller of the C function guarantees it.
-    tcp::receive(fd, descriptor, unsafe { Buffers::new(&part) }, flags)
+    // SAFETY: the caller guarantees it.
+    let place = [unsafe { Destination::of_program(buffer, bytes) }];
+    tcp::receive(fd, descriptor, Buffers::new(&place), flags)
 }
 
 /// Writes the address that a message came from, if the program passes a buffer for it.
@@ -84,7 +87,8 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, bytes: size
         fd,
         |descriptor| match bytes {
             0 => Ok(0),
-            _ => Ok(receive_into(fd, descriptor, buffer, bytes, 0)?.bytes as ssize_t),
+            // SAFETY: the caller guarantees it.
+            _ => Ok(unsafe { receive_into(fd, descriptor, buffer, bytes, 0) }?.bytes as ssize_t),
         },
         forward,
     )
@@ -119,7 +123,7 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int
         fd,
         |descriptor| {
             // SAFETY: the caller guarantees it.
-            let buffers = unsafe { buffers_of_call(iov, parts) }?;
+            let buffers = unsafe { Buffers::of_program(parts_of_call(iov, parts)?) };
             // The kernel's layer of files ends a call without room, unlike `recvmsg`.
             if buffers.bytes() == 0 {
                 return Ok(0);
@@ -137,7 +141,12 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int
 pub unsafe extern "C-unwind" fn recv(fd: c_int, buffer: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the caller guarantees it.
     let forward = || unsafe { next::recv(fd, buffer, bytes, flags) };
-    on(fd, |descriptor| Ok(receive_into(fd, descriptor, buffer, bytes, flags)?.bytes as ssize_t), forward)
+    on(
+        fd,
+        // SAFETY: the caller guarantees it.
+        |descriptor| Ok(unsafe { receive_into(fd, descriptor, buffer, bytes, flags) }?.bytes as ssize_t),
+        forward,
+    )
 }
 
 /// # Safety
@@ -176,7 +185,8 @@ pub unsafe extern "C-unwind" fn recvfrom(
     on(
         fd,
         |descriptor| {
-            let message = receive_into(fd, descriptor, buffer, bytes, flags)?;
+            // SAFETY: the caller guarantees it.
+            let message = unsafe { receive_into(fd, descriptor, buffer, bytes, flags) }?;
             // SAFETY: the caller guarantees it.
             unsafe { tell_sender(descriptor, message.header.as_ref(), from, from_bytes) }?;
             Ok(message.bytes as ssize_t)
@@ -216,7 +226,7 @@ unsafe fn receive_message(
     flags: c_int,
 ) -> Result<ssize_t> {
     // SAFETY: the caller guarantees it.
-    let buffers = unsafe { buffers(message.msg_iov, message.msg_iovlen) }?;
+    let buffers = unsafe { Buffers::of_program(parts_of_message(message.msg_iov, message.msg_iovlen)?) };
     let received = receive::receive(fd, descriptor, buffers, flags)?;
     message.msg_flags = if received.whole && !tcp::is_stream(descriptor) { libc::MSG_EOR } else { 0 };
     let pages = descriptor.pages();
@@ -316,13 +326,15 @@ pub unsafe extern "C-unwind" fn recvmmsg(
         |descriptor| {
             let first_only = flags & libc::MSG_WAITFORONE != 0;
             let flags = flags & !libc::MSG_WAITFORONE;
-            each(messages, number, |n, message| {
+            let receive = |n, message: &mut msghdr| {
                 let flags = if n > 0 && first_only { flags | libc::MSG_DONTWAIT } else { flags };
                 // SAFETY: the caller guarantees it.
                 let bytes = unsafe { receive_message(fd, descriptor, message, flags) }?;
                 // After a message, the end waits for the next call.
                 if bytes == 0 && n > 0 { Err(Errno(libc::EAGAIN)) } else { Ok(bytes) }
-            })
+            };
+            // SAFETY: the caller guarantees it.
+            unsafe { each(messages, number, receive) }
         },
         forward,
     )

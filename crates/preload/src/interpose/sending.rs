@@ -6,14 +6,17 @@ use std::ptr;
 
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
-use super::{buffers, buffers_of_call, each, on};
+use super::{each, on, parts_of_call, parts_of_message};
 use crate::ancillary::{Control, SendInfo};
 use crate::descriptor::Descriptor;
 use crate::send::Outgoing;
-use crate::system::{Buffers, Errno, Result, can_be};
+use crate::system::{Content, Errno, Result, Source, can_be};
 use crate::{address, next};
 
-fn send_from(
+/// # Safety
+///
+/// The program has lent the content, to be read.
+unsafe fn send_from(
     fd: RawFd,
     descriptor: &Descriptor,
     content: *const c_void,
@@ -21,10 +24,9 @@ fn send_from(
     to: Option<SocketAddr>,
     flags: c_int,
 ) -> Result<ssize_t> {
-    let part = [iovec { iov_base: content.cast_mut(), iov_len: bytes }];
-    // SAFETY: the caller of the C function guarantees it.
-    let content = unsafe { Buffers::new(&part) };
-    let info = &SendInfo::by_default();
+    // SAFETY: the caller guarantees it.
+    let parts = [unsafe { Source::of_program(content, bytes) }];
+    let (content, info) = (Content::new(&parts), &SendInfo::by_default());
     Outgoing { fd, descriptor, content, info, control: Control::NONE, to, flags }
         .send()
         .map(|bytes| bytes as ssize_t)
@@ -37,7 +39,8 @@ fn send_from(
 pub unsafe extern "C-unwind" fn write(fd: c_int, content: *const c_void, bytes: size_t) -> ssize_t {
     // SAFETY: the caller guarantees it.
     let forward = || unsafe { next::write(fd, content, bytes) };
-    on(fd, |descriptor| send_from(fd, descriptor, content, bytes, None, 0), forward)
+    // SAFETY: the caller guarantees it.
+    on(fd, |descriptor| unsafe { send_from(fd, descriptor, content, bytes, None, 0) }, forward)
 }
 
 /// # Safety
@@ -51,7 +54,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, iov: *const iovec, parts: c_in
         fd,
         |descriptor| {
             // SAFETY: the caller guarantees it.
-            let content = unsafe { buffers_of_call(iov, parts) }?;
+            let content = unsafe { Content::of_program(parts_of_call(iov, parts)?) };
             // The kernel's layer of files ends a call without bytes, unlike `write`.
             if content.bytes() == 0 {
                 return Ok(0);
@@ -77,7 +80,8 @@ pub unsafe extern "C-unwind" fn send(
 ) -> ssize_t {
     // SAFETY: the caller guarantees it.
     let forward = || unsafe { next::send(fd, content, bytes, flags) };
-    on(fd, |descriptor| send_from(fd, descriptor, content, bytes, None, flags), forward)
+    // SAFETY: the caller guarantees it.
+    on(fd, |descriptor| unsafe { send_from(fd, descriptor, content, bytes, None, flags) }, forward)
 }
 
 /// # Safety
@@ -114,8 +118,10 @@ pub unsafe extern "C-unwind" fn sendto(
         fd,
         |descriptor| {
             // SAFETY: the caller guarantees it.
-            let to = unsafe { destination(descriptor, to, to_bytes) }?;
-            send_from(fd, descriptor, content, bytes, to, flags)
+            unsafe {
+                let to = destination(descriptor, to, to_bytes)?;
+                send_from(fd, descriptor, content, bytes, to, flags)
+            }
         },
         forward,
     )
@@ -131,13 +137,15 @@ unsafe fn send_message(
     flags: c_int,
 ) -> Result<ssize_t> {
     // SAFETY: the caller guarantees it.
-    let (to, control, content) = unsafe {
+    let (to, control, parts) = unsafe {
         let is_named = message.msg_namelen > 0;
         let name = if is_named { message.msg_name.cast() } else { ptr::null() };
         let to = destination(descriptor, name, message.msg_namelen)?;
-        (to, Control::of(message), buffers(message.msg_iov, message.msg_iovlen))
+        (to, Control::of(message), parts_of_message(message.msg_iov, message.msg_iovlen))
     };
-    let (info, content) = (control.info()?, content?);
+    let (info, parts) = (control.info()?, parts?);
+    // SAFETY: the caller guarantees it.
+    let content = unsafe { Content::of_program(parts) };
     Outgoing { fd, descriptor, content, info: &info, control, to, flags }.send().map(|bytes| bytes as ssize_t)
 }
 
@@ -177,7 +185,9 @@ pub unsafe extern "C-unwind" fn sendmmsg(
         fd,
         |descriptor| {
             // SAFETY: the caller guarantees it.
-            each(messages, number, |_, message| unsafe { send_message(fd, descriptor, message, flags) })
+            let send = |_, message: &mut msghdr| unsafe { send_message(fd, descriptor, message, flags) };
+            // SAFETY: the caller guarantees it.
+            unsafe { each(messages, number, send) }
         },
         forward,
     )

@@ -8,12 +8,12 @@ use carrier::abi::{
     SCTP_SOCKOPT_CONNECTX3, SCTP_SOCKOPT_PEELOFF, SCTP_SOCKOPT_PEELOFF_FLAGS,
 };
 use carrier::request::{OPTION_BYTES_MAX, SocketKind, SocketRequest};
-use libc::{c_int, c_void, iovec, sockaddr, socklen_t};
+use libc::{c_int, c_void, sockaddr, socklen_t};
 
 use super::{number, on};
 use crate::descriptor::Descriptor;
 use crate::next::c_library;
-use crate::system::{self, Buffers, Errno, Result, can_be_bytes};
+use crate::system::{self, Destination, Errno, Result, can_be_bytes};
 use crate::{address, ask, associations, cancel, environment, next, self_connect, setup, table, tcp};
 
 /// # Safety
@@ -302,8 +302,8 @@ unsafe fn write_number(number: c_int, value: *mut c_void, bytes: *mut socklen_t)
     }
     // SAFETY: the caller guarantees it.
     unsafe {
-        let buffer = [iovec { iov_base: value, iov_len: bytes.read_unaligned() as usize }];
-        let written = Buffers::new(&buffer).write(&number.to_ne_bytes())?;
+        let place = Destination::of_program(value, bytes.read_unaligned() as usize);
+        let written = place.write(&number.to_ne_bytes())?;
         bytes.write_unaligned(written as socklen_t);
     }
     Ok(())
@@ -341,7 +341,8 @@ pub unsafe extern "C-unwind" fn getsockopt(
             let (level, name) = tcp::as_sctp(level, name);
             // SAFETY: the caller guarantees it.
             let (given, room) = unsafe { given(descriptor, level, value, bytes) }?;
-            let buffer = [iovec { iov_base: given.cast::<c_void>().cast_mut(), iov_len: given.len() }];
+            // SAFETY: the caller lends the memory, to be written.
+            let place = unsafe { Destination::of_program(given.cast::<c_void>().cast_mut(), given.len()) };
             let found = match (level, name) {
                 (
                     libc::IPPROTO_SCTP,
@@ -363,10 +364,9 @@ pub unsafe extern "C-unwind" fn getsockopt(
                     return done.map(|()| 0);
                 }
                 _ => match setup::own_option(fd, descriptor, level, name) {
+                    Some(own) => place.write(&own.to_ne_bytes())?,
                     // SAFETY: the caller guarantees it.
-                    Some(own) => unsafe { Buffers::new(&buffer) }.write(&own.to_ne_bytes())?,
-                    // SAFETY: the caller guarantees it.
-                    None => unsafe { setup::option(fd, level, name, given, buffer[0]) }.map_err(|error| {
+                    None => unsafe { setup::option(fd, level, name, given, place) }.map_err(|error| {
                         if looks_first(error, name, value) { Errno(libc::EFAULT) } else { error }
                     })?,
                 },

@@ -1,7 +1,7 @@
 //! Standard I/O. The C library reads and writes the descriptor of a stream by internal calls, which no shim sees. So a stream on
 //! an SCTP descriptor is made by `fopencookie(3)`, which calls the shim.
 
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use libc::{FILE, c_char, c_int, c_void, size_t, ssize_t};
 
@@ -91,7 +91,9 @@ unsafe fn add_wide_data(stream: *mut FILE) {
             let field = stream.byte_add(WIDE_DATA_AT).cast::<*mut c_void>();
             if field.read().addr() == NO_WIDE_DATA {
                 // Without memory, wide characters fail as before.
-                field.write(map_private(WIDE_DATA_BYTES).map_or(ptr::null_mut(), NonNull::as_ptr));
+                field.write(
+                    map_private(WIDE_DATA_BYTES).map_or(ptr::null_mut(), |state| state.release().as_ptr()),
+                );
             }
         }
     }
