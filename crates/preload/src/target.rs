@@ -21,13 +21,13 @@ const INTERPRETERS_MAX: usize = 5;
 
 /// A program without the shim.
 #[derive(Clone, Copy)]
-pub(crate) struct Stranger {
+pub(crate) struct UnshimmedProgram {
     /// Whether it fails to start where its environment names the shim.
     pub(crate) fails_with_preload: bool,
 }
 
 /// The open file of a program without the shim.
-pub(crate) struct StrangerFile {
+pub(crate) struct UnshimmedFile {
     /// Reason for which it can never have the shim, in words that follow its name; `None` if the environment does not preload the
     /// shim.
     trouble: Option<&'static str>,
@@ -39,20 +39,20 @@ pub(crate) struct StrangerFile {
 ///
 /// # Safety
 ///
-/// `environment` is an environment, or null.
-pub(crate) unsafe fn stranger(path: &CStr, environment: *const *const c_char) -> Option<StrangerFile> {
+/// `environment` is an [`EnvironmentPointer`].
+pub(crate) unsafe fn open_unshimmed(path: &CStr, environment: EnvironmentPointer) -> Option<UnshimmedFile> {
     let mut buffer = [0_u8; PATH_BYTES_MAX];
     let mut file = File::open(path)?;
     for _ in 0..INTERPRETERS_MAX {
         if file.changes_rights() {
-            return Some(StrangerFile { trouble: Some(GAINS_RIGHTS), fails_with_preload: false, file });
+            return Some(UnshimmedFile { trouble: Some(GAINS_RIGHTS), fails_with_preload: false, file });
         }
         if let Some(linking) = Linking::of(&|offset, buffer| file.read(offset, buffer)) {
             let trouble = linking.trouble();
             // SAFETY: the caller guarantees it.
             let is_preloaded = trouble.is_none() && unsafe { preloads(environment) };
             let fails_with_preload = linking.fails_with_preload();
-            return (!is_preloaded).then_some(StrangerFile { trouble, fails_with_preload, file });
+            return (!is_preloaded).then_some(UnshimmedFile { trouble, fails_with_preload, file });
         }
         let bytes = file.read(0, &mut buffer);
         let name_bytes = linking::interpreter(&buffer[..bytes])?.as_ptr_range();
@@ -64,26 +64,48 @@ pub(crate) unsafe fn stranger(path: &CStr, environment: *const *const c_char) ->
     None
 }
 
+/// An array of pointers to NUL-terminated strings that ends with a null pointer, as `execve(2)` takes it.
+///
+/// Functions with such an argument require that it is null or points to an array of this kind, which does not change during the
+/// call.
+pub(crate) type EnvironmentPointer = *const *const c_char;
+
+/// Returns the variable number `n` of an environment; `None` behind the last.
+///
+/// # Safety
+///
+/// `environment` is an [`EnvironmentPointer`] with at least `n` variables, and is not null. The variable does not change for `'a`.
+unsafe fn variable<'a>(environment: EnvironmentPointer, n: usize) -> Option<&'a CStr> {
+    // SAFETY: the caller guarantees it: a null pointer ends the environment, and strings come before it.
+    unsafe {
+        let variable = *environment.add(n);
+        (!variable.is_null()).then(|| CStr::from_ptr(variable))
+    }
+}
+
+/// Returns the libraries that the value of `LD_PRELOAD` names.
+fn libraries(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| matches!(byte, b' ' | b':')).filter(|library| !library.is_empty())
+}
+
+fn is_shim(library: &[u8]) -> bool {
+    library.rsplit(|byte| *byte == b'/').next() == Some(SHIM)
+}
+
 /// Returns whether an environment names the shim to the dynamic linker.
 ///
 /// # Safety
 ///
-/// The caller meets the requirements of [`stranger`].
-pub(crate) unsafe fn preloads(environment: *const *const c_char) -> bool {
+/// `environment` is an [`EnvironmentPointer`].
+pub(crate) unsafe fn preloads(environment: EnvironmentPointer) -> bool {
     if environment.is_null() {
         return false;
     }
     for n in 0.. {
-        // SAFETY: the caller guarantees that the last entry is null.
-        let variable = unsafe {
-            let variable = *environment.add(n);
-            if variable.is_null() {
-                return false;
-            }
-            CStr::from_ptr(variable).to_bytes()
-        };
-        if let Some(libraries) = variable.strip_prefix(PRELOAD) {
-            return libraries.windows(SHIM.len()).any(|name| name == SHIM);
+        // SAFETY: the caller guarantees it, and the variables before this one were not the end.
+        let Some(variable) = (unsafe { variable(environment, n) }) else { return false };
+        if let Some(value) = variable.to_bytes().strip_prefix(PRELOAD) {
+            return libraries(value).any(is_shim);
         }
     }
     false
@@ -91,55 +113,76 @@ pub(crate) unsafe fn preloads(environment: *const *const c_char) -> bool {
 
 /// Maximum number of variables of an environment that is copied.
 const VARIABLES_MAX: usize = 500;
+/// Maximum length of the variable that names libraries without the shim; a longer one is left out.
+const PRELOAD_BYTES_MAX: usize = 1024;
 
 /// Room for a copy of an environment.
-pub(crate) struct Environment([*const c_char; VARIABLES_MAX]);
+pub(crate) struct Environment {
+    variables: [*const c_char; VARIABLES_MAX],
+    preload: [u8; PRELOAD_BYTES_MAX],
+}
 
 impl Environment {
     pub(crate) const fn room() -> Environment {
-        Environment([ptr::null(); VARIABLES_MAX])
+        Environment { variables: [ptr::null(); VARIABLES_MAX], preload: [0; PRELOAD_BYTES_MAX] }
     }
 
-    /// Copies an environment without the variable that names the shim to the dynamic linker. Returns `environment` itself if it
-    /// is too long.
+    /// Copies an environment, and leaves the shim out of the libraries that it names to the dynamic linker. Returns `None` if the
+    /// environment has too many variables.
     ///
     /// # Safety
     ///
-    /// The caller meets the requirements of [`stranger`], and `environment` is not null.
-    pub(crate) unsafe fn without_preload(
+    /// `environment` is an [`EnvironmentPointer`], and is not null. Its variables do not change while the copy is in use.
+    pub(crate) unsafe fn without_shim(
         &mut self,
-        environment: *const *const c_char,
-    ) -> *const *const c_char {
+        environment: EnvironmentPointer,
+    ) -> Option<EnvironmentPointer> {
         let mut copied = 0;
         for n in 0.. {
-            // SAFETY: the caller guarantees it: a null pointer ends the environment, and strings come before it.
-            let (variable, names_libraries) = unsafe {
-                let variable = *environment.add(n);
-                (variable, !variable.is_null() && CStr::from_ptr(variable).to_bytes().starts_with(PRELOAD))
+            // SAFETY: the caller guarantees it, and the variables before this one were not the end.
+            let variable = unsafe { variable(environment, n) };
+            let entry = match variable {
+                None => ptr::null(),
+                Some(variable) => match variable.to_bytes().strip_prefix(PRELOAD) {
+                    None => variable.as_ptr(),
+                    Some(value) if write_others(value, &mut self.preload) => self.preload.as_ptr().cast(),
+                    Some(_) => continue,
+                },
             };
-            if names_libraries {
-                continue;
-            }
-            let Some(buffer) = self.0.get_mut(copied) else { return environment };
-            *buffer = variable;
-            if variable.is_null() {
+            *self.variables.get_mut(copied)? = entry;
+            copied += 1;
+            if variable.is_none() {
                 break;
             }
-            copied += 1;
         }
-        self.0.as_ptr()
+        Some(self.variables.as_ptr())
     }
 }
 
-impl StrangerFile {
+/// Writes the variable that names the libraries of `value` other than the shim; returns false if there are none, or too many.
+fn write_others(value: &[u8], out: &mut [u8; PRELOAD_BYTES_MAX]) -> bool {
+    out[..PRELOAD.len()].copy_from_slice(PRELOAD);
+    let mut end = PRELOAD.len();
+    for library in libraries(value).filter(|library| !is_shim(library)) {
+        // In place of the colon behind the last one, the variable ends with a NUL.
+        let Some(place) = out.get_mut(end..=end + library.len()) else { return false };
+        place[..library.len()].copy_from_slice(library);
+        place[library.len()] = b':';
+        end += place.len();
+    }
+    out[end - 1] = 0;
+    end > PRELOAD.len()
+}
+
+impl UnshimmedFile {
     /// Warns of a program that would use SCTP without the shim, once for this process and its descendants, and closes its file.
-    pub(crate) fn warn_and_close(self, path: &CStr) -> Stranger {
+    pub(crate) fn warn_and_close(self, path: &CStr) -> UnshimmedProgram {
         if let Some(trouble) = self.trouble.filter(|_| is_new(&self.file))
             && linking::names_sctp(&|offset, buffer| self.file.read(offset, buffer))
         {
             say(path, trouble);
         }
-        Stranger { fails_with_preload: self.fails_with_preload }
+        UnshimmedProgram { fails_with_preload: self.fails_with_preload }
     }
 }
 
@@ -163,8 +206,8 @@ fn is_new(file: &File) -> bool {
     // SAFETY: the pointer is null or mapped for good, and any bytes are a valid number.
     let Some(seen) = (unsafe { seen.as_ref() }) else { return true };
     let key = file.key();
-    for buffer in seen {
-        match buffer.compare_exchange(0, key, Relaxed, Relaxed) {
+    for slot in seen {
+        match slot.compare_exchange(0, key, Relaxed, Relaxed) {
             Ok(_) => return true,
             Err(other) if other == key => return false,
             Err(_) => {}
@@ -219,5 +262,40 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         system::close(self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use super::*;
+
+    /// Returns the variables of an environment without the shim.
+    fn without_shim(variables: &[&str]) -> Option<Vec<String>> {
+        let variables: Vec<CString> =
+            variables.iter().map(|variable| CString::new(*variable).expect("no NUL")).collect();
+        let mut pointers: Vec<_> = variables.iter().map(|variable| variable.as_ptr()).collect();
+        pointers.push(ptr::null());
+        let mut room = Environment::room();
+        // SAFETY: the array ends with a null pointer, and lives longer than the copy.
+        unsafe {
+            let copy = room.without_shim(pointers.as_ptr())?;
+            let text = |n| variable(copy, n).map(|variable| variable.to_string_lossy().into_owned());
+            Some((0..).map_while(text).collect())
+        }
+    }
+
+    #[test]
+    fn the_shim_leaves_the_libraries_of_others_in_place() {
+        let left = |value: &str| without_shim(&["A=1", value, "B=2"]).expect("few variables");
+        assert_eq!(left("LD_PRELOAD=/opt/a/libswiftwater_preload.so"), ["A=1", "B=2"]);
+        let others = "LD_PRELOAD=libasan.so /opt/libswiftwater_preload.so:/x/mylibswiftwater_preload.so";
+        assert_eq!(left(others), ["A=1", "LD_PRELOAD=libasan.so:/x/mylibswiftwater_preload.so", "B=2"]);
+        let long = format!("LD_PRELOAD=/{}:libswiftwater_preload.so", "x".repeat(PRELOAD_BYTES_MAX));
+        assert_eq!(left(&long), ["A=1", "B=2"]);
+        let longest = format!("LD_PRELOAD={}", "x".repeat(PRELOAD_BYTES_MAX - PRELOAD.len() - 1));
+        assert_eq!(left(&format!("{longest}:libswiftwater_preload.so")), ["A=1", &longest, "B=2"]);
+        assert_eq!(without_shim(&["A=1"; VARIABLES_MAX]), None, "there is no room for the end");
     }
 }

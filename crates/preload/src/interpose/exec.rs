@@ -16,7 +16,7 @@ use libc::{c_char, c_int};
 
 use crate::plain::{self, Plain};
 use crate::system::{Errno, Result};
-use crate::target::Environment;
+use crate::target::{Environment, EnvironmentPointer};
 use crate::{child, files, lock, next, recognition, table, target};
 
 /// Longest path of a program.
@@ -41,10 +41,10 @@ pub(super) struct Prepared {
 ///
 /// # Safety
 ///
-/// `environment` is an environment, or null.
+/// `environment` is an [`EnvironmentPointer`].
 pub(super) unsafe fn prepare(
     path: &CStr,
-    environment: &mut *const *const c_char,
+    environment: &mut EnvironmentPointer,
     room: &mut Environment,
     standard: Standard,
 ) -> Prepared {
@@ -55,18 +55,24 @@ pub(super) unsafe fn prepare(
     if !has_carrier && !preloads {
         return Prepared::default();
     }
-    // SAFETY: the caller guarantees it.
-    let look =
-        || unsafe { target::stranger(path, *environment) }.map(|stranger| stranger.warn_and_close(path));
+    let look = || {
+        // SAFETY: the caller guarantees it.
+        unsafe { target::open_unshimmed(path, *environment) }.map(|program| program.warn_and_close(path))
+    };
     let found = match carriers.into_iter().flatten().next() {
         // A look at the program's file takes a descriptor.
         Some(fd) if !files::has_free_descriptors(fd) => child::with_room(fd, || Ok(look())).ok().flatten(),
         _ => look(),
     };
-    let Some(stranger) = found else { return Prepared::default() };
-    if preloads && stranger.fails_with_preload {
+    let Some(program) = found else { return Prepared::default() };
+    if preloads && program.fails_with_preload {
         // SAFETY: the caller guarantees it; one that names the shim is not null.
-        *environment = unsafe { room.without_preload(*environment) };
+        match unsafe { room.without_shim(*environment) } {
+            Some(without) => *environment = without,
+            None => {
+                target::say(path, "fails to start with the shim, and has too many variables to remove it")
+            }
+        }
     }
     if has_carrier { make_plain(path, carriers) } else { Prepared::default() }
 }
