@@ -7,7 +7,6 @@ use std::rc::Rc;
 use carrier::request::{DaemonRequest, OPTION_BYTES_MAX, SocketKind, SocketRequest, Start};
 use carrier::status_page::State;
 use rustix::io::Errno;
-use rustix::net::UCred;
 use swiftwater::internals::batches_moved;
 
 use crate::calls::connect::ConnectArgs;
@@ -27,13 +26,14 @@ use crate::tasks;
 use crate::tasks::relaying::{drain, notify_sender_dry};
 use crate::users::closer::{ReceivedDescriptor, Source};
 use crate::users::owner::Owner;
+use crate::users::requester::Requester;
 use crate::users::seats::Seat;
 
 /// Carries out a request that concerns no socket.
 pub(crate) async fn perform(
     registry: &Rc<Registry>,
     request: DaemonRequest<'_>,
-    credentials: UCred,
+    requester: Requester,
 ) -> Result<Reply, Errno> {
     match request {
         DaemonRequest::Describe => {
@@ -41,51 +41,51 @@ pub(crate) async fn perform(
             Ok(Answer::Value(description.into_bytes()).into())
         }
         DaemonRequest::Barrier => {
-            act_on_closes(registry, credentials).await;
+            act_on_closes(registry, requester).await;
             Ok(Answer::Done.into())
         }
-        DaemonRequest::Linger { cookie } => linger(registry, Cookie::named(cookie), credentials).await,
+        DaemonRequest::Linger { cookie } => linger(registry, Cookie::named(cookie), requester).await,
         DaemonRequest::Open { v6, kind } => {
             let family = if v6 { Family::V6 } else { Family::V4 };
-            open_for(registry, credentials.into(), family, kind)
+            open_for(registry, requester.owner(), family, kind)
         }
-        DaemonRequest::Status => report::report(registry, credentials).await,
-        DaemonRequest::Streams => streams::report_streams(registry, credentials).await,
+        DaemonRequest::Status => report::report(registry, requester).await,
+        DaemonRequest::Streams => streams::report_streams(registry, requester).await,
         DaemonRequest::Push { association, module } => {
-            streams::push(registry, association, module, credentials).await
+            streams::push(registry, association, module, requester).await
         }
-        DaemonRequest::Pop { association } => streams::pop(registry, association, credentials).await,
+        DaemonRequest::Pop { association } => streams::pop(registry, association, requester).await,
         DaemonRequest::Record { association, recorder } => {
-            streams::record(registry, association, recorder, credentials).await
+            streams::record(registry, association, recorder, requester).await
         }
         DaemonRequest::Link { association, other } => {
-            links::link(registry, [association, other], credentials).await
+            links::link(registry, [association, other], requester).await
         }
-        DaemonRequest::Unlink { association } => links::unlink(registry, association, credentials).await,
+        DaemonRequest::Unlink { association } => links::unlink(registry, association, requester).await,
         DaemonRequest::Memfd => Ok(Reply::with(vec![received_memfd::memfd_to_fill()?])),
     }
 }
 
 /// Takes a place for a request of this user that waits for its answer.
-fn take_waiting(registry: &Registry, credentials: UCred) -> Result<Seat, Errno> {
-    registry.resources().take_waiting(credentials.uid.as_raw())
+fn take_waiting(registry: &Registry, requester: Requester) -> Result<Seat, Errno> {
+    registry.resources().take_waiting(requester.user())
 }
 
 /// Acts on what programs of this user have closed so far.
-async fn act_on_closes(registry: &Registry, credentials: UCred) {
+async fn act_on_closes(registry: &Registry, requester: Requester) {
     // The daemon's own copy would keep a file open that a program has closed.
     for source in Source::ALL {
-        registry.resources().closer(credentials.uid.as_raw(), source).drained().await;
+        registry.resources().closer(requester.user(), source).drained().await;
     }
     run_pending(registry, ROUNDS_MAX).await;
 }
 
 /// Waits until a socket that its program has just closed is gone. Does not wait if the socket has another descriptor.
-async fn linger(registry: &Registry, cookie: Cookie, credentials: UCred) -> Result<Reply, Errno> {
-    let socket = registry.find(cookie).filter(|socket| socket.is_of(credentials));
-    act_on_closes(registry, credentials).await;
+async fn linger(registry: &Registry, cookie: Cookie, requester: Requester) -> Result<Reply, Errno> {
+    let socket = registry.find(cookie).filter(|socket| requester.may_manage(socket.owner().user));
+    act_on_closes(registry, requester).await;
     if let Some(socket) = socket.filter(|socket| socket.channel().endpoint.is_closed()) {
-        take_waiting(registry, credentials)?.unless_lost(socket.gone()).await?;
+        take_waiting(registry, requester)?.unless_lost(socket.gone()).await?;
     }
     Ok(Answer::Done.into())
 }
@@ -95,7 +95,7 @@ pub(crate) async fn perform_on(
     registry: &Rc<Registry>,
     descriptor: &ReceivedDescriptor,
     request: SocketRequest<'_>,
-    credentials: UCred,
+    requester: Requester,
 ) -> Result<Reply, Errno> {
     let socket = registry.find(Cookie::of(descriptor)?).ok_or(Errno::NOTSOCK)?;
     if socket.style() == Style::OneToMany {
@@ -108,7 +108,7 @@ pub(crate) async fn perform_on(
             return Err(Errno::NOBUFS);
         }
     }
-    call(registry, &socket, descriptor.as_fd(), request, credentials).await
+    call(registry, &socket, descriptor.as_fd(), request, requester).await
 }
 
 /// Makes the call of a request on a socket.
@@ -117,7 +117,7 @@ async fn call(
     socket: &Rc<Socket>,
     program_end: BorrowedFd<'_>,
     request: SocketRequest<'_>,
-    credentials: UCred,
+    requester: Requester,
 ) -> Result<Reply, Errno> {
     match request {
         SocketRequest::Attach => {
@@ -125,16 +125,16 @@ async fn call(
         }
         SocketRequest::Bind(address) => {
             bind::once_released(registry, address.port(), || {
-                bind::bind(registry, socket, address, credentials)
+                bind::bind(registry, socket, address, requester)
             })
             .await?;
         }
         SocketRequest::Listen { backlog } => {
-            listen_for(registry, socket, backlog, program_end, credentials).await?
+            listen_for(registry, socket, backlog, program_end, requester).await?
         }
         SocketRequest::Connect { peer, start, init } => {
             let args = ConnectArgs { peer, start, init };
-            return connect_for(registry, socket, args, program_end, credentials).await;
+            return connect_for(registry, socket, args, program_end, requester).await;
         }
         SocketRequest::Find(address) => {
             check_peer(socket.family(), address)?;
@@ -142,30 +142,30 @@ async fn call(
             return Ok(Answer::Association(assoc.id()).into());
         }
         SocketRequest::AwaitRoom { association } => {
-            await_room(registry, socket, association, credentials).await?;
+            await_room(registry, socket, association, requester).await?;
         }
         SocketRequest::Associations { after } => {
             return Ok(Answer::Value(associations_after(socket, after)).into());
         }
         SocketRequest::AwaitEnd => {
-            take_waiting(registry, credentials)?.unless_lost(socket.association_ended()).await?;
+            take_waiting(registry, requester)?.unless_lost(socket.association_ended()).await?;
         }
         SocketRequest::Shutdown => registry.watch_close(socket, program_end)?,
         SocketRequest::PeelOff { association, front_begun, front_at } => {
             peel_off::peelable(socket, association)?;
-            let recalled = recall(registry, socket, program_end, credentials).await?;
+            let recalled = recall(registry, socket, program_end, requester).await?;
             let front = Front { at: front_at as usize, is_begun: front_begun };
             return peel_off(registry, socket, (association, front), recalled).await;
         }
         SocketRequest::Hold => form::hold(socket)?,
         SocketRequest::PutBack(record) => {
-            take_waiting(registry, credentials)?.unless_lost(form::put_back(socket, record)).await??;
+            take_waiting(registry, requester)?.unless_lost(form::put_back(socket, record)).await??;
         }
         SocketRequest::SetForm { plain } => socket.channel().set_form(plain)?,
         SocketRequest::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
         SocketRequest::PeerAddress => return Ok(Answer::Address(peer_address(socket)?).into()),
         SocketRequest::SetOption { level, name, value } => {
-            let dry = options::set(registry, socket, (level, name), value, credentials).await?;
+            let dry = options::set(registry, socket, (level, name), value, requester).await?;
             if !dry.is_empty() {
                 notify_sender_dry(Rc::clone(socket), dry).await;
             }
@@ -183,15 +183,15 @@ async fn listen_for(
     socket: &Rc<Socket>,
     backlog: i32,
     program_end: BorrowedFd<'_>,
-    credentials: UCred,
+    requester: Requester,
 ) -> Result<(), Errno> {
     if backlog != 0 {
         return listen::listen(registry, socket, backlog, program_end);
     }
     listen::check_listens(socket)?;
-    let recalled = recall(registry, socket, program_end, credentials).await?;
+    let recalled = recall(registry, socket, program_end, requester).await?;
     let unlisten = listen::unlisten(registry, socket, recalled);
-    take_waiting(registry, credentials)?.unless_lost(unlisten).await?
+    take_waiting(registry, requester)?.unless_lost(unlisten).await?
 }
 
 /// Returns the peer's address of a connected socket.
@@ -205,11 +205,11 @@ async fn await_room(
     registry: &Rc<Registry>,
     socket: &Socket,
     association: u32,
-    credentials: UCred,
+    requester: Requester,
 ) -> Result<(), Errno> {
     let assoc = socket.associations().get(association).ok_or(Errno::PIPE)?;
     let queue = assoc.send_queue().ok_or(Errno::PIPE)?;
-    take_waiting(registry, credentials)?.unless_lost(queue.room()).await?;
+    take_waiting(registry, requester)?.unless_lost(queue.room()).await?;
     if queue.is_shut() { Err(Errno::SHUTDOWN) } else { Ok(()) }
 }
 
@@ -225,9 +225,9 @@ async fn connect_for(
     socket: &Rc<Socket>,
     args: ConnectArgs<'_>,
     program_end: BorrowedFd<'_>,
-    credentials: UCred,
+    requester: Requester,
 ) -> Result<Reply, Errno> {
-    let seat = (args.start == Start::AnswerLate).then(|| take_waiting(registry, credentials)).transpose()?;
+    let seat = (args.start == Start::AnswerLate).then(|| take_waiting(registry, requester)).transpose()?;
     let assoc = connect::connect(registry, socket, args, program_end)?;
     if args.start == Start::Now {
         tokio::select! {
@@ -250,9 +250,9 @@ async fn recall(
     registry: &Registry,
     socket: &Socket,
     program_end: BorrowedFd<'_>,
-    credentials: UCred,
+    requester: Requester,
 ) -> Result<Recalled, Errno> {
-    take_waiting(registry, credentials)?.unless_lost(socket.channel().carrier().recall(program_end)).await?
+    take_waiting(registry, requester)?.unless_lost(socket.channel().carrier().recall(program_end)).await?
 }
 
 fn open_for(registry: &Rc<Registry>, owner: Owner, family: Family, kind: SocketKind) -> Result<Reply, Errno> {
@@ -324,13 +324,12 @@ mod tests {
     use super::*;
     use crate::testing::{opened, registry, soon};
 
+    use crate::users::requester::tests::requester as of;
     #[tokio::test(flavor = "local")]
     async fn a_caller_lingers_while_a_socket_of_its_user_is_closed_and_not_gone() {
         let registry = Rc::new(registry());
         let (socket, program_end) = opened(&registry, Style::OneToOne);
         let cookie = Cookie::of(&program_end).expect("a carrier");
-        let pair = rustix::net::sockopt::socket_peercred(&program_end).expect("a pair");
-        let of = move |user| UCred { uid: rustix::process::Uid::from_raw(user), ..pair };
         let user = socket.owner().user;
         soon(linger(&registry, cookie, of(user))).await.expect("it is open");
         drop(program_end);
@@ -369,18 +368,6 @@ mod tests {
         })
         .await;
         (id, program_end)
-    }
-
-    fn of(user: u32) -> UCred {
-        let (one, _other) = rustix::net::socketpair(
-            rustix::net::AddressFamily::UNIX,
-            rustix::net::SocketType::STREAM,
-            rustix::net::SocketFlags::CLOEXEC,
-            None,
-        )
-        .expect("a pair");
-        let pair = rustix::net::sockopt::socket_peercred(&one).expect("a pair");
-        UCred { uid: rustix::process::Uid::from_raw(user), ..pair }
     }
 
     /// Returns a long answer to a user.
@@ -458,11 +445,10 @@ mod tests {
                 }
             }
         });
-        let credentials = rustix::net::sockopt::socket_peercred(&program_end).expect("a pair");
         let peer = [SocketAddr::from(([127, 0, 0, 1], 7))];
         let peer = Addresses::new(&peer).expect("one");
         let to = ConnectArgs { peer, start: Start::Now, init: InitMessage::default() };
-        connect_for(&registry, &socket, to, program_end.as_fd(), credentials).await.expect("it begins");
+        connect_for(&registry, &socket, to, program_end.as_fd(), of(1)).await.expect("it begins");
         others.abort();
         assert_eq!(socket.state(), State::Connected);
         assert!(rounds.get() < ROUNDS_MAX, "it took {} rounds", rounds.get());

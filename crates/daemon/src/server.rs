@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use carrier::request::{AnswerKind, FRAME_BYTES_MAX, Request, RequestError};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, SocketFlags, UCred};
+use rustix::net::{SendFlags, SocketFlags};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
@@ -22,6 +22,7 @@ use crate::system::journal::{Cause, log};
 use crate::system::listener::Listener;
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor, Source};
 use crate::users::fair_queue::FairQueue;
+use crate::users::requester::Requester;
 use crate::users::seats::Seat;
 
 /// Clients must send their request within this time of being accepted.
@@ -40,7 +41,7 @@ const PART_OF_ARRIVALS: usize = 4;
 struct Arrival {
     connection: End,
     closer: Arc<Closer>,
-    credentials: UCred,
+    requester: Requester,
 }
 
 /// Accepts the connections of programs; returns only when accepting fails for good.
@@ -90,12 +91,11 @@ fn accept_some(
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             accepted => accepted?,
         };
-        let credentials = rustix::net::sockopt::socket_peercred(&connection)?;
-        let closer = registry.resources().closer(credentials.uid.as_raw(), Source::Requests);
+        let requester = Requester::new(rustix::net::sockopt::socket_peercred(&connection)?);
+        let closer = registry.resources().closer(requester.user(), Source::Requests);
         let connection = closer.guard_connection(connection);
         if !connection.is_left() {
-            let evicted =
-                arrivals.push(credentials.uid.as_raw(), Arrival { connection, closer, credentials });
+            let evicted = arrivals.push(requester.user(), Arrival { connection, closer, requester });
             evicted.iter().for_each(|arrival| put_off(&arrival.connection));
         }
     }
@@ -107,14 +107,14 @@ struct Caller {
     registry: Rc<Registry>,
     /// The closer of what the caller's user sends.
     closer: Arc<Closer>,
-    credentials: UCred,
+    requester: Requester,
 }
 
-fn admit(registry: &Rc<Registry>, Arrival { connection, closer, credentials }: Arrival) {
-    let Some(seat) = registry.resources().take_silent(credentials.uid.as_raw()) else {
+fn admit(registry: &Rc<Registry>, Arrival { connection, closer, requester }: Arrival) {
+    let Some(seat) = registry.resources().take_silent(requester.user()) else {
         return put_off(&connection);
     };
-    let caller = Caller { registry: Rc::clone(registry), closer, credentials };
+    let caller = Caller { registry: Rc::clone(registry), closer, requester };
     tokio::task::spawn_local(async move {
         // An error means that the caller has gone, or does not receive the answer.
         let _ = attend(connection, seat, &caller).await;
@@ -136,7 +136,7 @@ async fn attend(connection: End, seat: Seat, caller: &Caller) -> io::Result<()> 
     };
     let carried_out = match Request::parse(&frame) {
         Ok(request) => carry_out(&connection, request, &descriptors, caller).await,
-        Err(error) => Some((refuse(error, caller.credentials), None)),
+        Err(error) => Some((refuse(error, caller.requester), None)),
     };
     // Otherwise the caller has gone.
     let Some((reply, place)) = carried_out else { return Ok(()) };
@@ -169,13 +169,13 @@ async fn carry_out(
     let mut place = None;
     if request.answer_kind() == AnswerKind::Descriptors {
         // Until the caller has received them, they count as in flight for the user of the daemon.
-        place = caller.registry.resources().take_unreceived(caller.credentials.uid.as_raw());
+        place = caller.registry.resources().take_unreceived(caller.requester.user());
         if place.is_none() {
             return Some((ask_again(), None));
         }
     }
     tokio::select! {
-        performed = perform(&caller.registry, request, descriptors.first(), caller.credentials) => {
+        performed = perform(&caller.registry, request, descriptors.first(), caller.requester) => {
             Some((performed.unwrap_or_else(Reply::from), place))
         }
         () = closer::gone(connection) => None,
@@ -196,12 +196,12 @@ async fn perform(
     registry: &Rc<Registry>,
     request: Request<'_>,
     descriptor: Option<&ReceivedDescriptor>,
-    credentials: UCred,
+    requester: Requester,
 ) -> Result<Reply, Errno> {
     match (request, descriptor) {
-        (Request::Daemon(request), _) => dispatch::perform(registry, request, credentials).await,
+        (Request::Daemon(request), _) => dispatch::perform(registry, request, requester).await,
         (Request::Socket(request), Some(carrier)) => {
-            dispatch::perform_on(registry, carrier, request, credentials).await
+            dispatch::perform_on(registry, carrier, request, requester).await
         }
         (Request::Socket(_), None) => Err(Errno::BADF),
     }
@@ -336,14 +336,14 @@ impl Asked {
     }
 }
 
-fn refuse(error: RequestError, credentials: UCred) -> Reply {
-    let cause = Cause::User(credentials.uid.as_raw());
+fn refuse(error: RequestError, requester: Requester) -> Reply {
+    let cause = Cause::User(requester.user());
     match error {
         RequestError::Version(version) => log(
             cause,
             format_args!(
                 "the shim of process {} has version {version}, this daemon has {}: use both from one installation",
-                credentials.pid.as_raw_nonzero(),
+                requester.process(),
                 carrier::VERSION
             ),
         ),
@@ -351,8 +351,8 @@ fn refuse(error: RequestError, credentials: UCred) -> Reply {
             cause,
             format_args!(
                 "process {} of user {} sent a malformed request",
-                credentials.pid.as_raw_nonzero(),
-                credentials.uid.as_raw()
+                requester.process(),
+                requester.user()
             ),
         ),
     }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use carrier::status_page::State;
 use links::interface_addresses;
 use rustix::io::Errno;
-use rustix::net::UCred;
 use tokio::time::{Instant, timeout_at};
 
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
 use crate::state::socket_addresses::Bound;
 use crate::system::addresses::{append, check_family, check_local, parse_list, unspecified};
+use crate::users::requester::Requester;
 
 /// Maximum time that a bind waits for the listener of a closed socket: the socket's task closes the listener as soon as
 /// it runs, or as soon as the user has memory for messages that were sent before.
@@ -43,21 +43,21 @@ pub(crate) fn bind(
     registry: &Registry,
     socket: &Socket,
     address: SocketAddr,
-    credentials: UCred,
+    requester: Requester,
 ) -> Result<(), Errno> {
     check_family(socket.family(), address)?;
     let is_fresh = matches!(socket.state(), State::Idle | State::OneToMany);
     if socket.addresses().is_bound() || !is_fresh {
         return Err(Errno::INVAL);
     }
-    check_right(registry, address.port(), credentials)?;
+    check_right(registry, address.port(), requester)?;
     let ip = address.ip().to_canonical();
     check_local(ip)?;
     registry.bind(socket, SocketAddr::new(ip, address.port()))
 }
 
-fn check_right(registry: &Registry, port: u16, credentials: UCred) -> Result<(), Errno> {
-    if registry.may_bind(port, credentials) { Ok(()) } else { Err(Errno::ACCESS) }
+fn check_right(registry: &Registry, port: u16, requester: Requester) -> Result<(), Errno> {
+    if registry.may_bind(port, requester) { Ok(()) } else { Err(Errno::ACCESS) }
 }
 
 /// Returns the bound addresses; binds the socket to a free port if it is not bound.
@@ -74,17 +74,17 @@ pub(crate) fn bind_more(
     registry: &Registry,
     socket: &Socket,
     list: &[SocketAddr],
-    credentials: UCred,
+    requester: Requester,
 ) -> Result<(), Errno> {
     let first = *list.first().ok_or(Errno::INVAL)?;
     list.iter().try_for_each(|address| check_family(socket.family(), *address))?;
     let fresh = !socket.addresses().is_bound();
     if fresh {
-        bind(registry, socket, first, credentials)?;
+        bind(registry, socket, first, requester)?;
     }
     let mut more = socket.addresses().bound().ok_or(Errno::INVAL)?;
     for address in list.iter().skip(fresh.into()) {
-        check_right(registry, address.port(), credentials)?;
+        check_right(registry, address.port(), requester)?;
         let ip = address.ip().to_canonical();
         if !names_port(*address, more.port()) || socket.scope(more.ips()).covers(ip) {
             return Err(Errno::INVAL);
@@ -178,13 +178,13 @@ mod tests {
     use std::rc::Rc;
     use std::sync::Arc;
 
-    use rustix::process::{Gid, Pid, Uid};
     use swiftwater::tokio::Listener;
 
     use super::*;
     use crate::channel::style::Style;
     use crate::state::association::SocketAssociation;
     use crate::testing::{self, registry};
+    use crate::users::requester::tests::requester;
 
     const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
@@ -192,14 +192,10 @@ mod tests {
         testing::opened(registry, Style::OneToOne)
     }
 
-    fn credentials() -> UCred {
-        UCred { pid: Pid::INIT, uid: Uid::from_raw(1), gid: Gid::from_raw(1) }
-    }
-
     /// Binds a socket and closes the program's end; returns the socket and its port.
     fn bound_and_closed(registry: &Registry) -> (Rc<Socket>, u16) {
         let (socket, program_end) = opened(registry);
-        bind(registry, &socket, ANY, credentials()).expect("a free port");
+        bind(registry, &socket, ANY, requester(1)).expect("a free port");
         drop(program_end);
         let port = socket.local_address().port();
         (socket, port)
@@ -209,30 +205,29 @@ mod tests {
     async fn bind_again(registry: &Registry, port: u16) -> Result<(), Errno> {
         let (second, _program_end) = opened(registry);
         let address = SocketAddr::new(ANY.ip(), port);
-        once_released(registry, port, || bind(registry, &second, address, credentials())).await
+        once_released(registry, port, || bind(registry, &second, address, requester(1))).await
     }
 
     #[tokio::test(flavor = "local")]
     async fn privileged_ports_are_root_s() {
         let registry = registry().with_unprivileged_from(1024);
-        let root = UCred { uid: Uid::ROOT, ..credentials() };
         let rights =
-            |credentials: UCred| [0, 1, 1023, 1024].map(|port| check_right(&registry, port, credentials));
-        assert_eq!(rights(root), [Ok(()); 4]);
-        assert_eq!(rights(credentials()), [Ok(()), Err(Errno::ACCESS), Err(Errno::ACCESS), Ok(())]);
+            |requester: Requester| [0, 1, 1023, 1024].map(|port| check_right(&registry, port, requester));
+        assert_eq!(rights(requester(0)), [Ok(()); 4]);
+        assert_eq!(rights(requester(1)), [Ok(()), Err(Errno::ACCESS), Err(Errno::ACCESS), Ok(())]);
     }
 
     #[tokio::test(flavor = "local")]
     async fn a_socket_is_bound_once() {
         let registry = registry();
         let (socket, _program_end) = opened(&registry);
-        assert_eq!(bind(&registry, &socket, ANY, credentials()), Ok(()));
-        assert_eq!(bind(&registry, &socket, ANY, credentials()), Err(Errno::INVAL));
+        assert_eq!(bind(&registry, &socket, ANY, requester(1)), Ok(()));
+        assert_eq!(bind(&registry, &socket, ANY, requester(1)), Err(Errno::INVAL));
         let (connected, _program_end) = opened(&registry);
         let assoc = SocketAssociation::new(3, ([127, 0, 0, 1], 7).into(), connected.future_options());
         connected.on_connecting(&Rc::new(assoc), None);
         connected.on_connected(1);
-        assert_eq!(bind(&registry, &connected, ANY, credentials()), Err(Errno::INVAL));
+        assert_eq!(bind(&registry, &connected, ANY, requester(1)), Err(Errno::INVAL));
     }
 
     #[tokio::test(flavor = "local")]
@@ -249,7 +244,7 @@ mod tests {
     async fn the_port_of_an_open_socket_is_taken() {
         let registry = registry();
         let (first, _program_end) = opened(&registry);
-        bind(&registry, &first, ANY, credentials()).expect("a free port");
+        bind(&registry, &first, ANY, requester(1)).expect("a free port");
         let port = first.local_address().port();
         assert_eq!(bind_again(&registry, port).await, Err(Errno::ADDRINUSE));
     }

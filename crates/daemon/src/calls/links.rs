@@ -3,32 +3,31 @@
 use std::rc::Rc;
 
 use rustix::io::Errno;
-use rustix::net::UCred;
 use swiftwater::SpliceError;
 use swiftwater::streams::{Credentials, LinkError};
 
 use super::link_status::LinkStatus;
 use super::reply::{Answer, Reply};
-use super::streams::{find, is_privileged, refused, stream};
+use super::streams::{find, refused, stream};
 use crate::state::association::SocketAssociation;
 use crate::state::registry::Registry;
 use crate::state::relayed::Relayed;
 use crate::state::socket::Socket;
+use crate::users::requester::Requester;
 
 /// Maximum number of links that a message may pass among the associations of this daemon. A longer way counts as a circle.
 const LINKS_PASSED_MAX: usize = 16;
 
 /// Links the streams of two associations.
-pub(crate) async fn link(registry: &Registry, ids: [u32; 2], credentials: UCred) -> Result<Reply, Errno> {
-    let (socket, first) = stream(registry, ids[0], credentials).await?;
-    let (_, second) = stream(registry, ids[1], credentials).await?;
+pub(crate) async fn link(registry: &Registry, ids: [u32; 2], requester: Requester) -> Result<Reply, Errno> {
+    let (socket, first) = stream(registry, ids[0], requester).await?;
+    let (_, second) = stream(registry, ids[1], requester).await?;
     if ids[0] == ids[1] || goes_round(registry, socket.relayed(), &first, &second).await {
         return Err(Errno::INVAL);
     }
     let [one, other] = [&first, &second].map(|assoc| assoc.association());
     let (one, other) = (one.ok_or(Errno::NOTCONN)?, other.ok_or(Errno::NOTCONN)?);
-    let owner = Credentials { uid: credentials.uid.as_raw(), gid: credentials.gid.as_raw() };
-    match one.stream().splice(&other.stream(), owner) {
+    match one.stream().splice(&other.stream(), requester.for_streams()) {
         Ok(()) => {
             first.on_linked(ids[1]);
             second.on_linked(ids[0]);
@@ -40,11 +39,11 @@ pub(crate) async fn link(registry: &Registry, ids: [u32; 2], credentials: UCred)
 
 /// Ends the link of the stream of an association; answers with the association of the other stream. Only the administrator ends
 /// a link that the administrator has made.
-pub(crate) async fn unlink(registry: &Registry, id: u32, credentials: UCred) -> Result<Reply, Errno> {
-    let (_, assoc) = stream(registry, id, credentials).await?;
+pub(crate) async fn unlink(registry: &Registry, id: u32, requester: Requester) -> Result<Reply, Errno> {
+    let (_, assoc) = stream(registry, id, requester).await?;
     let association = assoc.association().ok_or(Errno::NOTCONN)?;
     let Some(link) = LinkStatus::of(&assoc) else { return answer(LinkError::NoLink.into()) };
-    if link.user != credentials.uid.as_raw() && !is_privileged(credentials) {
+    if !requester.may_manage(link.user) {
         return Err(Errno::PERM);
     }
     match association.stream().unsplice() {

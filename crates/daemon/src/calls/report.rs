@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::net::UCred;
 use serde::Serialize;
 
 use super::reply::{Answer, Reply};
@@ -18,6 +17,7 @@ use crate::channel::lent_memfd::LentMemfd;
 use crate::state::association::SocketAssociation;
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
+use crate::users::requester::Requester;
 use crate::users::user::{ReportPermit, User};
 
 /// Maximum number of sockets in one answer.
@@ -28,13 +28,13 @@ pub(crate) const ASSOCIATIONS_MAX: usize = 16_384;
 const STEP_BYTES: usize = 64 * 1024;
 
 /// Answers with a memfd that contains the report from its beginning.
-pub(crate) async fn report(registry: &Registry, credentials: UCred) -> Result<Reply, Errno> {
-    let mut report = Report::begin(registry, credentials).await?;
+pub(crate) async fn report(registry: &Registry, requester: Requester) -> Result<Reply, Errno> {
+    let mut report = Report::begin(registry, requester).await?;
     report.add(&Part::Daemon(Status {
         version: env!("CARGO_PKG_VERSION").into(),
         process: std::process::id(),
         carries: status::describe_link(registry.stack()),
-        users: users(registry, credentials),
+        users: users(registry, requester),
         sockets: Vec::new(),
         sockets_omitted: 0,
         associations_omitted: 0,
@@ -43,7 +43,7 @@ pub(crate) async fn report(registry: &Registry, credentials: UCred) -> Result<Re
     let mut associations = Associations { left: ASSOCIATIONS_MAX, omitted: 0 };
     let mut walk = Walk::over(registry);
     while let Some(sockets) = walk.next().await {
-        for socket in sockets.iter().filter(|socket| socket.is_of(credentials)) {
+        for socket in sockets.iter().filter(|socket| requester.may_manage(socket.owner().user)) {
             if shown == SOCKETS_MAX {
                 sockets_omitted += 1;
                 continue;
@@ -57,10 +57,10 @@ pub(crate) async fn report(registry: &Registry, credentials: UCred) -> Result<Re
 }
 
 /// Returns the users that the caller may see and that have sockets or charges.
-fn users(registry: &Registry, credentials: UCred) -> Vec<UserStatus> {
+fn users(registry: &Registry, requester: Requester) -> Vec<UserStatus> {
     let limits = registry.resources().limits();
     let mut users = registry.resources().users().all();
-    users.retain(|user| credentials.uid.is_root() || user.id() == credentials.uid.as_raw());
+    users.retain(|user| requester.may_manage(user.id()));
     // The caller is a user, too, and may have nothing but this answer, which is unread.
     let is_charged = |user: &Arc<User>| {
         [user.pages(), user.sent(), user.received()].iter().any(|account| account.charged_bytes() > 0)
@@ -108,9 +108,9 @@ pub(crate) struct Report {
 
 impl Report {
     /// Begins an answer to this user, to whom its memory is charged, when those that this user has requested before are built.
-    pub(crate) async fn begin(registry: &Registry, credentials: UCred) -> Result<Report, Errno> {
+    pub(crate) async fn begin(registry: &Registry, requester: Requester) -> Result<Report, Errno> {
         let resources = registry.resources();
-        let user = resources.users().user(credentials.uid.as_raw());
+        let user = resources.users().user(requester.user());
         let seat = resources.take_waiting(user.id())?;
         let only_one = user.begin_report().await.ok_or(Errno::CANCELED)?;
         drop(seat);
@@ -155,23 +155,18 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    use rustix::process::{Gid, Pid, Uid};
-
     use super::*;
     use crate::channel::style::Style;
     use crate::state::association_options::AssocOptions;
     use crate::system::quantum::RECORDS_PER_TURN;
     use crate::testing::{opened, registry, soon};
-
-    fn user(uid: u32) -> UCred {
-        UCred { pid: Pid::INIT, uid: Uid::from_raw(uid), gid: Gid::from_raw(uid) }
-    }
+    use crate::users::requester::tests::requester;
 
     #[tokio::test(flavor = "local")]
     async fn one_answer_of_a_user_is_built_at_a_time() {
         let registry = registry();
         let sockets: Vec<_> = (0..2 * RECORDS_PER_TURN).map(|_| opened(&registry, Style::OneToOne)).collect();
-        let of_user = |uid| report(&registry, user(uid));
+        let of_user = |uid| report(&registry, requester(uid));
         let (mut first, mut second, mut of_other) =
             (Box::pin(of_user(1)), pin!(of_user(1)), pin!(of_user(2)));
         let mut cx = Context::from_waker(Waker::noop());

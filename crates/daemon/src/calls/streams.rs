@@ -1,8 +1,8 @@
 //! Requests about the streams of associations: listing, pushing and popping modules, and recording.
 //!
 //! These requests come without a descriptor, because the program that manages a stream is not the one that uses it.
-//! They are permitted to the owner of the socket and to root, whom the kernel identifies (`SO_PEERCRED`). A module that
-//! root pushes on the stream of another user is anchored, so that only root can pop it.
+//! They are permitted to the owner of the socket and to the administrator (see [`Requester`]). A module that the administrator
+//! pushes on the stream of another user is anchored, so that only the administrator can pop it.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -10,7 +10,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use carrier::request::Recorder;
 use rustix::io::Errno;
-use rustix::net::UCred;
 use serde::{Deserialize, Serialize};
 use swiftwater::modules::{Tap, Trace};
 use swiftwater::streams::{PartDescription, PopError, PushError, QueueDescription};
@@ -30,6 +29,7 @@ use crate::state::stream_rules::no_module;
 use crate::state::stream_rules::{TAP, tap_folder};
 use crate::system::journal::{Cause, log};
 use crate::system::tap_file::TapFile;
+use crate::users::requester::Requester;
 
 /// Time that a pop waits for a module that cannot leave yet.
 const LEAVE_WAIT: Duration = Duration::from_secs(3);
@@ -37,12 +37,12 @@ const LEAVE_WAIT: Duration = Duration::from_secs(3);
 const MODULES_MAX: usize = 8;
 
 /// Answers with the streams that this user may see, as [`report`](super::report::report) does with sockets.
-pub(crate) async fn report_streams(registry: &Registry, credentials: UCred) -> Result<Reply, Errno> {
-    let mut report = Report::begin(registry, credentials).await?;
+pub(crate) async fn report_streams(registry: &Registry, requester: Requester) -> Result<Reply, Errno> {
+    let mut report = Report::begin(registry, requester).await?;
     let (mut shown, mut omitted) = (0, 0);
     let mut walk = Walk::over(registry);
     while let Some(sockets) = walk.next().await {
-        for socket in sockets.iter().filter(|socket| socket.is_of(credentials)) {
+        for socket in sockets.iter().filter(|socket| requester.may_manage(socket.owner().user)) {
             let associations = socket.associations().all();
             for assoc in associations {
                 walk.report_one().await;
@@ -65,12 +65,12 @@ pub(crate) async fn push(
     registry: &Registry,
     id: u32,
     module: &str,
-    credentials: UCred,
+    requester: Requester,
 ) -> Result<Reply, Errno> {
     let mut words = module.split_ascii_whitespace().map(str::to_owned);
     let name = words.next().ok_or(Errno::INVAL)?;
     let arguments: Vec<String> = words.collect();
-    push_with(registry, id, credentials, |association| association.stream().push_named(&name, &arguments))
+    push_with(registry, id, requester, |association| association.stream().push_named(&name, &arguments))
         .await
         .map(|(reply, _)| reply)
 }
@@ -80,9 +80,9 @@ pub(crate) async fn record(
     registry: &Registry,
     id: u32,
     recorder: Recorder,
-    credentials: UCred,
+    requester: Requester,
 ) -> Result<Reply, Errno> {
-    let (resources, user) = (registry.resources(), credentials.uid.as_raw());
+    let (resources, user) = (registry.resources(), requester.user());
     let seat = resources.take_waiting(user)?;
     let account = resources.users().unread().account(user);
     let charge = account.take(feed::CHARGED_BYTES).ok_or(Errno::NOBUFS)?;
@@ -96,7 +96,7 @@ pub(crate) async fn record(
         };
         association.stream().push(module)
     };
-    let (reply, assoc) = push_with(registry, id, credentials, push).await?;
+    let (reply, assoc) = push_with(registry, id, requester, push).await?;
     Ok(match reply.answer {
         Answer::Done => Reply { feed: Some(feed.of(&assoc)), ..reply },
         _ => reply,
@@ -107,17 +107,17 @@ pub(crate) async fn record(
 async fn push_with(
     registry: &Registry,
     id: u32,
-    credentials: UCred,
+    requester: Requester,
     push: impl FnOnce(&Association) -> Result<(), PushError>,
 ) -> Result<(Reply, Rc<SocketAssociation>), Errno> {
-    let (socket, assoc) = stream(registry, id, credentials).await?;
+    let (socket, assoc) = stream(registry, id, requester).await?;
     let association = assoc.association().ok_or(Errno::NOTCONN)?;
     // The list contains the driver, too.
     let has_room = association.stream().list().len() <= MODULES_MAX;
     let pushed = if has_room { push(association) } else { Err(PushError::TooMany) };
     let reply = match pushed {
         Ok(()) => {
-            if is_privileged(credentials) && socket.owner().user != credentials.uid.as_raw() {
+            if requester.administers(socket.owner().user) {
                 // The anchor succeeds, because nothing else has run since the push.
                 let _ = association.stream().anchor();
             }
@@ -130,18 +130,18 @@ async fn push_with(
 }
 
 /// Pops the uppermost module; answers with the module's name.
-pub(crate) async fn pop(registry: &Registry, id: u32, credentials: UCred) -> Result<Reply, Errno> {
-    let (_, assoc) = stream(registry, id, credentials).await?;
+pub(crate) async fn pop(registry: &Registry, id: u32, requester: Requester) -> Result<Reply, Errno> {
+    let (_, assoc) = stream(registry, id, requester).await?;
     let association = assoc.association().ok_or(Errno::NOTCONN)?;
     let pop = || {
         let stream = association.stream();
-        let popped = if is_privileged(credentials) { stream.pop_anchored() } else { stream.pop() };
+        let popped = if requester.may_unanchor() { stream.pop_anchored() } else { stream.pop() };
         stream.pop_finished();
         popped
     };
     let mut popped = pop();
     if matches!(popped, Err(PopError::Busy)) {
-        let seat = registry.resources().take_waiting(credentials.uid.as_raw())?;
+        let seat = registry.resources().take_waiting(requester.user())?;
         let leaves = async {
             while matches!(popped, Err(PopError::Busy)) {
                 association.poppable().await;
@@ -162,10 +162,10 @@ pub(crate) async fn pop(registry: &Registry, id: u32, credentials: UCred) -> Res
 pub(super) async fn stream(
     registry: &Registry,
     id: u32,
-    credentials: UCred,
+    requester: Requester,
 ) -> Result<(Rc<Socket>, Rc<SocketAssociation>), Errno> {
     let (socket, assoc) = find(registry, id).await.ok_or(Errno::NOENT)?;
-    if socket.is_of(credentials) { Ok((socket, assoc)) } else { Err(Errno::PERM) }
+    if requester.may_manage(socket.owner().user) { Ok((socket, assoc)) } else { Err(Errno::PERM) }
 }
 
 /// Finds the association with this number, and its socket, in turns.
@@ -179,11 +179,6 @@ pub(super) async fn find(registry: &Registry, id: u32) -> Option<(Rc<Socket>, Rc
         }
     }
     None
-}
-
-/// Returns whether the user administers the daemon: root, or the daemon's own user.
-pub(super) fn is_privileged(credentials: UCred) -> bool {
-    credentials.uid.is_root() || credentials.uid == rustix::process::geteuid()
 }
 
 pub(super) fn refused(why: String) -> Reply {
@@ -254,8 +249,8 @@ fn queue_status(queue: &QueueDescription) -> QueueStatus {
     }
 }
 
-/// Pushes modules by the rules on the stream of a new association. The modules are anchored: only root and the user of
-/// the daemon can pop them.
+/// Pushes modules by the rules on the stream of a new association. The modules are anchored: only the administrator can pop
+/// them.
 pub(crate) fn autopush(socket: &Socket, assoc: &SocketAssociation) {
     let Some(association) = assoc.association() else { return };
     if socket.rules().is_empty() {

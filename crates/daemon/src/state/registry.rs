@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use carrier::status_page::State;
 use rustix::io::Errno;
-use rustix::net::UCred;
 use swiftwater::tokio::Listener;
 use swiftwater::{Stack, internals};
 use tokio::sync::watch;
@@ -35,6 +34,7 @@ use crate::system::addresses::Family;
 use crate::system::socket_cookie::Cookie;
 use crate::users::closer::Source;
 use crate::users::descriptor_numbers::Numbers;
+use crate::users::requester::Requester;
 use crate::users::limits::Limits;
 use crate::users::owner::Owner;
 use crate::users::resources::Resources;
@@ -269,8 +269,8 @@ impl Registry {
     }
 
     /// Returns whether a user may bind this port: only root may bind the lowest ones.
-    pub(crate) fn may_bind(&self, port: u16, credentials: UCred) -> bool {
-        credentials.uid.is_root() || !self.ports.borrow().is_privileged(port)
+    pub(crate) fn may_bind(&self, port: u16, requester: Requester) -> bool {
+        requester.may_bind_any_port() || !self.ports.borrow().is_privileged(port)
     }
 
     /// Binds a socket to an address, or to a free port at it if its port is 0.

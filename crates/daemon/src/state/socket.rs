@@ -9,7 +9,6 @@ use carrier::record::{Header, Kind};
 use carrier::status_page::{PeerShut, State, Subscriptions};
 use links::interface_addresses;
 use rustix::io::Errno;
-use rustix::net::UCred;
 use swiftwater::tokio::Listener;
 use tokio::sync::{Notify, watch};
 
@@ -218,11 +217,6 @@ impl Socket {
 impl Socket {
     pub(crate) fn state(&self) -> State {
         self.state.get()
-    }
-
-    /// Returns whether this user may see the socket and its associations: only its owner and root may.
-    pub(crate) fn is_of(&self, credentials: UCred) -> bool {
-        credentials.uid.is_root() || self.owner().user == credentials.uid.as_raw()
     }
 
     /// Returns whether the socket listens for associations.

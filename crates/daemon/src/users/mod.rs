@@ -8,6 +8,7 @@ pub(crate) mod fair_queue;
 pub(crate) mod limits;
 pub(crate) mod memory_return;
 pub(crate) mod owner;
+pub(crate) mod requester;
 pub(crate) mod resources;
 pub(crate) mod round_share;
 pub(crate) mod seats;

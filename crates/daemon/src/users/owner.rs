@@ -5,7 +5,6 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
-use rustix::net::UCred;
 use shared_memory::{PeerMapping, Pins};
 
 use crate::system::lock::lock;
@@ -31,12 +30,6 @@ const QUARTERS_OF_A_USER: usize = 3;
 pub(crate) struct Owner {
     pub(crate) user: u32,
     pub(crate) process: i32,
-}
-
-impl From<UCred> for Owner {
-    fn from(credentials: UCred) -> Self {
-        Owner { user: credentials.uid.as_raw(), process: credentials.pid.as_raw_nonzero().get() }
-    }
 }
 
 /// The division of descriptors.

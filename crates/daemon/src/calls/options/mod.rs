@@ -34,7 +34,6 @@ use carrier::abi::{
     IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS, SCTP_GET_PEER_ADDRS, SCTP_SOCKOPT_BINDX_ADD, SCTP_SOCKOPT_BINDX_REM,
 };
 use rustix::io::Errno;
-use rustix::net::UCred;
 
 use crate::channel::style::Style;
 use crate::state::association::SocketAssociation;
@@ -44,6 +43,7 @@ use crate::state::socket::Socket;
 use crate::state::socket_options::{OptionName, SocketOptions};
 use crate::system::addresses::parse_list;
 use crate::system::quantum::RECORDS_PER_TURN;
+use crate::users::requester::Requester;
 
 use super::bind;
 use all_associations::{ChangeForAll, change_all};
@@ -92,13 +92,13 @@ pub(crate) async fn set(
     socket: &Socket,
     option: OptionName,
     value: &[u8],
-    credentials: UCred,
+    requester: Requester,
 ) -> Result<Vec<Rc<SocketAssociation>>, Errno> {
     match option {
         (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD) => {
             let list = parse_list(value)?;
             let port = list.first().ok_or(Errno::INVAL)?.port();
-            let bind_more = || bind::bind_more(registry, socket, &list, credentials);
+            let bind_more = || bind::bind_more(registry, socket, &list, requester);
             bind::once_released(registry, port, bind_more).await?;
             Ok(Vec::new())
         }
@@ -110,7 +110,7 @@ pub(crate) async fn set(
             let Deferred { mut dry, for_all } = set_now(socket, option, value)?;
             if let Some(for_all) = for_all {
                 let waits = socket.associations().count() > RECORDS_PER_TURN;
-                let user = credentials.uid.as_raw();
+                let user = requester.user();
                 let _seat = waits.then(|| registry.resources().take_waiting(user)).transpose()?;
                 dry.extend(change_all(socket, for_all).await);
             }
