@@ -263,6 +263,7 @@ fn open_for(registry: &Rc<Registry>, owner: Owner, family: Family, kind: SocketK
     };
     let options = SocketOptions::new(registry.stack());
     let opened = registry.open(owner, family, style, style.initial_state(), options)?;
+    streams::note_program(&opened.socket);
     let (socket, program_end) = tasks::start(registry, opened);
     let [status, sharers] = socket.channel().page_descriptors()?;
     Ok(Reply::with(vec![program_end, status, sharers]))
@@ -323,8 +324,8 @@ mod tests {
 
     use super::*;
     use crate::testing::{opened, registry, soon};
-
     use crate::users::requester::tests::requester as of;
+
     #[tokio::test(flavor = "local")]
     async fn a_caller_lingers_while_a_socket_of_its_user_is_closed_and_not_gone() {
         let registry = Rc::new(registry());

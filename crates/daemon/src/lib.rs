@@ -41,9 +41,9 @@ use channel::shared_pages::SharedPages;
 use state::registry::Registry;
 use system::journal;
 use system::listener::Listener;
-use system::tap_file;
 use users::descriptor_numbers::Numbers;
 use users::memory_return;
+use users::resources::Resources;
 
 pub use calls::link_status::LinkStatus;
 pub use calls::status::{AssociationStatus, PathStatus, SocketStatus, Status, UserStatus};
@@ -200,16 +200,18 @@ impl Daemon {
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
         let runtime = runtime.map_err(DaemonError::System)?;
         let stack = self.stack.clone();
-        let outcome = runtime.block_on(self.serve());
+        let resources = Resources::new(&self.limits, Arc::clone(&self.numbers));
+        let tap_files = Arc::clone(resources.tap_files());
+        let outcome = runtime.block_on(self.serve(resources));
         shutdown::end(runtime, &stack);
-        tap_file::finish();
+        tap_files.finish();
         journal::finish();
         outcome
     }
 
-    async fn serve(self) -> Result<(), DaemonError> {
+    async fn serve(self, resources: Resources) -> Result<(), DaemonError> {
         let registry = Rc::new(
-            Registry::new(self.stack, self.idle_exit.is_some(), &self.limits, self.numbers)
+            Registry::new(self.stack, self.idle_exit.is_some(), resources)
                 .map_err(DaemonError::System)?
                 .with_rules(self.rules),
         );

@@ -395,6 +395,7 @@ mod tests {
     use crate::users::closer::Closers;
     use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers};
     use crate::users::limits::Limits;
+    use crate::users::resources::Resources;
 
     const NUMBERS: usize = 512;
     /// A sixteenth of the numbers.
@@ -422,7 +423,8 @@ mod tests {
             let numbers = Numbers::with_max(NUMBERS);
             let options = StackOptions::default().with_udp_port(0);
             let stack = Stack::bind(&options).expect("a free port");
-            let registry = Registry::new(stack, false, &Limits::default(), Arc::clone(&numbers));
+            let registry =
+                Registry::new(stack, false, Resources::new(&Limits::default(), Arc::clone(&numbers)));
             let server =
                 tokio::task::spawn_local(serve(listener, Rc::new(registry.expect("random numbers"))));
             let deadline = std::time::Instant::now() + WAIT_MAX;

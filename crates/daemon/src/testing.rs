@@ -25,6 +25,7 @@ use crate::system::addresses::Family;
 use crate::users::descriptor_numbers::Numbers;
 use crate::users::limits::Limits;
 use crate::users::owner::Owner;
+use crate::users::resources::Resources;
 
 /// Time after which a wait without end is a failure.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -36,7 +37,8 @@ pub(crate) fn registry() -> Registry {
     let association = AssociationOptions::default().with_events(true);
     let options = StackOptions::default().with_udp_port(0).with_association(association);
     let stack = Stack::bind(&options).expect("a free port");
-    Registry::new(stack, false, &Limits::default(), Numbers::with_max(1 << 16)).expect("random numbers")
+    Registry::new(stack, false, Resources::new(&Limits::default(), Numbers::with_max(1 << 16)))
+        .expect("random numbers")
 }
 
 /// Opens a socket without a task; returns the program's end of its channel, too.

@@ -6,7 +6,9 @@
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::rc::Weak;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendFlags};
@@ -16,9 +18,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
 use crate::state::association::SocketAssociation;
-use crate::system::lock::lock;
 use crate::users::budget::Charge;
 use crate::users::closer::{self, End};
+use crate::users::record_buffer::RecordBuffer;
 use crate::users::seats::Seat;
 
 /// Maximum number of bytes of waiting records.
@@ -30,65 +32,39 @@ const PACKET_BYTES: usize = 32 * 1024;
 /// Time limit for reading the remaining records after the command has ended the recording.
 const REST_WAIT: Duration = Duration::from_secs(5);
 
-#[derive(Default)]
-struct Buffer {
-    state: Mutex<State>,
+/// What the module and the task share.
+struct Shared {
+    /// Closed when the command has ended.
+    buffer: RecordBuffer,
+    /// Notifies the task of records, and of the end of the module.
     news: Notify,
-}
-
-#[derive(Default)]
-struct State {
-    records: Vec<u8>,
-    lost: u64,
     /// Whether the module has ended.
-    ended: bool,
-    /// Whether the command has ended.
-    closed: bool,
-}
-
-impl Buffer {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
+    has_ended: AtomicBool,
 }
 
 /// The module's end of the buffer.
-pub(super) struct Sink(Arc<Buffer>);
+pub(super) struct Sink(Arc<Shared>);
 
 impl RecordSink for Sink {
     fn take(&mut self, pieces: &[&[u8]]) -> bool {
-        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let mut state = self.0.lock();
-        let has_room = !state.closed && state.records.len() + bytes <= BUFFER_BYTES;
-        // Behind other records the feed finds these without being told.
-        let is_news = state.records.is_empty() || state.closed;
-        if has_room {
-            pieces.iter().for_each(|piece| state.records.extend_from_slice(piece));
-        } else {
-            state.lost += 1;
-        }
-        drop(state);
-        if is_news {
-            self.0.news.notify_one();
-        }
-        has_room
+        self.0.buffer.take(pieces, || self.0.news.notify_one())
     }
 
     fn is_closed(&self) -> bool {
-        self.0.lock().closed
+        self.0.buffer.is_closed()
     }
 }
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        self.0.lock().ended = true;
+        self.0.has_ended.store(true, Release);
         self.0.news.notify_one();
     }
 }
 
 /// The records of one module, to be sent on a connection after its answer.
 pub(crate) struct Feed {
-    buffer: Arc<Buffer>,
+    shared: Arc<Shared>,
     /// A weak reference, because a recording must not keep the association alive.
     assoc: Weak<SocketAssociation>,
     /// The seat of the recording among the requests that wait.
@@ -113,13 +89,14 @@ impl Waiting {
 
 /// Returns the two ends of a recording.
 pub(super) fn pair(charge: Charge, seat: Seat) -> (Sink, Feed) {
-    let buffer = Arc::<Buffer>::default();
-    (Sink(Arc::clone(&buffer)), Feed { buffer, assoc: Weak::new(), seat, _charge: charge })
+    let (buffer, news) = (RecordBuffer::new(BUFFER_BYTES), Notify::new());
+    let shared = Arc::new(Shared { buffer, news, has_ended: AtomicBool::new(false) });
+    (Sink(Arc::clone(&shared)), Feed { shared, assoc: Weak::new(), seat, _charge: charge })
 }
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        self.buffer.lock().closed = true;
+        self.shared.buffer.close();
         let assoc = self.assoc.upgrade();
         if let Some(association) = assoc.as_ref().and_then(|assoc| assoc.association()) {
             association.stream().pop_finished();
@@ -140,11 +117,11 @@ impl Feed {
         let mut ended = false;
         while !ended {
             tokio::select! {
-                () = self.buffer.news.notified() => {}
+                () = self.shared.news.notified() => {}
                 () = closer::gone(connection) => break,
                 () = self.seat.lost() => break,
             }
-            ended = self.buffer.lock().ended;
+            ended = self.shared.has_ended.load(Acquire);
             tokio::select! {
                 sent = self.send_all(connection, &mut records) => sent?,
                 () = closer::gone(connection) => break,
@@ -158,26 +135,23 @@ impl Feed {
     async fn send_all(&self, connection: &AsyncFd<End>, waiting: &mut Waiting) -> io::Result<()> {
         loop {
             while let Some(packet) = waiting.next_packet() {
-                let lost = self.buffer.lock().lost;
+                let lost = self.shared.buffer.lost();
                 let bytes = packet.len();
                 send(connection, lost, packet).await?;
                 waiting.sent_bytes += bytes;
             }
-            waiting.records.clear();
             waiting.sent_bytes = 0;
-            let mut state = self.buffer.lock();
-            if state.records.is_empty() {
+            if !self.shared.buffer.drain(&mut waiting.records) {
                 return Ok(());
             }
-            std::mem::swap(&mut state.records, &mut waiting.records);
         }
     }
 
     /// Sends the remaining records at the end, and the total number of lost records.
     async fn send_rest(&self, connection: &AsyncFd<End>, waiting: &mut Waiting) -> io::Result<()> {
-        self.buffer.lock().closed = true;
+        self.shared.buffer.close();
         self.send_all(connection, waiting).await?;
-        let lost = self.buffer.lock().lost;
+        let lost = self.shared.buffer.lost();
         send(connection, lost, &[]).await
     }
 }

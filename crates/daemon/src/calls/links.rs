@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rustix::io::Errno;
 use swiftwater::SpliceError;
-use swiftwater::streams::{Credentials, LinkError};
+use swiftwater::streams::LinkError;
 
 use super::link_status::LinkStatus;
 use super::reply::{Answer, Reply};

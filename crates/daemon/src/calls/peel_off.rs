@@ -76,6 +76,7 @@ fn prepare(
     let options = socket.options().clone();
     let opened =
         registry.open(socket.owner(), socket.family(), Style::PeeledOff, State::Connected, options)?;
+    opened.socket.on_opened_by(socket.program().cloned());
     let Ok(pages) = opened.socket.channel().page_descriptors() else {
         // The new socket has no task that would forget it.
         registry.forget(&opened.socket);

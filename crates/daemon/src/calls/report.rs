@@ -158,8 +158,8 @@ mod tests {
     use super::*;
     use crate::channel::style::Style;
     use crate::state::association_options::AssocOptions;
-    use crate::system::quantum::RECORDS_PER_TURN;
     use crate::testing::{opened, registry, soon};
+    use crate::users::quantum::RECORDS_PER_TURN;
     use crate::users::requester::tests::requester;
 
     #[tokio::test(flavor = "local")]

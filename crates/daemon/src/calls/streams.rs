@@ -28,7 +28,6 @@ use crate::state::socket::Socket;
 use crate::state::stream_rules::no_module;
 use crate::state::stream_rules::{TAP, tap_folder};
 use crate::system::journal::{Cause, log};
-use crate::system::tap_file::TapFile;
 use crate::users::requester::Requester;
 
 /// Time that a pop waits for a module that cannot leave yet.
@@ -87,9 +86,8 @@ pub(crate) async fn record(
     let account = resources.users().unread().account(user);
     let charge = account.take(feed::CHARGED_BYTES).ok_or(Errno::NOBUFS)?;
     let (sink, feed) = feed::pair(charge, seat);
-    let mut sink = Some(sink);
-    let push = |association: &Association| {
-        let sink = Box::new(sink.take().ok_or(PushError::Closed)?);
+    let push = move |association: &Association| {
+        let sink = Box::new(sink);
         let module: Box<dyn Module> = match recorder {
             Recorder::Tap => Box::new(Tap::new(sink, epoch(), association_ports(association))),
             Recorder::Trace => Box::new(Trace::new(sink)),
@@ -253,11 +251,13 @@ fn queue_status(queue: &QueueDescription) -> QueueStatus {
 /// them.
 pub(crate) fn autopush(socket: &Socket, assoc: &SocketAssociation) {
     let Some(association) = assoc.association() else { return };
-    if socket.rules().is_empty() {
+    let rules = socket.autopush().rules();
+    if rules.is_empty() {
         return;
     }
     let owner = socket.owner();
-    let modules = socket.rules().modules(owner.user, assoc.ports(), || program(owner.process));
+    let program = socket.program().map(|program| &**program);
+    let modules = rules.modules(owner.user, assoc.ports(), program);
     let stream = association.stream();
     for module in modules {
         let Some((name, arguments)) = module.split_first() else { continue };
@@ -266,13 +266,13 @@ pub(crate) fn autopush(socket: &Socket, assoc: &SocketAssociation) {
                 .and_then(|tap| stream.push(Box::new(tap)).map_err(|error| error.to_string())),
             _ => stream.push_named(name, arguments).map_err(|error| error.to_string()),
         };
-        // An association that has ended meanwhile needs no modules.
         if let Err(error) = pushed {
             log(
                 Cause::User(owner.user),
                 format_args!("cannot push {name} on the stream of association {}: {error}", assoc.id()),
             );
         } else {
+            // The association may have ended meanwhile.
             let _ = stream.anchor();
         }
     }
@@ -296,15 +296,20 @@ fn tap_to_file(
         owner.process,
         assoc.id()
     );
-    let file = TapFile::create(folder, &name, owner.user)
+    let file = socket
+        .autopush()
+        .tap_files()
+        .create(folder.join(name), owner.user)
         .map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(Tap::new(Box::new(file), (now, since_1970), association_ports(association)))
 }
 
-/// Returns the name of a process, if the process still exists.
-fn program(process: i32) -> Option<String> {
-    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
-    Some(name.trim_end().to_owned())
+/// Finds the name of the program that opens a socket, while it waits for that, if the rules name programs.
+pub(crate) fn note_program(socket: &Socket) {
+    if socket.autopush().rules().name_programs() {
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", socket.owner().process)).ok();
+        socket.on_opened_by(name.map(|name| name.trim_end().into()));
+    }
 }
 
 /// A part of an answer.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
-use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
+use crate::users::quantum::{Quantum, RECORDS_PER_TURN};
 
 /// Number of sockets or associations that count as one record of a turn, because they are only looked at.
 const PASSED_OVER_PER_RECORD: usize = 16;

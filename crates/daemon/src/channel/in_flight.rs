@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use tokio::time::Instant;
 
 use super::carrier_socket::{CARRIER_RECORDS_MAX, CarrierSocket};
-use crate::system::quantum::RECORDS_PER_TURN;
 use crate::users::closer::{self, Peeked, ReceivedDescriptor};
+use crate::users::quantum::RECORDS_PER_TURN;
 use crate::users::round_share::Turn;
 
 /// Time from the arrival of a record to the inspection, which concerns all that have come by then.

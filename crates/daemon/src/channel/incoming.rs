@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use carrier::record::Header;
 
-use crate::system::quantum;
+use crate::users::quantum;
 
 /// Size of a filler record: two or three fill a carrier so far that it does not poll writable.
 pub(super) const FILLER_BYTES: usize = 32 * 1024;

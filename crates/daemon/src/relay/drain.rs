@@ -14,7 +14,7 @@ use crate::channel::incoming::Incoming;
 use crate::state::association::SocketAssociation;
 use crate::state::socket::Socket;
 use crate::system::journal::{Cause, log};
-use crate::system::quantum::RECORDS_PER_TURN;
+use crate::users::quantum::RECORDS_PER_TURN;
 
 /// Takes the records that the program has sent before a request. Later records do not count: otherwise a program that sends
 /// without pause would never be answered.
@@ -155,8 +155,8 @@ mod tests {
 
     use super::*;
     use crate::channel::style::Style;
-    use crate::system::quantum::BYTES_PER_TURN;
     use crate::testing::{opened, put, registry, send, send_long, send_only, soon, with_writer};
+    use crate::users::quantum::BYTES_PER_TURN;
 
     /// An identifier of no association.
     const NONE: u32 = 77;

@@ -19,7 +19,7 @@ use crate::state::held::ToProgram;
 use crate::state::send_queue::{Front, Messages, SendQueue};
 use crate::state::socket::Socket;
 use crate::system::journal::{Cause, log};
-use crate::system::quantum;
+use crate::users::quantum;
 use crate::users::round_share::Turn;
 
 /// Relays from the channel of a one-to-one socket into its association.

@@ -54,8 +54,8 @@ mod tests {
     use crate::relay::outbound::{Outbound, QueueOutbound};
     use crate::state::registry::Registry;
     use crate::state::send_queue::Messages;
-    use crate::system::quantum::RECORDS_PER_TURN;
     use crate::testing::{opened, registry, send, soon};
+    use crate::users::quantum::RECORDS_PER_TURN;
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 

@@ -34,13 +34,13 @@ use crate::state::registry::Registry;
 use crate::state::send_queue::Messages;
 use crate::state::socket::Socket;
 use crate::system::lock::lock;
-use crate::system::quantum::{BYTES_PER_TURN, RECORDS_PER_TURN};
 use crate::tasks::relaying::drain;
 use crate::testing::{
     self, announce, opened, put, put_record, read, read_bundled, registry, send, send_long, send_memfd,
     send_only, soon, until, with_writer,
 };
 use crate::users::limits::Limits;
+use crate::users::quantum::{BYTES_PER_TURN, RECORDS_PER_TURN};
 use crate::users::worker::WORKERS_MAX;
 
 /// The identifier of the association.

@@ -7,7 +7,7 @@ use carrier::record::{Flags, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
 use swiftwater::internals::{MessageRun, Taken};
 use swiftwater::{LossKind, Message, RecvError};
 
-use crate::system::quantum;
+use crate::users::quantum;
 
 /// Size from which a message goes into a bundle even if no other is there to share it: the kernel's copy costs more.
 const BUNDLED_ALONE_BYTES: usize = 8 * 1024;

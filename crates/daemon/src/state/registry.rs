@@ -22,7 +22,7 @@ use super::relayed::{AssociationKey, Relayed, association_key};
 use super::socket::{NewSocket, Socket};
 use super::socket_addresses::Bound;
 use super::socket_options::SocketOptions;
-use super::stream_rules::StreamRules;
+use super::stream_rules::{Autopusher, StreamRules};
 use crate::channel::Channel;
 use crate::channel::accounts::Accounts;
 use crate::channel::busy_poll::BusyPolling;
@@ -33,10 +33,8 @@ use crate::channel::style::Style;
 use crate::system::addresses::Family;
 use crate::system::socket_cookie::Cookie;
 use crate::users::closer::Source;
-use crate::users::descriptor_numbers::Numbers;
-use crate::users::requester::Requester;
-use crate::users::limits::Limits;
 use crate::users::owner::Owner;
+use crate::users::requester::Requester;
 use crate::users::resources::Resources;
 use crate::users::user::AssociationPermit;
 
@@ -60,7 +58,7 @@ pub(crate) struct Registry {
     next_association: Cell<u32>,
     busy_polling: Arc<BusyPolling>,
     /// Rules for the modules on the streams of associations.
-    rules: Rc<StreamRules>,
+    autopush: Rc<Autopusher>,
     relayed: Rc<Relayed<Socket>>,
 }
 
@@ -98,12 +96,7 @@ pub(crate) struct Opened {
 }
 
 impl Registry {
-    pub(crate) fn new(
-        stack: Stack,
-        is_on_demand: bool,
-        limits: &Limits,
-        numbers: Arc<Numbers>,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(stack: Stack, is_on_demand: bool, resources: Resources) -> io::Result<Self> {
         let mut random = [0; 2];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let first_port = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
@@ -115,18 +108,18 @@ impl Registry {
             table: RefCell::default(),
             count: watch::Sender::default(),
             ports: RefCell::new(ports),
-            resources: Resources::new(limits, numbers),
+            autopush: Autopusher::new(StreamRules::default(), resources.tap_files()),
+            resources,
             ends: Cell::new(false),
             next_association: Cell::new(FIRST_ID),
             busy_polling: Arc::default(),
-            rules: Rc::default(),
             relayed: Rc::default(),
         })
     }
 
     /// Sets the rules for the streams of associations.
     pub(crate) fn with_rules(self, rules: StreamRules) -> Self {
-        Registry { rules: Rc::new(rules), ..self }
+        Registry { autopush: Autopusher::new(rules, self.resources.tap_files()), ..self }
     }
 
     #[cfg(test)]
@@ -207,7 +200,7 @@ impl Registry {
             state,
             options,
             commands,
-            rules: Rc::clone(&self.rules),
+            autopush: Rc::clone(&self.autopush),
             relayed: Rc::clone(&self.relayed),
         }));
         table.by_cookie.insert(cookie, Rc::clone(&socket));

@@ -22,7 +22,7 @@ use super::relayed::{AssociationKey, Relayed};
 use super::send_queue::SendQueue;
 use super::socket_addresses::{Addresses, Bound};
 use super::socket_options::SocketOptions;
-use super::stream_rules::StreamRules;
+use super::stream_rules::Autopusher;
 use crate::channel::Channel;
 use crate::channel::shared_pages::SharedPages;
 use crate::channel::style::Style;
@@ -45,7 +45,7 @@ pub(super) struct NewSocket {
     pub(super) state: State,
     pub(super) options: SocketOptions,
     pub(super) commands: Commands,
-    pub(super) rules: Rc<StreamRules>,
+    pub(super) autopush: Rc<Autopusher>,
     pub(super) relayed: Rc<Relayed<Socket>>,
 }
 
@@ -77,7 +77,9 @@ pub(crate) struct Socket {
     /// Set when the socket is forgotten: its program has closed it, and its port is free.
     gone: watch::Sender<bool>,
     commands: Commands,
-    rules: Rc<StreamRules>,
+    autopush: Rc<Autopusher>,
+    /// Name of the program that has opened the socket or its listener, if a rule names programs.
+    program: OnceCell<Rc<str>>,
     relayed: Rc<Relayed<Socket>>,
     /// The entries of a peeled-off association in the registry's table.
     peeled_off: OnceCell<Vec<AssociationKey>>,
@@ -98,7 +100,7 @@ impl Socket {
             state,
             options,
             commands,
-            rules,
+            autopush,
             relayed,
         } = new;
         Socket {
@@ -119,7 +121,8 @@ impl Socket {
             ended: Notify::new(),
             gone: watch::Sender::new(false),
             commands,
-            rules,
+            autopush,
+            program: OnceCell::new(),
             relayed,
             peeled_off: OnceCell::new(),
         }
@@ -193,8 +196,19 @@ impl Socket {
     }
 
     /// Returns the rules for modules on the streams of the socket's associations.
-    pub(crate) fn rules(&self) -> &StreamRules {
-        &self.rules
+    pub(crate) fn autopush(&self) -> &Autopusher {
+        &self.autopush
+    }
+
+    /// Returns the name of the program that has opened the socket or its listener, as far as it is known.
+    pub(crate) fn program(&self) -> Option<&Rc<str>> {
+        self.program.get()
+    }
+
+    /// Records which program has opened the socket, or the one that it comes from.
+    pub(crate) fn on_opened_by(&self, program: Option<Rc<str>>) {
+        // A socket has one origin.
+        let _ = program.map(|program| self.program.set(program));
     }
 
     /// Returns the associations of all sockets that are being relayed.

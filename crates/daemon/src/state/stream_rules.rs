@@ -1,13 +1,37 @@
 //! Rules that push modules on the streams of certain programs, ports and users, from a file of the administrator.
 
 use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use swiftwater::Stack;
 use swiftwater::streams::{Autopush, AutopushError, PushError};
 
+use crate::users::tap_files::TapFiles;
+
 /// Rules of autopush: the modules that are pushed on the stream of a new association.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamRules(Vec<Rule>);
+
+/// The rules of a daemon, and the files of the taps that they push.
+pub(crate) struct Autopusher {
+    rules: StreamRules,
+    tap_files: Arc<TapFiles>,
+}
+
+impl Autopusher {
+    pub(super) fn new(rules: StreamRules, tap_files: &Arc<TapFiles>) -> Rc<Autopusher> {
+        Rc::new(Autopusher { rules, tap_files: Arc::clone(tap_files) })
+    }
+
+    pub(crate) fn rules(&self) -> &StreamRules {
+        &self.rules
+    }
+
+    pub(crate) fn tap_files(&self) -> &TapFiles {
+        &self.tap_files
+    }
+}
 
 /// One rule. It applies to associations that satisfy all its conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,7 +84,12 @@ impl StreamRules {
                 };
                 let Some((name, arguments)) = module.split_first() else { continue };
                 match name.as_str() {
-                    TAP => drop(tap_folder(arguments).map_err(PushError::Argument).map_err(wrong)?),
+                    TAP => {
+                        let folder = tap_folder(arguments).and_then(|folder| {
+                            if folder.is_dir() { Ok(()) } else { Err(not_a_folder(folder)) }
+                        });
+                        folder.map_err(PushError::Argument).map_err(wrong)?;
+                    }
                     _ => drop(stack.make_module(name, arguments).map_err(wrong)?),
                 }
             }
@@ -73,17 +102,18 @@ impl StreamRules {
         self.0.is_empty()
     }
 
-    /// Returns the modules for an association. Calls `program` only if a rule names a program.
-    pub(crate) fn modules(
-        &self,
-        user: u32,
-        ports: (u16, u16),
-        program: impl Fn() -> Option<String>,
-    ) -> &[Vec<String>] {
+    /// Returns whether a rule names a program.
+    pub(crate) fn name_programs(&self) -> bool {
+        self.0.iter().any(|rule| rule.program.is_some())
+    }
+
+    /// Returns the modules for an association. A process chooses its name `program` itself (`prctl(2)`), so such a rule is a
+    /// convenience and no protection.
+    pub(crate) fn modules(&self, user: u32, ports: (u16, u16), program: Option<&str>) -> &[Vec<String>] {
         let fits = |rule: &&Rule| {
             rule.user.is_none_or(|wanted| wanted == user)
                 && rule.port.is_none_or(|port| port == ports.0 || port == ports.1)
-                && (rule.program.is_none() || rule.program == program())
+                && (rule.program.is_none() || rule.program.as_deref() == program)
         };
         self.0.iter().find(fits).map_or(&[], |rule| &rule.modules)
     }
@@ -97,21 +127,25 @@ pub(crate) fn no_module(stack: &Stack) -> String {
 /// The name of the module that writes a file for each association to the folder that its rule names.
 pub(crate) const TAP: &str = "tap";
 
-/// Returns the folder of a tap.
+/// Returns the folder of a tap. Does not look whether it is there.
 ///
 /// # Errors
 ///
-/// The arguments are not the path of a folder.
+/// The arguments are not an absolute path.
 pub(crate) fn tap_folder(arguments: &[String]) -> Result<&Path, String> {
     let folder = match arguments {
         [argument] => argument.strip_prefix("directory=").map(Path::new),
         _ => None,
     };
     match folder {
-        Some(folder) if folder.is_absolute() && folder.is_dir() => Ok(folder),
-        Some(folder) => Err(format!("{} is no folder, or not an absolute path", folder.display())),
+        Some(folder) if folder.is_absolute() => Ok(folder),
+        Some(folder) => Err(not_a_folder(folder)),
         None => Err("say directory=/PATH, where a file for each association is written".into()),
     }
+}
+
+fn not_a_folder(folder: &Path) -> String {
+    format!("{} is no folder, or not an absolute path", folder.display())
 }
 
 impl Rule {
@@ -158,7 +192,7 @@ mod tests {
         )
         .expect("three rules");
         let names = |user, ports, program: &str| {
-            let modules = rules.modules(user, ports, || Some(program.to_owned()));
+            let modules = rules.modules(user, ports, Some(program));
             modules.iter().map(|module| module.join(" ")).collect::<Vec<_>>()
         };
         assert_eq!(names(7, (1, 2), "iperf3"), ["limit bits=10M per-stream=yes", "counter"]);
@@ -173,7 +207,7 @@ mod tests {
         let folder = |argument: &str| tap_folder(&[argument.to_owned()]).map(Path::to_owned);
         let here = std::env::temp_dir();
         assert_eq!(folder(&format!("directory={}", here.display())), Ok(here));
-        for wrong in ["directory=tmp", "directory=/proc/version", "directory=", "/tmp"] {
+        for wrong in ["directory=tmp", "directory=", "/tmp"] {
             assert!(folder(wrong).is_err(), "{wrong}");
         }
         assert!(tap_folder(&[]).is_err());

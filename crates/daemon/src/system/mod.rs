@@ -7,7 +7,5 @@ pub(crate) mod errno;
 pub(crate) mod journal;
 pub(crate) mod listener;
 pub(crate) mod lock;
-pub(crate) mod quantum;
 pub(crate) mod socket_cookie;
-pub(crate) mod tap_file;
 pub(crate) mod visible_name;

@@ -57,6 +57,7 @@ async fn hand_over(
     let assoc_options = options.future().clone();
     let opened =
         registry.open(listener.owner(), listener.family(), listener.style(), State::Connected, options)?;
+    opened.socket.on_opened_by(listener.program().cloned());
     let (socket, program_end) = super::start(registry, opened);
     let assoc =
         Rc::new(SocketAssociation::with(registry.next_association(), peer, association, assoc_options));

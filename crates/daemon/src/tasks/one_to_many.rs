@@ -23,7 +23,7 @@ use crate::state::socket::Socket;
 use crate::system::addresses::as_seen;
 use crate::system::errno;
 use crate::system::journal::{Cause, log};
-use crate::system::quantum::Quantum;
+use crate::users::quantum::Quantum;
 
 /// Maximum time to set up an association whose program has closed the socket: enough for two lost INITs.
 const SETUP_AFTER_CLOSE: Duration = Duration::from_secs(5);
@@ -285,8 +285,8 @@ mod tests {
 
     use super::*;
     use crate::channel::style::Style;
-    use crate::system::quantum::RECORDS_PER_TURN;
     use crate::testing::{opened, registry, soon};
+    use crate::users::quantum::RECORDS_PER_TURN;
     use crate::users::round_share::{CLOSE_RECORDS, RECORDS_PER_ROUND};
 
     #[tokio::test(flavor = "local")]

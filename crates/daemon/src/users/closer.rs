@@ -33,8 +33,6 @@ const PENDING_MAX: usize = 2 * MESSAGE_DESCRIPTORS_MAX;
 const BEHIND_AFTER: usize = MESSAGE_DESCRIPTORS_MAX;
 /// Maximum time that an answer waits until the descriptor of its request is closed.
 const CLOSE_WAIT: Duration = Duration::from_millis(50);
-/// Interval for rechecking whether descriptor numbers are free.
-const NUMBERS_RECHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The source of descriptors. A program that was passed another user's socket may write into its carrier; separate
 /// sources keep this from affecting that user's requests.
@@ -166,10 +164,15 @@ impl Closer {
 
     /// Waits until a message with descriptors may be received.
     pub(crate) async fn room(&self) {
-        while !self.has_room() {
-            let less = self.thread.finished();
-            // Numbers that other closers free send no notification to this one.
-            let _ = timeout(NUMBERS_RECHECK_INTERVAL, less).await;
+        loop {
+            let (less, freed) = (self.thread.finished(), self.numbers.freed());
+            if self.has_room() {
+                return;
+            }
+            tokio::select! {
+                () = less => {}
+                () = freed => {}
+            }
         }
     }
 

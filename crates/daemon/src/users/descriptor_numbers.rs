@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rustix::process::{Resource, getrlimit};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// Maximum number of descriptors in one message (`SCM_MAX_FD` of the kernel).
 pub(crate) const MESSAGE_DESCRIPTORS_MAX: usize = 253;
@@ -23,6 +25,8 @@ const NUMBERS_MAX: usize = 1 << 24;
 pub(crate) struct Numbers {
     used: AtomicUsize,
     max: usize,
+    /// Notifies tasks of numbers that were freed.
+    freed: Notify,
 }
 
 /// Numbers that are taken until this is dropped.
@@ -71,7 +75,7 @@ impl Numbers {
     }
 
     pub(crate) fn with_max(max: usize) -> Arc<Numbers> {
-        Arc::new(Numbers { used: AtomicUsize::new(0), max })
+        Arc::new(Numbers { used: AtomicUsize::new(0), max, freed: Notify::new() })
     }
 
     /// Returns the number of descriptor numbers, used or not.
@@ -84,6 +88,11 @@ impl Numbers {
         self.used.load(Relaxed) + count + MESSAGE_DESCRIPTORS_MAX <= self.max
     }
 
+    /// Waits until numbers are freed after this call.
+    pub(crate) fn freed(&self) -> Notified<'_> {
+        self.freed.notified()
+    }
+
     /// Counts numbers that are already in use.
     pub(crate) fn count(self: &Arc<Self>, count: usize) -> Taken {
         self.used.fetch_add(count, Relaxed);
@@ -94,6 +103,7 @@ impl Numbers {
 impl Drop for Taken {
     fn drop(&mut self) {
         self.numbers.used.fetch_sub(self.count, Relaxed);
+        self.numbers.freed.notify_waiters();
     }
 }
 

@@ -11,6 +11,7 @@ use super::descriptor_numbers::Numbers;
 use super::limits::Limits;
 use super::owner::{Owner, Rings, Share, Shares};
 use super::seats::{Places, Seat};
+use super::tap_files::TapFiles;
 use super::user::{AssociationPermit, User, Users};
 
 /// Maximum number of requests that wait for a peer, in all and of one user.
@@ -39,6 +40,7 @@ pub(crate) struct Resources {
     rings: Arc<Rings>,
     closers: Closers,
     close_watches: Arc<CloseWatches>,
+    tap_files: Arc<TapFiles>,
 }
 
 impl Resources {
@@ -59,6 +61,7 @@ impl Resources {
             pins_of_pages,
             rings,
             close_watches: CloseWatches::new(),
+            tap_files: Arc::default(),
         }
     }
 
@@ -116,6 +119,11 @@ impl Resources {
     /// Returns the closer for a user and source.
     pub(crate) fn closer(&self, user: u32, source: Source) -> Arc<Closer> {
         self.closers.of(user, source)
+    }
+
+    /// Returns the files that taps of rules write.
+    pub(crate) fn tap_files(&self) -> &Arc<TapFiles> {
+        &self.tap_files
     }
 
     /// Returns the watches of sockets that programs have shut down.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::{spawn_local, yield_now};
 
-use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
+use crate::users::quantum::{Quantum, RECORDS_PER_TURN};
 
 /// Maximum number of records that the sockets of one user move in a round.
 pub(crate) const RECORDS_PER_ROUND: usize = 2 * RECORDS_PER_TURN;

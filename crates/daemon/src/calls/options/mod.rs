@@ -42,7 +42,7 @@ use crate::state::registry::Registry;
 use crate::state::socket::Socket;
 use crate::state::socket_options::{OptionName, SocketOptions};
 use crate::system::addresses::parse_list;
-use crate::system::quantum::RECORDS_PER_TURN;
+use crate::users::quantum::RECORDS_PER_TURN;
 use crate::users::requester::Requester;
 
 use super::bind;

@@ -163,3 +163,18 @@ async fn a_caller_whose_own_end_is_all_that_it_has_sent_is_not_waited_for() {
     drop(caller);
     soon(all_received(&connection, &closer)).await;
 }
+
+#[tokio::test(flavor = "local")]
+async fn there_is_room_as_soon_as_another_closer_has_freed_numbers() {
+    let closers = Closers::new(Numbers::with_max(MESSAGE_DESCRIPTORS_MAX + 1));
+    let (one, other) = (closers.of(1, Source::Requests), closers.of(2, Source::Requests));
+    let taken = other.numbers(2);
+    let mut room = std::pin::pin!(one.room());
+    tokio::select! {
+        biased;
+        () = &mut room => panic!("all numbers are taken"),
+        () = tokio::task::yield_now() => {}
+    }
+    drop(taken);
+    soon(room).await;
+}
