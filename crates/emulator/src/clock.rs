@@ -27,14 +27,18 @@ use wait::{Ready, Waiter};
 pub const JOIN: Duration = Duration::from_micros(150);
 /// Rate up to which segments are not joined by default: on such a line a packet takes longer than [`JOIN`].
 const JOIN_ABOVE_BITS_PER_S: u64 = 100_000_000;
-/// If all lines join segments, packets may leave late by this fraction of the shortest time to join.
-const SLACK_DIVISOR: u32 = 3;
+/// Packets may leave late by this time, so that several leave at one wake-up, and so that the thread need not spin until the first
+/// is due. With [`JOIN`] it stays within 0.2 ms.
+const SLACK: Duration = Duration::from_micros(50);
 /// Largest number of paths of an emulator.
 pub const PATHS_MAX: usize = 4;
 /// Number of packets that are read from a device before the others have their turn.
 const READS_MAX: usize = 64;
 /// Number of packets that a line delivers before the others, the devices and requests have their turn.
 const WRITES_MAX: usize = 64;
+/// Time after which a device or a line leaves the others their turn, whatever its number of packets: super-packets of 64 KB, and
+/// writes behind which the kernel does the work of the receiving host, take tens of microseconds each.
+const TURN_NS_MAX: u64 = 100_000;
 /// Largest number of packets of the time before a restart that are taken from a device: more than fit one.
 const STALE_PACKETS_MAX: usize = 1 << 17;
 /// Memory of packets on the way, on all paths together, at most.
@@ -171,8 +175,6 @@ impl Drop for Emulator {
 /// State of the thread.
 struct Worker {
     paths: Vec<PathState>,
-    /// Packets may be this late, so that several leave at one wake-up.
-    slack_ns: u64,
     settings: Settings,
     requests: Receiver<Request>,
     wake: Arc<EventFd>,
@@ -198,7 +200,31 @@ struct PathState {
     dropped_before: u64,
     /// Devices that were deleted. The kernel would report each as ready for ever.
     deleted: [bool; 2],
+    /// Moments at which the devices were last known to be empty: a packet in one was sent later.
+    empty_ns: [u64; 2],
+    /// Turns that their time ended.
+    long_turns: u64,
 }
+
+/// Packet that was read from a device.
+struct Arrival<'a> {
+    read_ns: u64,
+    /// Longest time for which the packet may have waited in the device.
+    waited_ns: u64,
+    header: VnetHeader,
+    bytes: &'a [u8],
+}
+
+/// Limits of what a device or a line does before the others have their turn.
+#[derive(Clone, Copy)]
+struct Turn {
+    packets_max: usize,
+    ns_max: u64,
+}
+
+const READ_TURN: Turn = Turn { packets_max: READS_MAX, ns_max: TURN_NS_MAX };
+const WRITE_TURN: Turn = Turn { packets_max: WRITES_MAX, ns_max: TURN_NS_MAX };
+const STALE_TURN: Turn = Turn { packets_max: STALE_PACKETS_MAX, ns_max: u64::MAX };
 
 impl PathState {
     fn new(path: Path, number: usize, settings: &Settings) -> Self {
@@ -210,63 +236,95 @@ impl PathState {
             failed_reads: 0,
             dropped_before: 0,
             deleted: [false; 2],
+            empty_ns: [0; 2],
+            long_turns: 0,
         };
         state.dropped_before = state.dropped_by_devices();
         state
     }
 
-    /// Reads up to `packets_max` packets that a host has sent, and hands each to `take`.
+    /// Reads packets that a host has sent, for one turn, and hands each to `take`.
     fn read(
         &mut self,
         direction: usize,
-        packets_max: usize,
+        turn: Turn,
         buffer: &mut [u8],
-        mut take: impl FnMut(&mut Line, VnetHeader, &[u8]),
+        now_ns: impl Fn() -> u64,
+        mut take: impl FnMut(&mut Line, Arrival<'_>),
     ) {
-        for _ in 0..packets_max {
+        let began_ns = now_ns();
+        let mut read_ns = began_ns;
+        for _ in 0..turn.packets_max {
+            let looked_ns = read_ns;
             match self.path.devices[direction].receive(buffer) {
-                Ok(Some((header, bytes))) => take(&mut self.lines[direction], header, &buffer[..bytes]),
-                Ok(None) => break,
+                Ok(Some((header, bytes))) => {
+                    read_ns = now_ns();
+                    let waited_ns = read_ns.saturating_sub(self.empty_ns[direction]);
+                    let arrival = Arrival { read_ns, waited_ns, header, bytes: &buffer[..bytes] };
+                    take(&mut self.lines[direction], arrival);
+                }
+                Ok(None) => {
+                    self.empty_ns[direction] = looked_ns;
+                    return;
+                }
                 Err(error) => match error.raw_os_error().map(Errno::from_raw) {
                     Some(Errno::EIO | Errno::EBADFD) => {
                         self.deleted[direction] = true;
-                        break;
+                        return;
                     }
                     // The device may come up again.
-                    Some(Errno::ENETDOWN) => break,
+                    Some(Errno::ENETDOWN) => return,
                     // Segmentation that a virtual network header cannot express, as that of the kernel's SCTP, costs the packet.
                     _ => self.failed_reads += 1,
                 },
             }
+            if read_ns - began_ns > turn.ns_max {
+                self.long_turns += 1;
+                return;
+            }
         }
     }
 
-    /// Writes up to `packets_max` packets that are due to a host.
+    /// Writes packets that are due to a host, for one turn.
     fn write(
         &mut self,
         direction: usize,
-        packets_max: usize,
+        turn: Turn,
         head: &mut Vec<u8>,
         late: &mut Times,
         now_ns: impl Fn() -> u64,
     ) {
-        let mut write_ns = now_ns();
-        for _ in 0..packets_max {
-            let Some(delivery) = self.lines[direction].poll_delivery(write_ns) else { break };
+        let began_ns = now_ns();
+        let mut write_ns = began_ns;
+        for _ in 0..turn.packets_max {
+            let Some(delivery) = self.lines[direction].poll_delivery(write_ns) else { return };
             let (header, rest) = delivery.write(head);
             if self.path.devices[1 - direction].send(header, [head, rest]).is_err() {
                 self.write_drops += u64::from(delivery.segment_count());
             }
-            late.record_each(write_ns.saturating_sub(delivery.at_ns), delivery.segment_count());
+            delivery.lateness_ns(write_ns).for_each(|late_ns| late.record(late_ns));
             write_ns = now_ns();
+            if write_ns - began_ns > turn.ns_max {
+                self.long_turns += 1;
+                return;
+            }
+        }
+    }
+
+    /// Notes what a wait has shown: the moment until which each device was empty.
+    fn on_waited(&mut self, empty_ns: [Option<u64>; 2]) {
+        for (known_ns, empty_ns) in self.empty_ns.iter_mut().zip(empty_ns) {
+            *known_ns = empty_ns.map_or(*known_ns, |empty_ns| empty_ns.max(*known_ns));
         }
     }
 
     /// Begins anew with the path number `number`. Packets that wait in the devices are dropped.
     fn restart(&mut self, number: usize, settings: &Settings, buffer: &mut [u8]) {
         for direction in [0, 1] {
-            self.read(direction, STALE_PACKETS_MAX, buffer, |_, _, _| {});
+            self.read(direction, STALE_TURN, buffer, || 0, |_, _| {});
         }
+        self.empty_ns = [0; 2];
+        self.long_turns = 0;
         self.lines = lines(&self.path, number, settings);
         self.write_drops = 0;
         self.failed_reads = 0;
@@ -310,11 +368,8 @@ impl Worker {
         let paths = paths.into_iter().enumerate();
         let paths: Vec<PathState> =
             paths.map(|(number, path)| PathState::new(path, number, &settings)).collect();
-        let joins = paths.iter().flat_map(|state| &state.path.pipes).map(|pipe| join(pipe, &settings));
-        let slack = joins.min().unwrap_or_default() / SLACK_DIVISOR;
         Worker {
             paths,
-            slack_ns: slack.as_nanos() as u64,
             settings,
             requests,
             wake,
@@ -355,12 +410,13 @@ impl Worker {
                 if !ready.is_readable(2 * number + direction) {
                     continue;
                 }
-                path.read(direction, READS_MAX, buffer, |line, header, bytes| {
-                    let packet = SuperPacket::new(header, bytes, budget);
+                let now_ns = || started.elapsed().as_nanos() as u64;
+                path.read(direction, READ_TURN, buffer, now_ns, |line, arrival| {
+                    let packet = SuperPacket::new(arrival.header, arrival.bytes, budget);
                     if budget.is_exceeded() {
                         line.drop_for_memory(&packet);
                     } else {
-                        line.handle_packet(started.elapsed().as_nanos() as u64, packet);
+                        line.handle_late_packet(arrival.read_ns, arrival.waited_ns, packet);
                     }
                 });
             }
@@ -372,7 +428,7 @@ impl Worker {
         let Worker { paths, head, late, started, .. } = self;
         for path in paths {
             for direction in [0, 1] {
-                path.write(direction, WRITES_MAX, head, late, || started.elapsed().as_nanos() as u64);
+                path.write(direction, WRITE_TURN, head, late, || started.elapsed().as_nanos() as u64);
             }
         }
     }
@@ -385,7 +441,12 @@ impl Worker {
             let devices = state.path.devices.iter().zip(state.deleted);
             devices.map(|(device, deleted)| (!deleted).then(|| device.descriptor()))
         });
-        waiter.wait(devices, self.wake.as_fd(), next_ns, self.slack_ns, || self.now_ns())
+        let ready =
+            waiter.wait(devices, self.wake.as_fd(), next_ns, SLACK.as_nanos() as u64, || self.now_ns());
+        for (number, path) in self.paths.iter_mut().enumerate() {
+            path.on_waited([0, 1].map(|direction| ready.empty_ns(2 * number + direction)));
+        }
+        ready
     }
 
     /// Answers requests. Returns whether a sender of requests is left.
@@ -427,6 +488,7 @@ impl Worker {
         EmulatorCounts {
             paths: self.paths.iter_mut().map(PathState::counts).collect(),
             late: self.late.distribution(),
+            long_turns: self.paths.iter().map(|path| path.long_turns).sum(),
             elapsed: self.started.elapsed(),
             processor: processor_time().saturating_sub(self.processor_at_start),
             realtime: self.realtime,

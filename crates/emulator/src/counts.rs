@@ -221,8 +221,11 @@ pub struct PathCounts {
 pub struct EmulatorCounts {
     /// The paths in their order.
     pub paths: Vec<PathCounts>,
-    /// Lateness of each segment when it was written to its host. Segments that travel together are due with the last of them.
+    /// Lateness of each segment when it was written to its host: the time since the pipe delivered it, including the wait for
+    /// the segments that travel with it, and the longest time for which it may have waited in the device of its sender.
     pub late: Distribution,
+    /// Number of times that a device or a line used up its time, and the others had to wait for it.
+    pub long_turns: u64,
     /// Elapsed time.
     pub elapsed: Duration,
     /// Processor time.

@@ -29,6 +29,10 @@ pub struct Line {
 #[derive(Debug)]
 struct Burst {
     packet: SuperPacket,
+    /// Longest time for which the packet may have waited to be read.
+    read_late_ns: u64,
+    /// Time at which the pipe delivers the first segment. The last arrives when all do.
+    first_ns: u64,
     segments: Range<u16>,
     ecn: Ecn,
     flips: Option<Flips>,
@@ -41,6 +45,14 @@ struct Burst {
 /// Memory of a burst on the line, whose containers have room for twice as many: its arrival, and its place in the queue.
 const BURST_BYTES_MAX: usize = 2 * (size_of::<((u64, u64), Burst)>() + size_of::<(u64, usize)>());
 const _: () = assert!(BURST_BYTES_MAX <= REFERENCE_BYTES);
+
+/// Packet whose segments are offered to the pipe.
+struct Offered<'a> {
+    packet: &'a SuperPacket,
+    read_late_ns: u64,
+    /// Place of the flow's counters.
+    flow: usize,
+}
 
 /// Consecutive segments that may travel together.
 struct Run {
@@ -82,8 +94,14 @@ impl Line {
 
     /// Offers each segment of a packet to the pipe.
     pub fn handle_packet(&mut self, now_ns: u64, packet: SuperPacket) {
+        self.handle_late_packet(now_ns, 0, packet);
+    }
+
+    /// Offers each segment of a packet to the pipe that may have been sent up to `read_late_ns` before.
+    pub(crate) fn handle_late_packet(&mut self, now_ns: u64, read_late_ns: u64, packet: SuperPacket) {
         self.packets_read += 1;
         let (ecn, flow) = (packet.ecn(), self.flows.place(packet.flow()));
+        let offered = Offered { packet: &packet, read_late_ns, flow };
         let delay_ns = nanoseconds(self.pipe.config().delay);
         let mut run: Option<Run> = None;
         for number in 0..packet.segments() {
@@ -94,7 +112,7 @@ impl Line {
                 Verdict::Deliver(passage) => passage,
                 Verdict::Drop(reason) => {
                     counts.on_dropped(reason);
-                    self.send_run(run.take(), &packet, flow);
+                    self.send_run(run.take(), &offered);
                     continue;
                 }
             };
@@ -103,16 +121,16 @@ impl Line {
             self.waited.record(waited_ns);
             let segment = Accepted { number, bytes, waited: Duration::from_nanos(waited_ns), passage };
             if !travels_in_order(&segment.passage) {
-                self.send_run(run.take(), &packet, flow);
-                self.send_alone(&packet, &segment, flow);
+                self.send_run(run.take(), &offered);
+                self.send_alone(&offered, &segment);
                 continue;
             }
             match &mut run {
                 Some(run) if run.takes(&segment.passage, self.join_ns) => run.extend(&segment),
-                _ => self.send_run(run.replace(Run::new(&segment)), &packet, flow),
+                _ => self.send_run(run.replace(Run::new(&segment)), &offered),
             }
         }
-        self.send_run(run, &packet, flow);
+        self.send_run(run, &offered);
     }
 
     /// Drops a packet for lack of memory, and counts its segments.
@@ -155,34 +173,37 @@ impl Line {
         }
     }
 
-    fn send_run(&mut self, run: Option<Run>, packet: &SuperPacket, flow: usize) {
-        if let Some(Run { last_ns, segments, ecn, arrived, .. }) = run {
-            let burst = Burst { packet: packet.clone(), segments, ecn, flips: None, flow, arrived };
-            self.transit.push(0, last_ns, burst);
+    fn send_run(&mut self, run: Option<Run>, offered: &Offered<'_>) {
+        if let Some(run) = run {
+            self.transit.push(0, run.last_ns, offered.burst(run, None));
         }
     }
 
     /// Sends a segment that is damaged, overtaken or duplicated.
-    fn send_alone(&mut self, packet: &SuperPacket, segment: &Accepted, flow: usize) {
-        let Run { segments, ecn, arrived, .. } = Run::new(segment);
-        let burst = |flips, arrived| Burst {
-            packet: packet.clone(),
-            segments: segments.clone(),
-            ecn,
-            flips,
-            flow,
-            arrived,
-        };
+    fn send_alone(&mut self, offered: &Offered<'_>, segment: &Accepted) {
         let passage = &segment.passage;
-        let original = burst(passage.flips, arrived);
+        let original = offered.burst(Run::new(segment), passage.flips);
         match passage.behind {
             Some(behind) => self.transit.push_behind(0, passage.at_ns, behind, original),
             None if passage.late => self.transit.push_late(0, passage.at_ns, original),
             None => self.transit.push(0, passage.at_ns, original),
         }
         if let Some(copy_at_ns) = passage.copy_at_ns {
-            self.transit.push(0, copy_at_ns, burst(None, Arrived::default()));
+            let copy = Run { first_ns: copy_at_ns, last_ns: copy_at_ns, ..Run::new(segment) };
+            self.transit.push(
+                0,
+                copy_at_ns,
+                offered.burst(Run { arrived: Arrived::default(), ..copy }, None),
+            );
         }
+    }
+}
+
+impl Offered<'_> {
+    fn burst(&self, run: Run, flips: Option<Flips>) -> Burst {
+        let Run { first_ns, segments, ecn, arrived, .. } = run;
+        let Offered { packet, read_late_ns, flow } = *self;
+        Burst { packet: packet.clone(), read_late_ns, first_ns, segments, ecn, flips, flow, arrived }
     }
 }
 
@@ -233,6 +254,16 @@ impl Delivery {
     #[must_use]
     pub fn segment_count(&self) -> u16 {
         self.burst.segments.end - self.burst.segments.start
+    }
+
+    /// Returns the lateness of each segment that is written now, reading included. The pipe delivers the segments at even
+    /// intervals, and all arrive with the last.
+    pub(crate) fn lateness_ns(&self, now_ns: u64) -> impl Iterator<Item = u64> {
+        let Burst { first_ns, read_late_ns, .. } = self.burst;
+        let joined_ns = self.at_ns.saturating_sub(first_ns);
+        let intervals = u64::from(self.segment_count() - 1);
+        let last_ns = now_ns.saturating_sub(self.at_ns) + read_late_ns;
+        (0..=intervals).map(move |behind| last_ns + joined_ns * behind / intervals.max(1))
     }
 
     /// Writes the beginning of the packet to `head`. Returns the virtual network header, and the rest of the packet.

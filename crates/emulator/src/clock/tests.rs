@@ -224,8 +224,11 @@ fn a_line_with_many_packets_due_leaves_the_others_their_turn() {
     }
     second.send(b"one").expect("room");
     worker.read(&Ready::all());
+    // A clock that stands still, so that no turn ends by its time.
+    let now_ns = worker.now_ns();
     let mut written = || {
-        worker.write();
+        let Worker { paths, head, late, .. } = &mut worker;
+        [0, 1].map(|direction| paths[0].write(direction, WRITE_TURN, head, late, || now_ns));
         worker.counts().paths[0].lines.each_ref().map(|line| line.packets_written)
     };
     assert_eq!(written(), [WRITES_MAX as u64, 1]);
@@ -305,9 +308,60 @@ fn each_segment_of_a_burst_is_late() {
     let budget = MemoryBudget::default();
     state.lines[0].handle_packet(0, SuperPacket::new(header, &bytes, &budget));
     let (mut late, mut head) = (Times::new(), Vec::new());
-    state.write(0, WRITES_MAX, &mut head, &mut late, || 5_000_000);
+    state.write(0, WRITE_TURN, &mut head, &mut late, || 5_000_000);
     state.lines[0].handle_packet(5_000_000, SuperPacket::new(VnetHeader::default(), &bytes[..28], &budget));
-    state.write(0, WRITES_MAX, &mut head, &mut late, || 5_000_000);
+    state.write(0, WRITE_TURN, &mut head, &mut late, || 5_000_000);
     // Seven of eight packets were late.
     assert!(late.distribution().p50 > Duration::from_millis(4), "{late:?}");
+}
+
+#[test]
+fn packets_that_are_read_late_are_late() {
+    let ([first, _second], path) = path(Default::default());
+    let mut state = PathState::new(path, 0, &Settings::default());
+    let (budget, mut buffer) = (MemoryBudget::default(), vec![0; PACKET_BYTES_MAX]);
+    let mut late_us = |state: &mut PathState, read_ns: u64| {
+        let take = |line: &mut Line, arrival: Arrival<'_>| {
+            let packet = SuperPacket::new(arrival.header, arrival.bytes, &budget);
+            line.handle_late_packet(arrival.read_ns, arrival.waited_ns, packet);
+        };
+        state.read(0, READ_TURN, &mut buffer, || read_ns, take);
+        let (mut late, mut head) = (Times::new(), Vec::new());
+        state.write(0, WRITE_TURN, &mut head, &mut late, || read_ns);
+        late.distribution().max.as_micros()
+    };
+    assert_eq!(late_us(&mut state, 1_000_000), 0, "there is no packet");
+    first.send(&[0x45; 28]).expect("room");
+    // The device was empty 5 ms ago.
+    assert!((5_000..5_100).contains(&late_us(&mut state, 6_000_000)));
+    first.send(&[0x45; 28]).expect("room");
+    state.on_waited([Some(9_990_000), None]);
+    assert!(late_us(&mut state, 10_000_000) <= 10);
+}
+
+#[test]
+fn a_turn_ends_after_its_time() {
+    let ([first, _second], path) = path(Default::default());
+    let mut state = PathState::new(path, 0, &Settings::default());
+    let (budget, mut buffer) = (MemoryBudget::default(), vec![0; PACKET_BYTES_MAX]);
+    // Each packet takes more than half of the time.
+    let looks = std::cell::Cell::new(0);
+    let now_ns = || {
+        looks.set(looks.get() + 1);
+        looks.get() * (TURN_NS_MAX / 2 + 1)
+    };
+    for _ in 0..3 {
+        first.send(&[0x45; 28]).expect("room");
+    }
+    let mut read = 0;
+    state.read(0, READ_TURN, &mut buffer, now_ns, |line, arrival| {
+        read += 1;
+        line.handle_packet(0, SuperPacket::new(arrival.header, arrival.bytes, &budget));
+    });
+    assert_eq!((read, state.long_turns), (2, 1));
+    state.read(0, STALE_TURN, &mut buffer, now_ns, |line, arrival| {
+        line.handle_packet(0, SuperPacket::new(arrival.header, arrival.bytes, &budget));
+    });
+    state.write(0, WRITE_TURN, &mut Vec::new(), &mut Times::new(), now_ns);
+    assert_eq!((state.lines[0].counts().packets_written, state.long_turns), (2, 2));
 }

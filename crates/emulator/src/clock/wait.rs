@@ -1,6 +1,8 @@
 //! Waits that end on time.
 
+use std::fs::File;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt as _;
 
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
@@ -11,24 +13,40 @@ use super::PATHS_MAX;
 const SPIN_NS_MAX: u64 = 50_000;
 /// Each wait moves the estimate of a sleep's lateness by this fraction of the difference.
 const ESTIMATE_SHARE: u64 = 8;
+/// A call that takes longer has slept.
+const SLEPT_NS_MIN: u64 = 20_000;
 /// Longest sleep.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
 
-/// Devices that are readable.
+/// Devices that are readable, as a wait has found them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
     readable: [bool; 2 * PATHS_MAX],
+    /// Moment until which the devices that are readable were empty, if the wait has slept.
+    asleep_until_ns: Option<u64>,
+    /// Moment at which the others were empty, if the wait has looked.
+    looked_ns: Option<u64>,
 }
 
 impl Ready {
     /// Returns a value that reports every device.
     pub(super) fn all() -> Self {
-        Ready { readable: [true; 2 * PATHS_MAX] }
+        Ready { readable: [true; 2 * PATHS_MAX], ..Ready::none() }
+    }
+
+    /// Returns a value that reports no device, and knows of none whether it is empty.
+    fn none() -> Self {
+        Ready { readable: [false; 2 * PATHS_MAX], asleep_until_ns: None, looked_ns: None }
     }
 
     /// Returns whether a device is readable.
     pub(super) fn is_readable(&self, device: usize) -> bool {
         self.readable[device]
+    }
+
+    /// Returns the latest moment at which a device is known to have been empty, if the wait tells any.
+    pub(super) fn empty_ns(&self, device: usize) -> Option<u64> {
+        if self.readable[device] { self.asleep_until_ns } else { self.asleep_until_ns.or(self.looked_ns) }
     }
 }
 
@@ -36,11 +54,13 @@ impl Ready {
 #[derive(Debug)]
 pub(super) struct Waiter {
     oversleep_ns: u64,
+    run_delay: RunDelay,
 }
 
 impl Waiter {
+    /// Makes the waiter of the calling thread.
     pub(super) fn new() -> Self {
-        Waiter { oversleep_ns: SPIN_NS_MAX / 2 }
+        Waiter { oversleep_ns: SPIN_NS_MAX / 2, run_delay: RunDelay::open() }
     }
 
     /// Waits until `next_ns` on the clock `now_ns`, and up to `slack_ns` longer instead of spinning, or until a device or `wake`
@@ -80,12 +100,24 @@ impl Waiter {
         let late_ns = if left_ns > 0 { left_ns + slack_ns } else { 0 };
         let sleep_ns = late_ns.saturating_sub(self.oversleep_ns.min(SPIN_NS_MAX)).min(SLEEP_NS_MAX);
         let timeout = TimeSpec::new((sleep_ns / 1_000_000_000) as _, (sleep_ns % 1_000_000_000) as _);
-        let mut ready = Ready { readable: [false; 2 * PATHS_MAX] };
-        match sleep(&mut polled[..count], timeout) {
-            Ok(0) if left_ns < SLEEP_NS_MAX => self.spin(before_ns, sleep_ns, left_ns, now_ns),
-            Ok(_) => {}
+        let mut ready = Ready { looked_ns: Some(before_ns), ..Ready::none() };
+        let result = sleep(&mut polled[..count], timeout);
+        let delay_ns = if sleep_ns > 0 { self.run_delay.since_last_ns() } else { 0 };
+        match result {
+            Ok(0) => {
+                ready.asleep_until_ns = Some(before_ns + sleep_ns);
+                if left_ns < SLEEP_NS_MAX {
+                    self.spin(before_ns, sleep_ns, left_ns, now_ns);
+                }
+            }
+            // A device has ended the sleep, or was readable from the start: a packet may have come since the last look.
+            Ok(_) => {
+                let after_ns = now_ns();
+                let slept = after_ns - before_ns > SLEPT_NS_MIN;
+                ready.asleep_until_ns = slept.then(|| after_ns.saturating_sub(delay_ns).max(before_ns));
+            }
             // The sleep was shorter than asked, by an unknown time: the caller computes the next one.
-            Err(_) => return ready,
+            Err(_) => return Ready::none(),
         }
         for (readable, polled) in ready.readable.iter_mut().zip(&polled[1..count]) {
             *readable = polled.revents().is_some_and(|events| !events.is_empty());
@@ -105,6 +137,36 @@ impl Waiter {
             std::hint::spin_loop();
         }
     }
+}
+
+/// Reads how long the calling thread has waited for a processor while it was able to run: after the packet that has ended its sleep
+/// had come, for example.
+#[derive(Debug)]
+struct RunDelay {
+    /// `None` if the kernel does not tell.
+    statistics: Option<File>,
+    total_ns: u64,
+}
+
+impl RunDelay {
+    fn open() -> Self {
+        let mut delay = RunDelay { statistics: File::open("/proc/thread-self/schedstat").ok(), total_ns: 0 };
+        delay.since_last_ns();
+        delay
+    }
+
+    /// Returns the delay since the last call.
+    fn since_last_ns(&mut self) -> u64 {
+        let mut text = [0; 64];
+        let bytes = self.statistics.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+        let total_ns = run_delay_ns(&text[..bytes]).unwrap_or(self.total_ns);
+        total_ns - std::mem::replace(&mut self.total_ns, total_ns).min(total_ns)
+    }
+}
+
+/// Returns the second number of `/proc/PID/schedstat`: processor time, delay and number of times that the thread was run.
+fn run_delay_ns(text: &[u8]) -> Option<u64> {
+    str::from_utf8(text).ok()?.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -152,5 +214,30 @@ mod tests {
         let ready = waiter.wait_with(std::iter::empty(), wake.as_fd(), next_ns, 0, now_ns, interrupted);
         assert!(!ready.is_readable(0));
         assert_eq!((looks.get(), waiter.oversleep_ns), (1, estimate_ns));
+        assert_eq!(ready.empty_ns(0), None);
+    }
+
+    #[test]
+    fn a_wait_tells_until_when_devices_were_empty() {
+        let wake = EventFd::from_flags(EfdFlags::EFD_NONBLOCK).expect("a descriptor");
+        let mut waiter = Waiter { oversleep_ns: 0, run_delay: RunDelay { statistics: None, total_ns: 0 } };
+        let now_ns = Cell::new(1_000_000);
+        let mut wait = |next_ns, ends_ns, readable| {
+            let sleep = |_: &mut [PollFd<'_>], _| {
+                now_ns.set(ends_ns);
+                Ok(readable)
+            };
+            waiter.wait_with(std::iter::empty(), wake.as_fd(), Some(next_ns), 0, || now_ns.get(), sleep)
+        };
+        // The sleep ends 5 ms late: meanwhile a packet may have come.
+        assert_eq!(wait(2_000_000, 7_000_000, 0).empty_ns(0), Some(2_000_000));
+        // A device ends it.
+        assert_eq!(wait(9_000_000, 8_000_000, 1).empty_ns(0), Some(8_000_000));
+        // Without a sleep only a device that is not readable was seen to be empty.
+        let mut looked = wait(8_000_000, 8_001_000, 1);
+        assert_eq!(looked.empty_ns(0), Some(8_000_000));
+        looked.readable[0] = true;
+        assert_eq!(looked.empty_ns(0), None);
+        assert_eq!(run_delay_ns(b"4000 5000 6\n"), Some(5_000));
     }
 }

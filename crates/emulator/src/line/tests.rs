@@ -61,6 +61,16 @@ fn segments_that_are_due_together_arrive_with_the_last_of_them() {
 }
 
 #[test]
+fn segments_that_wait_for_others_are_late_by_that_time() {
+    let mut line = Line::new(&fast(), 0, JOIN);
+    line.handle_late_packet(0, 500, super_packet(3, Ecn::NotCapable, &MemoryBudget::default()));
+    let delivery = line.poll_delivery(1_037_000).expect("it is due");
+    let mut lateness: Vec<u64> = delivery.lateness_ns(1_037_000).collect();
+    lateness.sort_unstable();
+    assert_eq!(lateness, [1_500, 13_500, 25_500]);
+}
+
+#[test]
 fn nothing_is_joined_across_a_loss_or_without_time_to_join() {
     let lossy = PipeConfig { loss: Loss::scripted([1]), ..fast() };
     let mut line = Line::new(&lossy, 0, JOIN);
