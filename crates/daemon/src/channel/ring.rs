@@ -25,9 +25,9 @@ use tokio::sync::Notify;
 use zerocopy::IntoBytes;
 
 use super::shared_pages::Memory;
-use crate::system::quantum;
 use crate::users::closer::ReceivedDescriptor;
 use crate::users::owner::{RingMemory, Rings};
+use crate::users::quantum;
 use crate::users::worker::{Job, Worker};
 
 /// The reader of a socket's ring.
