@@ -228,7 +228,9 @@ fn a_line_with_many_packets_due_leaves_the_others_their_turn() {
     let now_ns = worker.now_ns();
     let mut written = || {
         let Worker { paths, head, late, .. } = &mut worker;
-        [0, 1].map(|direction| paths[0].write(direction, WRITE_TURN, head, late, || now_ns));
+        for direction in [0, 1] {
+            paths[0].write(direction, WRITE_TURN, head, late, || now_ns);
+        }
         worker.counts().paths[0].lines.each_ref().map(|line| line.packets_written)
     };
     assert_eq!(written(), [WRITES_MAX as u64, 1]);

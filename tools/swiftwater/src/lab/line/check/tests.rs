@@ -27,6 +27,7 @@ fn row_of(text: &str, pipe: PipeStats, packets_received: u64, delays: &[Duration
         elapsed: Duration::from_secs(2),
         processor: Duration::ZERO,
         realtime: true,
+        long_turns: 0,
     };
     let received = Received {
         packets_sent: flood.packets().ceil() as u64,
