@@ -144,7 +144,7 @@ fn a_kernel_without_udp_segmentation_on_devices_makes_the_datagrams_itself() {
 }
 
 #[test]
-#[ignore = "needs namespaces and ip, and takes two minutes: ./test --all"]
+#[ignore = "needs namespaces and ip, and takes four minutes: ./test --all"]
 fn the_kernels_tcp_is_as_fast_as_theory_says_where_packets_are_lost_at_random() {
     if !possible(&[]) {
         return;

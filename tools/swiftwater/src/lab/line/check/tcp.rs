@@ -38,9 +38,9 @@ const CONTROLS: [(&str, CongestionControl); 2] =
 const DIFFERENCE_MAX: f64 = 0.1;
 /// Losses that a measurement waits for, in both directions together. Theory is given the losses that happened, so chance has
 /// little part in the ratio.
-const LOSSES: f64 = 200.0;
+const LOSSES: f64 = 400.0;
 /// Losses below which a ratio may be chance.
-const LOSSES_MIN: u64 = 100;
+const LOSSES_MIN: u64 = 200;
 /// Standard deviations by which the number of losses may differ from its mean.
 const DEVIATIONS_MAX: f64 = 4.0;
 /// Losses of a direction after which the slow start is forgotten.
@@ -456,7 +456,7 @@ mod tests {
         let theory = theory("100mbit,10ms,loss=0.1%", CongestionControl::NewReno).expect("a prediction");
         let window = theory.window(None);
         let losses = |time: Duration| time.as_secs_f64() / theory.loss_interval.as_secs_f64();
-        assert_eq!([window.start, window.end - window.start].map(losses).map(f64::round), [20.0, 100.0]);
+        assert_eq!([window.start, window.end - window.start].map(losses).map(f64::round), [20.0, 200.0]);
         let short = theory.window(Some(7.0));
         assert_eq!(short.end - short.start, Duration::from_secs(7));
     }
