@@ -146,7 +146,8 @@ impl Sum for Estimate {
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let times = if self.repeat == 1 { "once".to_owned() } else { format!("{} times", self.repeat) };
-        write!(f, "{} measurements, each {times}: {}", self.measurements, self.time())
+        let measurements = if self.measurements == 1 { "measurement" } else { "measurements, each" };
+        write!(f, "{} {measurements} {times}: {}", self.measurements, self.time())
     }
 }
 
@@ -200,6 +201,8 @@ mod tests {
         let of = |experiment, settings: &Settings<'_>| estimate(experiment, settings).to_string();
         // 6 cells of 20 s, 5 times.
         assert_eq!(of(LiveName::Coexistence, &SETTINGS), "6 measurements, each 5 times: about 11m");
+        let one = Settings { case: "bbr, 4", ..SETTINGS };
+        assert_eq!(of(LiveName::Coexistence, &one), "1 measurement 5 times: about 2m");
         // Throughput and latency of 20 s each in 4 cells, and of 60 s in 3.
         assert_eq!(of(LiveName::Flapping, &SETTINGS), "7 measurements, each 5 times: about 44m");
         // 114.3 MB in 32 s at least.
