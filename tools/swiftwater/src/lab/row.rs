@@ -25,7 +25,7 @@ impl Clock {
 #[derive(Clone, Debug)]
 pub(super) enum Source {
     /// Measured in real time.
-    Live(Figures),
+    Live(Box<Figures>),
     /// Simulated, with the seed of all random numbers.
     Virtual { seed: u64 },
     /// Published by others, and shown beside an experiment on this clock.

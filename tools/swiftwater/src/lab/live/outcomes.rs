@@ -116,7 +116,9 @@ fn outcomes_of(
     };
     let figures = figures.with_answers(&answered);
     let other = load.beside.zip(beside).zip(Figures::new(&runs_beside, mark_s, beside, None));
-    let Some(((tcp, other), other_figures)) = other else { return vec![(outcome, Source::Live(figures))] };
+    let Some(((tcp, other), other_figures)) = other else {
+        return vec![(outcome, Source::Live(Box::new(figures)))];
+    };
     let other_outcome = Outcome {
         transport: tcp.name.to_owned(),
         bits_per_s: other,
@@ -127,8 +129,8 @@ fn outcomes_of(
     let share = cell.share_of_fair();
     let other_share = share.map(|share| 2.0 - share);
     vec![
-        (outcome, Source::Live(figures.with_share(share))),
-        (other_outcome, Source::Live(other_figures.with_share(other_share))),
+        (outcome, Source::Live(Box::new(figures.with_share(share)))),
+        (other_outcome, Source::Live(Box::new(other_figures.with_share(other_share)))),
     ]
 }
 

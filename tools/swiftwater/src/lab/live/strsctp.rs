@@ -170,7 +170,10 @@ fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome
         let figures =
             Figures::new(&runs, None, tcp, best.map(|messages| bits(messages, cell.message_bytes)))?;
         let messages = bits_per_s / 8.0 / cell.message_bytes as f64 * SECONDS;
-        Some((outcome(cell, cell.series.name().to_owned(), seconds, messages.round()), Source::Live(figures)))
+        Some((
+            outcome(cell, cell.series.name().to_owned(), seconds, messages.round()),
+            Source::Live(Box::new(figures)),
+        ))
     });
     let ours: Vec<_> = ours.collect();
     let published = raw.iter().map(|row| {
