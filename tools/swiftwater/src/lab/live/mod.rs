@@ -292,7 +292,7 @@ fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> 
     failure.map_or(Ok(()), Err)
 }
 
-/// Tells the user that a measurement is left out. It is a failure of this command if the transport is ours: the kernel's transports
+/// Tells the user that a measurement is left out. It is a failure of this command if the transport is ours: those of the kernel
 /// sometimes stop delivering.
 fn leave_out(bar: &ProgressBar, error: LiveError, is_ours: bool, failure: &mut Option<LiveError>) {
     bar.suspend(|| note(format_args!("left out: {error}")));
