@@ -78,8 +78,8 @@ pub(crate) struct LabArgs {
     /// Results of an earlier run are replaced; other files remain.
     #[arg(long, value_name = "DIR", requires = "live", conflicts_with = "experiment")]
     pub out: Option<PathBuf>,
-    /// Run the long cases, too: an hour of `datatag`, twice the file of `sctplib`. With --live, `datatag` takes an hour for each of
-    /// five transports and each run: five hours with --repeat 1, and a day without.
+    /// Run the long cases, too: an hour of `datatag`, twice the file of `sctplib`. With --live, `datatag` takes an hour for each
+    /// of five transports and each run: five hours with --repeat 1, and a day without.
     #[arg(long)]
     pub full: bool,
     #[command(flatten)]
