@@ -371,7 +371,7 @@ impl Plan {
         self.loads.iter().flat_map(of_load).collect()
     }
 
-    /// Returns the duration of a measurement: the one wanted by user or experiment, or that of a file at the capacity of its lines.
+    /// Returns the duration of a measurement: what the user or the experiment wants, or that of a file at the rate of its lines.
     pub(super) fn seconds(&self, load: &Load, series: Series, settings: &Settings<'_>) -> f64 {
         settings.seconds.unwrap_or_else(|| match load.amount {
             Amount::Seconds(seconds) => seconds.of(settings.quick, settings.full),
