@@ -281,6 +281,8 @@ impl Killer<'_> {
     const PART_WITH_PROGRAMS: usize = 5;
     /// Time of these moments, as a multiple of the time until the programs run.
     const START_TIMES: u32 = 3;
+    /// Limit of these moments after the programs run.
+    const AFTER_START: Duration = Duration::from_secs(1);
 
     fn new(signals: &[Signal]) -> Killer<'_> {
         Killer { signals, moments: Moments::new(), start_time: Duration::ZERO, round: 0 }
@@ -296,7 +298,8 @@ impl Killer<'_> {
             wait::until("the programs of the command run", programs_run);
             self.start_time = began.elapsed();
         } else {
-            thread::sleep(self.moments.within(self.start_time * Self::START_TIMES));
+            let last = (self.start_time * Self::START_TIMES).min(self.start_time + Self::AFTER_START);
+            thread::sleep(self.moments.within(last));
         }
         let (after, start, seed) = (began.elapsed(), self.start_time, self.moments.seed);
         let at = format!("{signal} after {after:?}, start {start:?}, seed {seed}");
