@@ -47,8 +47,16 @@ const DISTURBED: (&str, &str) = ("host", "disturbed");
 /// A table of the page.
 struct Table<'a> {
     headings: Vec<&'a str>,
-    /// The place of each row in the results, its class and its cells: key and text.
-    rows: Vec<(usize, &'a str, Vec<(&'a str, &'a str)>)>,
+    rows: Vec<Row<'a>>,
+}
+
+/// A row of a table.
+struct Row<'a> {
+    /// Its place in the results.
+    place: usize,
+    class: &'a str,
+    /// Key and text of each cell.
+    cells: Vec<(&'a str, &'a str)>,
 }
 
 /// Returns what lies between two texts, each time.
@@ -62,13 +70,13 @@ fn tables(page: &str) -> Vec<Table<'_>> {
         .into_iter()
         .map(|table| {
             let (head, body) = table.split_once("</thead>").expect("a head");
-            let headings = head.split("<th").skip(1).map(|heading| text_of(heading)).collect();
+            let headings = head.split("<th").skip(1).map(text_of).collect();
             let rows = body.split("<tr data-row=\"").skip(1).map(|row| {
                 let (place, row) = row.split_once('"').expect("a number");
                 let (class, row) = row.split_once('>').expect("an element");
                 let cells = row.split(" data-key=\"").skip(1);
                 let cells = cells.map(|cell| (cell.split('"').next().unwrap_or_default(), text_of(cell)));
-                (place.parse().expect("a number"), class, cells.collect())
+                Row { place: place.parse().expect("a number"), class, cells: cells.collect() }
             });
             Table { headings, rows: rows.collect() }
         })
@@ -141,7 +149,7 @@ fn every_cell_of_the_report_is_the_number_of_the_json_in_the_unit_of_its_heading
     assert_eq!(tables.len(), experiments.len(), "a table for each experiment");
     let (mut places, mut filled) = (Vec::new(), BTreeSet::new());
     for table in tables {
-        for (place, class, cells) in table.rows {
+        for Row { place, class, cells } in table.rows {
             let row = &rows[place];
             assert_eq!(class.contains("published"), row["published"] == true, "{row}");
             let keys: Vec<&str> = cells.iter().map(|(key, _)| *key).collect();
