@@ -219,22 +219,19 @@ pub(crate) fn receive_into_slots(
     Ok(())
 }
 
-/// Receives datagram n into part n of `slots`, and its rest into part n of `spill` (`recvmmsg`); both have `SLOTS_MAX` parts of
-/// one length. Returns the number of datagrams.
+/// Receives datagram n into part n of `slots`, which has `SLOTS_MAX` parts of one length (`recvmmsg`). Returns the number of
+/// datagrams.
 pub(crate) fn receive_into_parts(
     fd: BorrowedFd<'_>,
     slots: &mut [u8],
-    spill: &mut [u8],
     arrivals: &mut Arrivals,
 ) -> Result<usize, Errno> {
-    let mut vectors = [[empty_vector(); 2]; SLOTS_MAX];
-    let (slot_bytes, spill_bytes) = (slots.len() / SLOTS_MAX, spill.len() / SLOTS_MAX);
-    let parts = slots.chunks_exact_mut(slot_bytes).zip(spill.chunks_exact_mut(spill_bytes));
-    for (vectors, (slot, spill)) in vectors.iter_mut().zip(parts) {
-        vectors[0] = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
-        vectors[1] = libc::iovec { iov_base: spill.as_mut_ptr().cast(), iov_len: spill.len() };
+    let mut vectors = [[empty_vector(); 1]; SLOTS_MAX];
+    let slot_bytes = slots.len() / SLOTS_MAX;
+    for ([vector], slot) in vectors.iter_mut().zip(slots.chunks_exact_mut(slot_bytes)) {
+        *vector = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
     }
-    // SAFETY: the vectors are disjoint parts of `slots` and `spill`, which are borrowed mutably for the call.
+    // SAFETY: the vectors are disjoint parts of `slots`, which is borrowed mutably for the call.
     unsafe { receive_messages(fd, &mut vectors, arrivals) }
 }
 

@@ -13,8 +13,9 @@ use crate::socket_address::RawAddress;
 use crate::sockets::{About, Socket, Sockets, Taken};
 use crate::syscalls::{Arrivals, SLOTS_MAX, receive_into_parts};
 
-/// Room for a packet of a stranger of the usual size.
-const SLOT_BYTES: usize = 2048;
+/// Room for a packet of a stranger, and some cache lines more: the beginnings of the slots, which all packets use, would otherwise
+/// take each other's places in the cache.
+const SLOT_BYTES: usize = RECEIVE_BYTES + 5 * 64;
 
 /// A whole received packet; a raw IPv4 socket includes the IP header.
 pub(crate) struct Packet {
@@ -25,13 +26,12 @@ pub(crate) struct Packet {
 
 /// Receives many packets of strangers a call.
 ///
-/// The slots are the same each time, so they stay in the cache, and the packets are copied out. A longer packet is joined from
-/// its slot and a spill.
+/// The slots are the same each time, so they stay in the cache, and the packets are copied out. Each has room for the longest
+/// packet; of most of them one page is ever used, and the system provides no more.
 #[derive(Default)]
 pub(crate) struct Strangers {
-    /// Both are empty until the first packet.
+    /// Empty until the first packet.
     slots: Vec<u8>,
-    spill: Vec<u8>,
     arrivals: Arrivals,
 }
 
@@ -46,14 +46,13 @@ impl Strangers {
     ) -> Result<Taken, Errno> {
         let Sockets { list, blocks, stats, .. } = sockets;
         let socket = &mut list[index];
-        self.slots.resize(SLOTS_MAX * SLOT_BYTES, 0);
-        self.spill.resize(SLOTS_MAX * (RECEIVE_BYTES - SLOT_BYTES), 0);
-        let (slots, spill) = (&mut self.slots[..], &mut self.spill[..]);
-        let reads = receive_into_parts(socket.inner.fd.as_fd(), slots, spill, &mut self.arrivals)?;
+        if self.slots.is_empty() {
+            self.slots = vec![0; SLOTS_MAX * SLOT_BYTES];
+        }
+        let reads = receive_into_parts(socket.inner.fd.as_fd(), &mut self.slots, &mut self.arrivals)?;
         stats.batches_received += 1;
         let (mut bytes, now) = (0, Instant::now());
-        let parts = slots.chunks_exact(SLOT_BYTES).zip(spill.chunks_exact(RECEIVE_BYTES - SLOT_BYTES));
-        for (arrived, (slot, spill)) in self.arrivals.iter(reads).zip(parts) {
+        for (arrived, slot) in self.arrivals.iter(reads).zip(self.slots.chunks_exact(SLOT_BYTES)) {
             bytes += arrived.bytes;
             let about = About::read(arrived.control);
             socket.count_overflows(&about, stats);
@@ -62,10 +61,7 @@ impl Strangers {
                 stats.receive_discarded += 1;
                 continue;
             }
-            let in_slot = arrived.bytes.min(SLOT_BYTES);
-            let room = blocks.room();
-            room.extend_from_slice(&slot[..in_slot]);
-            room.extend_from_slice(&spill[..arrived.bytes - in_slot]);
+            blocks.room().extend_from_slice(&slot[..arrived.bytes]);
             let packet = Packet { from: arrived.from, about, bytes: blocks.take() };
             deliver(socket, packet, stats, sink);
         }
