@@ -30,6 +30,14 @@ pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX;
 pub const BUNDLE_BYTES_MAX: usize = 2 * RECORD_BYTES_MAX;
 /// The longest message that the daemon takes from a program, or passes to it in one piece.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// The part of the length of a message in a memfd that its record to the daemon is padded by. The kernel counts the padding in
+/// the send buffer, and not the memfd: without padding a carrier would hold hundreds of such messages.
+const PADDING_PART: usize = 8;
+/// Padding comes in blocks of this length.
+pub const PADDING_BLOCK_BYTES: usize = 4096;
+/// The longest padding. A send buffer of the usual 208 KB holds five records with it, and a writer that waits for room goes on
+/// when one is left.
+pub const PADDING_BYTES_MAX: usize = 10 * PADDING_BLOCK_BYTES;
 /// Number of bytes after the header of a [`Kind::Accepted`]: one such record fills the smallest carrier, which polls writable
 /// again when the program has taken the record.
 pub const ACCEPTED_BYTES: usize = 1024;
@@ -336,10 +344,32 @@ impl Header {
         }
     }
 
+    /// Returns the number of zeros that follow this header in a record to the daemon: 0 unless the message is in a memfd. A
+    /// record without them is valid, too: a small send buffer has no room for them.
+    pub fn padding_bytes(&self) -> usize {
+        match self.kind == Kind::Data && self.flags.contains(Flags::IN_MEMFD) {
+            true => {
+                let blocks = self.bytes as usize / PADDING_PART / PADDING_BLOCK_BYTES;
+                (blocks * PADDING_BLOCK_BYTES).min(PADDING_BYTES_MAX)
+            }
+            false => 0,
+        }
+    }
+
     /// Splits a whole record into header and bytes; returns `None` if it is not of this protocol, or not as long as it says.
     pub fn split(record: &[u8]) -> Option<(Header, &[u8])> {
         let header = Header::parse(record)?;
         (record.len() == header.record_bytes()).then_some((header, &record[HEADER_BYTES..]))
+    }
+
+    /// Splits a whole record of a program as [`Header::split`] does, and leaves the padding out.
+    pub fn split_padded(record: &[u8]) -> Option<(Header, &[u8])> {
+        let header = Header::parse(record)?;
+        let is_padded = record.len() == HEADER_BYTES + header.padding_bytes();
+        if is_padded && header.flags.contains(Flags::IN_MEMFD) {
+            return Some((header, &[]));
+        }
+        Header::split(record)
     }
 }
 
@@ -405,6 +435,37 @@ mod tests {
         assert_eq!((split(header, b"on"), split(header, b"ones")), (None, None));
         let in_memfd = Header { flags: Flags::IN_MEMFD, ..header };
         assert_eq!((split(in_memfd, b""), split(in_memfd, b"one")), (Some(Vec::new()), None));
+    }
+
+    #[test]
+    fn the_record_of_a_long_message_is_padded_by_a_part_of_its_length() {
+        let padding = |bytes: usize, flags| {
+            Header { bytes: bytes as u32, flags, ..Header::new(Kind::Data) }.padding_bytes()
+        };
+        let in_memfd = |bytes| padding(bytes, Flags::IN_MEMFD.with(Flags::END));
+        assert_eq!(padding(PAYLOAD_BYTES_MAX, Flags::END), 0, "the kernel counts its content");
+        assert_eq!((in_memfd(32_767), in_memfd(32_768), in_memfd(65_537)), (0, 4096, 8192));
+        assert_eq!(
+            (in_memfd(327_679), in_memfd(327_680), in_memfd(MESSAGE_BYTES_MAX)),
+            (36_864, 40_960, 40_960)
+        );
+    }
+
+    #[test]
+    fn the_record_of_a_long_message_has_all_of_its_padding_or_none() {
+        let header = Header { bytes: 100_000, flags: Flags::IN_MEMFD, ..Header::new(Kind::Data) };
+        let split = |header: Header, more: usize| {
+            let record = [&header.encode()[..], &vec![0; more]].concat();
+            let (found, content) = Header::split_padded(&record)?;
+            assert_eq!(found, header);
+            Some(content.len())
+        };
+        assert_eq!((split(header, 0), split(header, 12_288)), (Some(0), Some(0)));
+        assert_eq!((split(header, 12_287), split(header, 12_289), split(header, 4096)), (None, None, None));
+        let in_record = Header { bytes: 12_288, flags: Flags::END, ..header };
+        assert_eq!((split(in_record, 12_288), split(in_record, 0)), (Some(12_288), None));
+        let ring = Header { kind: Kind::Ring, ..header };
+        assert_eq!((split(ring, 0), split(ring, 12_288)), (Some(0), None));
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub(crate) fn send_long(
     descriptor: &Descriptor,
     header: Header,
     flags: c_int,
-    send_record: impl Fn(&[u8; HEADER_BYTES]) -> Result<()>,
+    send_record: impl Fn(&Header) -> Result<()>,
 ) -> Result<()> {
     put_waiting(fd, descriptor, flags, |ring| {
         if !ring.fits(HEADER_BYTES) {
@@ -69,10 +69,10 @@ pub(crate) fn send_long(
         // No other record has this turn: not that of a writer that died before its header was in the ring, either.
         let turn = Turn { counter: LONG_MESSAGES.fetch_add(1, Relaxed), thread: system::thread_id() };
         let flags = header.flags.with(Flags::IN_TURN);
-        let header = Header { flags, sequence: Sequence::in_turn(turn), ..header }.encode();
+        let header = Header { flags, sequence: Sequence::in_turn(turn), ..header };
         match send_record(&header) {
             Err(Errno(libc::EAGAIN)) => Ok(PutOutcome::Full),
-            sent => sent.map(|()| ring.put(HEADER_BYTES, |record| record.push(&header))),
+            sent => sent.map(|()| ring.put(HEADER_BYTES, |record| record.push(&header.encode()))),
         }
     })
 }

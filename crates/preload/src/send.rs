@@ -8,7 +8,10 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, Sequence};
+use carrier::record::{
+    Flags, Header, Kind, MESSAGE_BYTES_MAX, PADDING_BLOCK_BYTES, PADDING_BYTES_MAX, PAYLOAD_BYTES_MAX,
+    Sequence,
+};
 use carrier::sharers_page::SentBytes;
 use carrier::status_page::{Entry, PeerShut, State};
 use libc::c_int;
@@ -428,7 +431,7 @@ impl Outgoing<'_> {
     /// Sends a message through the ring, or as a record.
     fn send_short(&self, header: &Header, flags: c_int) -> Result<()> {
         match ring::send(self.fd, self.descriptor, header, self.content, self.flags) {
-            Err(ALONE) => sent_behind(&self.encode_record(header), self.content, |record| {
+            Err(ALONE) => sent_behind(&self.record_of(header).encode(), self.content, |record| {
                 match system::send_waiting(self.fd, record, None, flags) {
                     // A sharer has made the send buffer small, because its ring is full.
                     Err(Errno(libc::EMSGSIZE)) => {
@@ -443,16 +446,16 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Encodes the header of a message that goes as a record.
-    fn encode_record(&self, header: &Header) -> [u8; HEADER_BYTES] {
+    /// Returns the header of a message that goes as a record.
+    fn record_of(&self, header: &Header) -> Header {
         let sequence = Sequence::sent_after(self.pages().sharers.records_sent());
-        Header { sequence, ..*header }.encode()
+        Header { sequence, ..*header }
     }
 
     /// Sends a long message; `send` sends the record with its memfd and does not wait.
-    fn send_long(&self, header: Header, send: impl Fn(&[u8; HEADER_BYTES]) -> Result<()>) -> Result<()> {
+    fn send_long(&self, header: Header, send: impl Fn(&Header) -> Result<()>) -> Result<()> {
         self.in_order(|| match ring::send_long(self.fd, self.descriptor, header, self.flags, &send) {
-            Err(ALONE) => ring::send_alone(self.fd, self.flags, || send(&self.encode_record(&header)))
+            Err(ALONE) => ring::send_alone(self.fd, self.flags, || send(&self.record_of(&header)))
                 .map(|()| self.pages().sharers.count_record()),
             sent => sent,
         })
@@ -460,9 +463,19 @@ impl Outgoing<'_> {
 }
 
 /// Sends the header of a long message with the memfd of its content, without waiting.
-fn send_now(fd: RawFd, header: &[u8; HEADER_BYTES], memfd: RawFd) -> Result<()> {
-    let record = [Source::of(header)];
-    system::send(fd, Content::new(&record), Some(memfd), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).map(drop)
+fn send_now(fd: RawFd, header: &Header, memfd: RawFd) -> Result<()> {
+    static BLOCK: [u8; PADDING_BLOCK_BYTES] = [0; PADDING_BLOCK_BYTES];
+    let encoded = header.encode();
+    let mut parts = [Source::of(&BLOCK); 1 + PADDING_BYTES_MAX / PADDING_BLOCK_BYTES];
+    parts[0] = Source::of(&encoded);
+    let send = |parts| {
+        system::send(fd, Content::new(parts), Some(memfd), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).map(drop)
+    };
+    match send(&parts[..=header.padding_bytes() / PADDING_BLOCK_BYTES]) {
+        // The send buffer is smaller than the padding: a sharer has made it so, because its ring is full.
+        Err(Errno(libc::EMSGSIZE)) => send(&parts[..1]),
+        sent => sent,
+    }
 }
 
 /// Returns whether the message ends its association.

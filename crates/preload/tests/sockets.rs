@@ -69,6 +69,11 @@ fn long_messages_among_short_ones_arrive_from_a_sender_that_waits_for_room() {
 }
 
 #[test]
+fn a_sender_is_held_back_however_long_its_messages_are() {
+    run("held_back", &[]);
+}
+
+#[test]
 fn messages_are_read_in_parts() {
     run("partial", &[]);
 }

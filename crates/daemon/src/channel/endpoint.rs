@@ -358,7 +358,7 @@ impl Endpoint {
         if !Header::is_meant(record) {
             return Ok(self.accept_written(record, charge));
         }
-        let whole = Header::split(record).filter(|(_, content)| content.len() <= PAYLOAD_BYTES_MAX);
+        let whole = Header::split_padded(record).filter(|(_, content)| content.len() <= PAYLOAD_BYTES_MAX);
         let Some((header, content)) = whole else { return Ok(Incoming::Malformed) };
         self.accept_record(header, content, descriptors, charge)
     }
