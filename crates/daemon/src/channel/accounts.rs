@@ -7,6 +7,7 @@ use bytes::Bytes;
 use rustix::io::Errno;
 
 use crate::users::budget::{Account, Charge, cost_of};
+use crate::users::user::User;
 
 /// Accounts of a socket's user, each in a separate budget, so that data from peers does not keep a program from sending.
 pub(crate) struct Accounts {
@@ -16,13 +17,25 @@ pub(crate) struct Accounts {
     unread: Arc<Account>,
     /// For data that the associations have received, and for messages that wait for room in the carrier.
     received: Arc<Account>,
+    /// For long messages that the program has left in the carrier when it closed its end.
+    left: Arc<Account>,
     /// Memory reserved for the next record by [`Accounts::reserve`].
     reserved: RefCell<Option<Charge>>,
 }
 
 impl Accounts {
-    pub(crate) fn new(sent: Arc<Account>, unread: Arc<Account>, received: Arc<Account>) -> Accounts {
-        Accounts { sent, unread, received, reserved: RefCell::default() }
+    /// Returns the accounts of a user.
+    pub(crate) fn of(user: &User) -> Accounts {
+        let [sent, unread, received, left] =
+            [user.sent(), user.unread(), user.received(), user.left()].map(Arc::clone);
+        Accounts { sent, unread, received, left, reserved: RefCell::default() }
+    }
+
+    /// Returns accounts that are all one.
+    #[cfg(test)]
+    pub(super) fn all_of(account: &Arc<Account>) -> Accounts {
+        let [sent, unread, received, left] = [(); 4].map(|()| Arc::clone(account));
+        Accounts { sent, unread, received, left, reserved: RefCell::default() }
     }
 
     /// Returns the account for messages that the user's programs send.
@@ -38,6 +51,11 @@ impl Accounts {
     /// Returns the account for data that the user's associations have received.
     pub(super) fn received(&self) -> &Arc<Account> {
         &self.received
+    }
+
+    /// Returns the account for long messages that the user's programs have left in carriers when they ended.
+    pub(super) fn left(&self) -> &Arc<Account> {
+        &self.left
     }
 
     /// Charges the user for a record from the program, with what was reserved for it if that suffices. `None`: the user has no

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use tokio::time::Instant;
 
 use crate::system::lock::lock;
+use crate::users::budget::Charge;
 
 /// The records that have come.
 #[derive(Default)]
@@ -16,6 +17,8 @@ pub(super) struct Arrivals {
     inspection_due: Mutex<Option<Instant>>,
     /// Number of records that were received.
     received: AtomicU64,
+    /// The memory of the records that the program has left when it closed its end, as the last inspection found it.
+    left: Mutex<Option<Charge>>,
 }
 
 impl Arrivals {
@@ -48,6 +51,20 @@ impl Arrivals {
     /// Records that a record was received.
     pub(super) fn on_received(&self) {
         self.received.fetch_add(1, Relaxed);
+        self.forget_left();
+    }
+
+    /// Records what `charge` takes for the memory of the records that the program has left. Returns false if it takes nothing.
+    pub(super) fn on_left(&self, charge: impl FnOnce() -> Option<Charge>) -> bool {
+        self.forget_left();
+        let left = charge();
+        let is_charged = left.is_some();
+        *lock(&self.left) = left;
+        is_charged
+    }
+
+    fn forget_left(&self) {
+        *lock(&self.left) = None;
     }
 
     /// Returns the number of records that were received.

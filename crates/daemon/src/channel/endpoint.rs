@@ -17,6 +17,7 @@ use crate::channel::accounts::Accounts;
 use crate::channel::busy_poll::BusyPolling;
 use crate::channel::carrier_socket::{self, CarrierSocket};
 use crate::channel::form::Form;
+use crate::channel::in_flight::Breach;
 use crate::channel::inbound_long::InboundLong;
 use crate::channel::incoming::Incoming;
 use crate::channel::receive_ring::ReceiveRing;
@@ -24,6 +25,7 @@ use crate::channel::ring::{Content, Front, OutboundRing};
 use crate::users::budget::{Charge, cost_of};
 use crate::users::close_watches::CloseWatch;
 use crate::users::closer::{Closer, ReceivedDescriptor};
+use crate::users::round_share::Turn;
 use crate::users::worker::Worker;
 
 /// Maximum number of fillers that are discarded at once. Others stay until the ring is empty.
@@ -564,6 +566,13 @@ impl Endpoint {
 }
 
 impl Endpoint {
+    /// Waits until the program breaks the socket by what it sends while the daemon takes none of it, or leaves too much of it
+    /// behind.
+    pub(crate) async fn breach(&self, turn: Turn) -> Breach {
+        let charge = |bytes: usize| self.accounts.left().take(bytes + self.long.memory_bytes());
+        self.carrier.breach_in_flight(turn, charge).await
+    }
+
     /// Returns the daemon's end of the carrier.
     pub(crate) fn carrier(&self) -> &Arc<CarrierSocket> {
         &self.carrier

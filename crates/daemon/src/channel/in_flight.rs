@@ -4,16 +4,21 @@
 //! further AF_UNIX socket. The kernel then keeps the socket open although no process has it, and the daemon hears of no close.
 //! While the daemon takes records, it closes what comes with them. While a socket takes none, the daemon inspects those that have
 //! come. Records of the shim come with memfds alone, at most one each; any other descriptor breaks the socket.
+//!
+//! The memory of these memfds is that of the program, and its control group bounds it, until the program has ended and a peer
+//! keeps the daemon from taking the records. Then nobody could free the memory but the peer. So it is charged to the user from
+//! then on, and an association that exceeds the user's limit is aborted.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use rustix::fs::fcntl_get_seals;
 use rustix::io::Errno;
 use tokio::time::Instant;
 
 use super::carrier_socket::{CARRIER_RECORDS_MAX, CarrierSocket};
-use crate::users::closer::{self, Peeked, ReceivedDescriptor};
+use super::received_memfd;
+use crate::users::budget::Charge;
+use crate::users::closer::{self, Peeked};
 use crate::users::quantum::RECORDS_PER_TURN;
 use crate::users::round_share::Turn;
 
@@ -31,8 +36,22 @@ struct Inspection {
     bytes: u64,
     /// Number of records that had been received when the walk began.
     received: u64,
+    /// Memory of the memfds that were found.
+    memory_bytes: usize,
     /// Whether the program had shut down sending when the walk began.
     is_last: bool,
+    /// Whether the program had closed its end when the walk began.
+    is_left: bool,
+}
+
+/// What a program has done to a socket that takes no records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Breach {
+    /// A record has come with a descriptor that comes with no record of the shim. The kernel may keep a socket for it that no
+    /// process has.
+    Descriptor,
+    /// The program has ended, and what it has left exceeds the memory of its user.
+    Memory,
 }
 
 /// The outcome of a step of an [`Inspection`].
@@ -47,9 +66,13 @@ enum Inspected {
 }
 
 impl CarrierSocket {
-    /// Waits until a record has come with a descriptor that comes with no record of the shim. Tasks wait for that while they take
-    /// no records.
-    pub(crate) async fn broken_in_flight(&self, mut turn: Turn) {
+    /// Waits for a breach. Tasks wait for that while they take no records. `charge` charges the user for what the program has
+    /// left.
+    pub(super) async fn breach_in_flight(
+        &self,
+        mut turn: Turn,
+        charge: impl Fn(usize) -> Option<Charge>,
+    ) -> Breach {
         loop {
             self.inspection_due().await;
             let mut inspection = self.inspection();
@@ -65,13 +88,18 @@ impl CarrierSocket {
                 match outcome {
                     Inspected::Partly => tokio::task::yield_now().await,
                     Inspected::Sound => break,
-                    Inspected::Broken => return,
+                    Inspected::Broken => return Breach::Descriptor,
                 }
             }
             self.arrivals().on_inspected();
-            if inspection.is_last {
-                // The runtime reports the end again and again, but nothing more comes.
-                std::future::pending::<()>().await;
+            if inspection.is_left && !self.arrivals().on_left(|| charge(inspection.memory_bytes)) {
+                return Breach::Memory;
+            }
+            // The runtime reports the end again and again, but nothing more comes.
+            match (inspection.is_last, inspection.is_left) {
+                (_, true) => std::future::pending().await,
+                (true, false) => self.hung_up_both_ways().await,
+                (false, false) => {}
             }
         }
     }
@@ -95,8 +123,9 @@ impl CarrierSocket {
 
     /// Begins to inspect the queue.
     fn inspection(&self) -> Inspection {
-        let (received, is_last) = (self.arrivals().received(), self.is_shut());
-        Inspection { in_flight: self.in_flight(), found: 0, records: 0, bytes: 0, received, is_last }
+        let (received, is_last, is_left) = (self.arrivals().received(), self.is_shut(), self.is_hung_up());
+        let in_flight = self.in_flight();
+        Inspection { in_flight, found: 0, records: 0, bytes: 0, received, memory_bytes: 0, is_last, is_left }
     }
 
     /// Looks at the next records of the queue, as many as a turn may move.
@@ -123,8 +152,10 @@ impl CarrierSocket {
                 return Inspected::Partly;
             }
             match self.peek_at(inspection.bytes) {
-                Ok(record) if is_of_shim(&record) => inspection.pass(&record),
-                Ok(_) => return Inspected::Broken,
+                Ok(record) => match memory_of(&record) {
+                    Some(memory_bytes) => inspection.pass(&record, memory_bytes),
+                    None => return Inspected::Broken,
+                },
                 Err(Errno::CONNRESET) => self.reset().on_read_reset(),
                 Err(_) => return Inspected::Sound,
             }
@@ -149,7 +180,8 @@ impl CarrierSocket {
 }
 
 impl Inspection {
-    fn pass(&mut self, record: &Peeked) {
+    fn pass(&mut self, record: &Peeked, memory_bytes: usize) {
+        self.memory_bytes += memory_bytes;
         self.found += record.descriptors.len();
         self.records += 1;
         self.bytes += record.bytes as u64;
@@ -163,14 +195,13 @@ impl Inspection {
     }
 }
 
-/// Returns whether a record comes with as many descriptors as one of the shim, and of the same kind.
-fn is_of_shim(record: &Peeked) -> bool {
-    // Other files have no seals.
-    let is_memfd = |descriptor: &ReceivedDescriptor| fcntl_get_seals(descriptor).is_ok();
+/// Returns the memory of the memfd that comes with a record; `None` if the record comes with more descriptors than one of the
+/// shim, or with one of another kind.
+fn memory_of(record: &Peeked) -> Option<usize> {
     match &record.descriptors[..] {
-        [] => !record.has_more,
-        [memfd] => record.bytes > 0 && !record.has_more && is_memfd(memfd),
-        _ => false,
+        [] => (!record.has_more).then_some(0),
+        [memfd] if record.bytes > 0 && !record.has_more => received_memfd::memory_max(memfd.as_fd()),
+        _ => None,
     }
 }
 
@@ -178,12 +209,14 @@ fn is_of_shim(record: &Peeked) -> bool {
 mod tests {
     use std::os::fd::OwnedFd;
 
-    use carrier::record::{Flags, Header, Kind};
+    use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, Sequence, Turn};
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 
     use super::*;
     use crate::channel::incoming::Incoming;
     use crate::channel::style::Style;
+    use crate::state::registry::Registry;
     use crate::state::socket::Socket;
     use crate::testing::{header, opened, registry, send, send_memfd, send_only, send_with, soon, until};
 
@@ -194,7 +227,7 @@ mod tests {
             || carrier.arrivals().are_hidden() && carrier.arrivals().inspection_due().is_none();
         tokio::select! {
             biased;
-            () = carrier.broken_in_flight(socket.turn()) => true,
+            breach = socket.channel().endpoint.breach(socket.turn()) => breach == Breach::Descriptor,
             () = until("an inspection", is_inspected) => false,
         }
     }
@@ -240,19 +273,27 @@ mod tests {
         send_only(&program_end, Kind::Filler);
         assert!(!is_broken(&socket).await);
         send_with(&program_end, &header(1, 0).encode(), &[other()]);
-        soon(socket.channel().carrier().broken_in_flight(socket.turn())).await;
+        assert_eq!(soon(socket.channel().endpoint.breach(socket.turn())).await, Breach::Descriptor);
     }
 
     #[tokio::test(flavor = "local")]
     async fn descriptors_that_no_record_of_the_shim_has_break_the_socket() {
         let registry = registry();
-        let memfd = || rustix::fs::memfd_create("two", rustix::fs::MemfdFlags::CLOEXEC).expect("a memfd");
+        let memfd = || {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            let memfd = memfd_create("two", flags).expect("a memfd");
+            fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW).expect("its seals");
+            memfd
+        };
+        let unsealed = memfd_create("unsealed", MemfdFlags::CLOEXEC).expect("a memfd");
         let file = std::fs::File::open("/dev/null").expect("every Linux has it");
         let record = header(1, 0).encode();
-        let cases: [(&[u8], Vec<OwnedFd>); 4] = [
+        let cases: [(&[u8], Vec<OwnedFd>); 5] = [
             (&record, vec![memfd(), memfd()]),
             (&record, vec![memfd(), memfd(), memfd()]),
             (&record, vec![file.into()]),
+            // Another process may make it longer at any time.
+            (&record, vec![unsealed]),
             // An offset passes over it.
             (b"", vec![memfd()]),
         ];
@@ -276,6 +317,88 @@ mod tests {
             rustix::net::shutdown(&program_end, rustix::net::Shutdown::Write).expect("it is open");
             assert_eq!(is_broken(&socket).await, !is_sound);
         }
+    }
+
+    /// Returns the header of a message in a memfd.
+    fn in_memfd(bytes: usize) -> Header {
+        let long = header(1, bytes);
+        Header { flags: long.flags.with(Flags::IN_MEMFD), ..long }
+    }
+
+    /// Returns the memory that is charged for what programs have left.
+    fn left_bytes(registry: &Registry) -> usize {
+        registry.resources().users().user(1).left().charged_bytes()
+    }
+
+    /// Inspects the socket until so much memory is charged for what programs have left.
+    async fn until_left(registry: &Registry, socket: &Socket, bytes: usize) {
+        tokio::select! {
+            biased;
+            breach = socket.channel().endpoint.breach(socket.turn()) => panic!("{breach:?}"),
+            () = until("a charge", || left_bytes(registry) == bytes) => {}
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn what_programs_leave_is_charged_until_it_is_taken_and_bounded() {
+        const LONG: usize = 3;
+        let registry = registry();
+        let mut sockets = Vec::new();
+        for count in 1..=2 {
+            let (socket, program_end) = opened(&registry, Style::OneToOne);
+            (0..LONG).for_each(|_| send_memfd(&program_end, &in_memfd(MESSAGE_BYTES_MAX)));
+            drop(program_end);
+            until_left(&registry, &socket, count * LONG * MESSAGE_BYTES_MAX).await;
+            sockets.push(socket);
+        }
+        // The limit is that of eight such messages.
+        let (third, program_end) = opened(&registry, Style::OneToMany);
+        (0..LONG).for_each(|_| send_memfd(&program_end, &in_memfd(MESSAGE_BYTES_MAX)));
+        drop(program_end);
+        assert_eq!(soon(third.channel().endpoint.breach(third.turn())).await, Breach::Memory);
+        assert!(sockets[0].channel().endpoint.discard());
+        assert_eq!(left_bytes(&registry), LONG * MESSAGE_BYTES_MAX, "what is left is looked at again");
+        until_left(&registry, &sockets[0], (2 * LONG - 1) * MESSAGE_BYTES_MAX).await;
+        for socket in sockets {
+            assert!(socket.channel().endpoint.discard());
+        }
+        assert_eq!(left_bytes(&registry), 0);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_program_that_has_not_ended_is_not_charged() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        send_memfd(&program_end, &in_memfd(100_000));
+        assert!(!is_broken(&socket).await);
+        rustix::net::shutdown(&program_end, rustix::net::Shutdown::Write).expect("it is open");
+        assert!(!is_broken(&socket).await);
+        assert_eq!(left_bytes(&registry), 0);
+        tokio::select! {
+            biased;
+            () = until_left(&registry, &socket, 100_000) => {}
+            // After the inspection that finds the end of its content.
+            () = async {
+                until("an inspection", || socket.channel().carrier().arrivals().inspection_due().is_none()).await;
+                drop(program_end);
+                std::future::pending().await
+            } => {}
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn messages_whose_turn_has_not_come_are_charged_with_those_that_are_left() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let long = in_memfd(100_000);
+        for counter in 0..3 {
+            let sequence = Sequence::in_turn(Turn { counter, thread: 0 });
+            send_memfd(&program_end, &Header { flags: long.flags.with(Flags::IN_TURN), sequence, ..long });
+        }
+        let endpoint = &socket.channel().endpoint;
+        (0..2).for_each(|_| assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler))));
+        drop(program_end);
+        until_left(&registry, &socket, 300_000).await;
     }
 
     #[tokio::test(flavor = "local")]

@@ -134,19 +134,31 @@ impl InboundLong {
         self.first().as_ref().map(|message| cost_of(message.header.bytes as usize))
     }
 
+    /// Returns the memory of the memfds that are not being read. It is not charged as that of messages that were sent.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let memory_of = |memfd: &ReceivedDescriptor| received_memfd::memory_max(memfd.as_fd()).unwrap_or(0);
+        let of_first = self.first().as_ref().map_or(0, |message| match &message.stage {
+            Stage::Stalled(memfd) => memory_of(memfd),
+            // Its content is charged.
+            Stage::Read(_) => 0,
+        });
+        of_first + self.in_turn().iter().map(|(_, memfd)| memory_of(memfd)).sum::<usize>()
+    }
+
     /// Returns whether the host was short of memory at the last attempt; returns true once for each such attempt.
     pub(super) fn take_host_short(&self) -> bool {
         self.is_host_short.replace(false)
     }
 
-    /// Keeps a message until the ring announces its turn. Returns whether there was room for it.
+    /// Keeps a message until the ring announces its turn. Returns false if it is malformed, or there is no room for it.
     pub(super) fn await_turn(&self, header: Header, memfd: ReceivedDescriptor) -> bool {
         let mut in_turn = self.in_turn();
-        let has_room = in_turn.len() < IN_TURN_MAX;
-        if has_room {
+        let is_kept =
+            in_turn.len() < IN_TURN_MAX && received_memfd::is_final(memfd.as_fd(), header.bytes as usize);
+        if is_kept {
             in_turn.push_back((header, memfd));
         }
-        has_room
+        is_kept
     }
 
     /// Takes the oldest message that awaits its turn.

@@ -8,7 +8,7 @@ pub(crate) mod busy_poll;
 pub(crate) mod carrier_socket;
 pub(crate) mod endpoint;
 mod form;
-mod in_flight;
+pub(crate) mod in_flight;
 mod inbound_long;
 pub(crate) mod incoming;
 pub(crate) mod lent_memfd;

@@ -240,12 +240,11 @@ mod tests {
         let closers = Closers::new(Numbers::with_max(1 << 16));
         let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
         let closer = closers.of(1, Source::Carriers);
-        let [sent, unread, received] = [(); 3].map(|()| Arc::clone(&account));
         let pins = Arc::new(Pins::new(1));
         let pages =
             SharedPages::new(Family::V4, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX, &account, &pins);
         let ring = OutboundRing::new(pages.expect("room").memory(), Rings::one(), 1);
-        let pair = endpoint::pair(&Arc::default(), closer, Accounts::new(sent, unread, received), ring);
+        let pair = endpoint::pair(&Arc::default(), closer, Accounts::all_of(&account), ring);
         let (endpoint, program_end) = pair.expect("a pair");
         (Arc::clone(endpoint.carrier()), program_end)
     }

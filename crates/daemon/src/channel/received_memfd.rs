@@ -12,7 +12,11 @@ const LARGE_BYTES: usize = 1 << 20;
 /// has learned (`mallopt(3)`, `M_MMAP_THRESHOLD`). The part beyond the message is released once the message was read.
 const MAPPED_BYTES: usize = (32 << 20) + 1;
 /// Seals that keep a memfd from changing.
-const FINAL: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
+const FINAL: SealFlags = SealFlags::WRITE.union(FIXED_SIZE);
+/// Seals that keep the size of a memfd from changing. A ring has them, too.
+const FIXED_SIZE: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+/// Unit of `st_blocks` (`stat(2)`).
+const BLOCK_BYTES: u64 = 512;
 
 /// Creates a memfd for a program to fill and seal. Its memory belongs to the program.
 pub(crate) fn memfd_to_fill() -> Result<OwnedFd, Errno> {
@@ -25,6 +29,16 @@ pub(super) fn is_final(memfd: BorrowedFd<'_>, bytes: usize) -> bool {
     fcntl_get_seals(memfd).is_ok_and(|seals| seals.contains(FINAL))
         && fstat(memfd)
             .is_ok_and(|status| u64::try_from(status.st_size).is_ok_and(|size| size == bytes as u64))
+}
+
+/// Returns the most memory that a memfd may ever have; `None` if its size can still change, or if this is no memfd: other
+/// descriptors have no seals, and are not queried further.
+pub(super) fn memory_max(memfd: BorrowedFd<'_>) -> Option<usize> {
+    fcntl_get_seals(memfd).ok().filter(|seals| seals.contains(FIXED_SIZE))?;
+    let status = fstat(memfd).ok()?;
+    // There may be blocks beyond the end from before the seal against growth, and a hole may still get blocks.
+    let allocated = u64::try_from(status.st_blocks).ok()?.checked_mul(BLOCK_BYTES)?;
+    usize::try_from(allocated.max(status.st_size.try_into().ok()?)).ok()
 }
 
 /// Reason why the content of a memfd was not read.
@@ -68,7 +82,7 @@ pub(super) fn read(memfd: BorrowedFd<'_>, mut content: Vec<u8>, bytes: usize) ->
 mod tests {
     use std::os::fd::AsFd;
 
-    use rustix::fs::fcntl_add_seals;
+    use rustix::fs::{FallocateFlags, fallocate, fcntl_add_seals, ftruncate};
     use rustix::io::pwrite;
 
     use super::*;
@@ -91,6 +105,24 @@ mod tests {
         assert_eq!(read(4), None, "it is longer");
         let file = std::fs::File::open("/dev/zero").expect("a file");
         assert!(!is_final(file.as_fd(), 5), "it is no memfd");
+    }
+
+    #[test]
+    fn a_memfd_counts_with_all_memory_that_it_may_ever_have() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        for (is_long, expected) in [(true, 1 << 20), (false, 64 << 10)] {
+            let memfd = memfd_create("swiftwater-test", flags).expect("a memfd");
+            ftruncate(&memfd, if is_long { 1 << 20 } else { 10 }).expect("a hole");
+            fallocate(&memfd, FallocateFlags::KEEP_SIZE, 0, 64 << 10)
+                .expect("blocks beyond the end of a short one");
+            for seals in [SealFlags::GROW, SealFlags::SHRINK] {
+                assert_eq!(memory_max(memfd.as_fd()), None, "its size may still change");
+                fcntl_add_seals(&memfd, seals).expect("the test made it");
+            }
+            assert_eq!(memory_max(memfd.as_fd()), Some(expected));
+        }
+        let file = std::fs::File::open("/dev/zero").expect("a file");
+        assert_eq!(memory_max(file.as_fd()), None, "it is no memfd");
     }
 
     #[test]

@@ -177,8 +177,7 @@ impl Registry {
         let user = resources.users().user(owner.user);
         options.share_with_user(&user);
         let message_bytes_max = user.sent().message_bytes_max();
-        let [sent, unread, received] = [user.sent(), user.unread(), user.received()].map(Arc::clone);
-        let accounts = Accounts::new(sent, unread, received);
+        let accounts = Accounts::of(&user);
         let closer = resources.closer(owner.user, Source::Carriers);
         let pins = resources.pins_of_pages();
         let pages = SharedPages::new(family, style, state, message_bytes_max, user.pages(), pins)?;

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::relaying::{broken_in_flight, notify, relay_inbound, relay_send_queue};
+use super::relaying::{breach, notify, relay_inbound, relay_send_queue};
 use crate::calls::options;
 use crate::relay::drain::{Batch, take_batch};
 use crate::relay::notifications::USER_ABORT;
@@ -59,7 +59,7 @@ pub(super) async fn run(
                 closed = true;
                 batch.departure = close_early(socket).await;
             }
-            () = broken_in_flight(socket), if stalled => {
+            () = breach(socket), if stalled => {
                 batch.departure = Some(Departure::Broken);
             }
             command = commands.recv() => match command {

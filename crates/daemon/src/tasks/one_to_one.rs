@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::listener;
-use super::relaying::{broken_in_flight, notify, relay_inbound, relay_outbound};
+use super::relaying::{breach, notify, relay_inbound, relay_outbound};
 use crate::calls::listen::discard_all;
 use crate::calls::options;
 use crate::channel::incoming::Incoming;
@@ -69,7 +69,7 @@ pub(super) async fn run(
 async fn ended_by_program(socket: &Socket) {
     tokio::select! {
         () = socket.channel().carrier().hung_up() => {}
-        () = broken_in_flight(socket) => {}
+        () = breach(socket) => {}
     }
 }
 

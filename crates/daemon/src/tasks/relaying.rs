@@ -10,6 +10,7 @@ use swiftwater::tokio::Association;
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::timeout;
 
+use crate::channel::in_flight::Breach;
 use crate::channel::putter::Putter;
 use crate::relay::drain::Drain;
 use crate::relay::inbound::Inbound;
@@ -115,18 +116,21 @@ async fn unless_broken<T>(socket: &Socket, needed: impl Future<Output = T>) -> R
     tokio::select! {
         biased;
         done = needed => Ok(done),
-        () = broken_in_flight(socket) => Err(Departure::Broken),
+        () = breach(socket) => Err(Departure::Broken),
     }
 }
 
-/// Waits until a record that nobody takes has come with a descriptor that the shim does not send. The kernel may keep a socket
-/// for it that no process has.
-pub(super) async fn broken_in_flight(socket: &Socket) {
-    socket.channel().carrier().broken_in_flight(socket.turn()).await;
-    log(
-        Cause::User(socket.owner().user),
-        format_args!("a program has sent a descriptor over its socket; the socket is closed"),
-    );
+/// Waits until the program breaks a socket that takes no records by what it has sent, and says how in the log.
+pub(super) async fn breach(socket: &Socket) {
+    let breach = socket.channel().endpoint.breach(socket.turn()).await;
+    let said = match breach {
+        Breach::Descriptor => "a program has sent a descriptor over its socket; the socket is closed",
+        Breach::Memory => {
+            "programs have ended and left more messages than their user may have memory for; the associations of a \
+             socket are aborted"
+        }
+    };
+    log(Cause::User(socket.owner().user), format_args!("{said}"));
 }
 
 /// Waits for memory or room for the program's messages. Returns the departure if the program has closed the socket in a way that

@@ -7,7 +7,8 @@ use crate::users::budget;
 /// [`StackOptions::prefix_associations_max`](swiftwater::StackOptions)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory for messages that the programs of one user have sent and no peer has acknowledged. Default: 128 MiB.
+    /// Memory for messages that the programs of one user have sent and no peer has acknowledged, and as much again for messages
+    /// in memfds that programs have left to the daemon when they ended. Default: 128 MiB.
     pub user_memory_bytes: usize,
     /// Memory for such messages of all users together. Default: 512 MiB.
     pub memory_bytes: usize,
@@ -55,6 +56,12 @@ impl Limits {
     /// Returns the limits for long messages that programs have not read.
     pub(crate) fn unread(&self) -> budget::Limits {
         budget::Limits { user_bytes: self.user_unread_bytes, all_bytes: self.unread_bytes }
+    }
+
+    /// Returns the limits for long messages in carriers whose programs have ended. There is no limit of all users: associations of
+    /// others would be aborted because one user has used it up.
+    pub(crate) fn left(&self) -> budget::Limits {
+        budget::Limits { user_bytes: self.user_memory_bytes, all_bytes: usize::MAX }
     }
 
     /// Returns the limits for pages of sockets.

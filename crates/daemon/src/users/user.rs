@@ -29,6 +29,7 @@ pub(crate) struct User {
     sent: Arc<Account>,
     unread: Arc<Account>,
     received: Arc<Account>,
+    left: Arc<Account>,
     pages: Arc<Account>,
     /// The part of the user in each round of the daemon's thread.
     round_share: Arc<RoundShare>,
@@ -47,6 +48,7 @@ pub(crate) struct Users {
     sent: Arc<Budget>,
     unread: Arc<Budget>,
     received: Arc<Budget>,
+    left: Arc<Budget>,
     pages: Arc<Budget>,
     by_id: Mutex<HashMap<u32, Weak<User>>>,
 }
@@ -71,6 +73,7 @@ impl Users {
             sent: Budget::new(limits.sent()),
             unread: Budget::new(limits.unread()),
             received: Budget::new(limits.received()),
+            left: Budget::new(limits.left()),
             pages: Budget::new(limits.pages()),
             by_id: Mutex::default(),
         }
@@ -88,6 +91,7 @@ impl Users {
             sent: self.sent.account(id),
             unread: self.unread.account(id),
             received: self.received.account(id),
+            left: self.left.account(id),
             pages: self.pages.account(id),
             round_share: RoundShare::new(),
             timeout_pacer: TimeoutPacer::new(TIMEOUT_INTERVAL, TIMEOUTS_AT_ONCE),
@@ -140,6 +144,11 @@ impl User {
     /// Returns the account for data that the user's associations have received.
     pub(crate) fn received(&self) -> &Arc<Account> {
         &self.received
+    }
+
+    /// Returns the account for long messages that the user's programs have left in carriers when they ended.
+    pub(crate) fn left(&self) -> &Arc<Account> {
+        &self.left
     }
 
     /// Returns the account for the pages of the user's sockets, and for their associations.
