@@ -376,7 +376,7 @@ fn measure_rate(bench: &mut Bench<'_>, cell: &Cell) -> Result<Option<Turn>, Live
     let Some(measured) = measured? else { return Ok(None) };
     let busy = hosts.is_none().then(|| busy.processors());
     let counts = bench.counts()?;
-    let parts = counted_parts(cell, &measured, seconds);
+    let parts = counted_parts(bench.plan, cell, &measured, seconds);
     let mut runs = measured.into_iter().zip(parts).map(|(measured, part)| {
         let seen = watched.since(measured.began_unix_s);
         Run::new(measured, counts.as_ref(), seen).counted(part).beside_others(busy)
@@ -396,11 +396,13 @@ fn measure_answers(bench: &mut Bench<'_>, cell: &Cell) -> Result<Option<Run>, Li
 }
 
 /// Returns the part of each run that its rate is of, if it is not the whole run: with marks, the time of the sending, as at each
-/// mark; beside another, the time in which both sent.
-fn counted_parts(cell: &Cell, measured: &[Measured], seconds: f64) -> Vec<Option<(f64, f64)>> {
+/// mark, and over lines that go down, because a run that ends in an outage would last until the transport sends again; beside
+/// another, the time in which both sent.
+fn counted_parts(plan: &Plan, cell: &Cell, measured: &[Measured], seconds: f64) -> Vec<Option<(f64, f64)>> {
     let whole = Some((0.0, seconds));
     if cell.load.beside.is_none() {
-        return vec![whole.filter(|_| !cell.load.marks_s.is_empty()); measured.len()];
+        let planned = !cell.load.marks_s.is_empty() || plan.goes_down(&cell.load, cell.series);
+        return vec![whole.filter(|_| planned); measured.len()];
     }
     let began: Vec<f64> = measured.iter().filter_map(|measured| measured.began_unix_s).collect();
     let first = began.iter().copied().fold(f64::INFINITY, f64::min);
@@ -629,21 +631,24 @@ mod tests {
         let plan = plan(LiveName::Coexistence);
         let cell = Cell::new(&plan.loads[0], plan.loads[0].series[0]);
         let began = |began_unix_s| Measured { began_unix_s, ..Measured::default() };
-        let parts = |began_s: [Option<f64>; 2]| counted_parts(&cell, &began_s.map(began), 20.0);
+        let parts = |began_s: [Option<f64>; 2]| counted_parts(&plan, &cell, &began_s.map(began), 20.0);
         assert_eq!(parts([Some(100.0), Some(100.5)]), [Some((0.5, 20.0)), Some((0.0, 19.5))]);
         assert_eq!(parts([Some(100.0), None]), [Some((0.0, 20.0)); 2], "one does not tell when it began");
         assert_eq!(parts([Some(100.0), Some(130.0)]), [Some((0.0, 20.0)); 2], "they missed each other");
     }
 
     #[test]
-    fn all_rates_of_a_run_with_marks_count_from_its_beginning() {
-        let part = |name| {
+    fn rates_with_marks_and_over_lines_that_go_down_are_of_the_planned_time() {
+        let parts = |name| {
             let plan = plan(name);
-            let cell = Cell::new(&plan.loads[0], plan.loads[0].series[0]);
-            counted_parts(&cell, &[Measured::default()], 60.0)
+            let cells = plan.loads.iter().map(|load| Cell::new(load, load.series[0]));
+            cells.map(|cell| counted_parts(&plan, &cell, &[Measured::default()], 60.0)[0]).collect::<Vec<_>>()
         };
-        assert_eq!(part(LiveName::Datatag), [Some((0.0, 60.0))]);
-        assert_eq!(part(LiveName::Lossy), [None]);
+        let planned = Some((0.0, 60.0));
+        assert_eq!(parts(LiveName::Datatag), [planned]);
+        assert_eq!(parts(LiveName::Failover), [planned]);
+        assert_eq!(parts(LiveName::Flapping), [None, None, planned], "one network alone is always up");
+        assert_eq!(parts(LiveName::Lossy), [None; 2]);
     }
 
     #[test]

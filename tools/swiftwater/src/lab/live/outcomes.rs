@@ -88,7 +88,7 @@ fn outcomes_of(
     let lines = plan.lines_of(load, series);
     let of_file = load.messages().is_some() && mark_s.is_none();
     let seconds = if of_file { run.measured.seconds } else { seconds };
-    let cuts = lines.iter().any(|line| line.pipe.schedule != netsim::Schedule::AlwaysUp);
+    let cuts = plan.goes_down(load, series);
     let outcome = Outcome {
         case: load.name(),
         transport: series.name.to_owned(),

@@ -390,8 +390,14 @@ impl Plan {
         self.lines.get(load.first..).map_or(&[], |lines| &lines[..series.paths.min(lines.len())])
     }
 
+    /// Returns whether a line that a series of a load uses goes down.
+    pub(super) fn goes_down(&self, load: &Load, series: Series) -> bool {
+        self.lines_of(load, series).iter().any(|line| line.pipe.schedule != netsim::Schedule::AlwaysUp)
+    }
+
     /// Returns the capacity of these lines in a test of this duration, which begins at `began_s` of their schedules, for messages
-    /// of this size, counted from the IP header, while they are up.
+    /// of this size, counted from the IP header, while they are up. Random losses take nothing from it: a packet is lost before it
+    /// reaches the queue.
     pub(super) fn limit_bits_per_s(
         &self,
         load: &Load,
@@ -399,10 +405,6 @@ impl Plan {
         (began_s, seconds): (f64, f64),
     ) -> f64 {
         let of_line = |line: &PathSpec| {
-            let loss = match line.pipe.loss {
-                netsim::Loss::Random { probability } => probability,
-                _ => 0.0,
-            };
             let most = if series.is_sctp() {
                 message_limit_bits_per_s(&line.pipe, series.mode(), load.message_bytes)
             } else {
@@ -412,7 +414,7 @@ impl Plan {
             };
             let [began, end] = [began_s, began_s + seconds].map(std::time::Duration::from_secs_f64);
             let down = line.pipe.schedule.time_down(began..end).as_secs_f64();
-            most * (1.0 - loss) * (1.0 - down / seconds)
+            most * (1.0 - down / seconds)
         };
         match self.lines_of(load, series) {
             // Only the processor limits loopback.
@@ -456,6 +458,22 @@ mod tests {
         assert_eq!(mbits(LiveName::AsymmetricRate, 0, MPTCP), 106.19);
         assert_eq!(mbits(LiveName::Flapping, 2, TCP_CUBIC), 4.83, "half of 10 Mbit/s");
         assert_eq!(mbits(LiveName::Flapping, 2, MPTCP), 9.65);
+    }
+
+    #[test]
+    fn a_flood_fills_a_lossy_line_up_to_the_limit() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let load = Load::new("a flood", LARGE_BYTES, SECONDS, &[TCP_CUBIC]);
+        let plan = Plan::new(&["100mbit,loss=50%"], vec![load]);
+        let mut pipe = netsim::Pipe::new(&plan.lines[0].pipe, 1);
+        // Packets of 1500 bytes at 240 Mbit/s.
+        let delivered = (0..SECOND_NS / 50_000).filter(|number| {
+            let verdict = pipe.offer(number * 50_000, 1500);
+            matches!(verdict, netsim::Verdict::Deliver(passage) if passage.at_ns <= SECOND_NS)
+        });
+        let bits_per_s = delivered.count() as f64 * 8.0 * (1500.0 - TCP_HEADERS_BYTES);
+        let share = bits_per_s / plan.limit_bits_per_s(&plan.loads[0], TCP_CUBIC, (0.0, 1.0));
+        assert!((share - 1.0).abs() < 0.01, "{share}");
     }
 
     #[test]
