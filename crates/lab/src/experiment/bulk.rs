@@ -140,7 +140,7 @@ impl Bulk {
 pub(super) fn published(bulk: &Bulk, figures: Vec<super::published::Figure>) -> Vec<Outcome> {
     let outcome = |figure: super::published::Figure| Outcome {
         case: bulk.name.clone(),
-        transport: figure.transport.to_owned(),
+        transport: figure.transport,
         seconds: figure.seconds,
         bits_per_s: figure.bits_per_s,
         limit_bits_per_s: limit_bits_per_s(&bulk.line),

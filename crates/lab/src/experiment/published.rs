@@ -11,8 +11,8 @@ const SCTPLIB: &str = include_str!("../../../../docs/published/sctplib-tftp.csv"
 /// A published figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figure {
-    /// The program.
-    pub(super) transport: &'static str,
+    /// The program, with a note if the run is not a whole one.
+    pub(super) transport: String,
     /// Duration of the run.
     pub(super) seconds: f64,
     /// Its rate.
@@ -56,8 +56,8 @@ pub(super) fn openss7(mode: Mode, message_bytes: usize) -> Vec<PathFigure> {
     };
     let figure = |&(transport, paths, rate, limit): &(&'static str, usize, &str, &str)| {
         let row = message_bytes.to_string();
-        let figure =
-            Figure { transport, seconds: OPENSS7_SECONDS, bits_per_s: cell(text, &[&row], rate)? * 1e6 };
+        let bits_per_s = cell(text, &[&row], rate)? * 1e6;
+        let figure = Figure { transport: transport.to_owned(), seconds: OPENSS7_SECONDS, bits_per_s };
         let limit_bits_per_s = cell(text, &[&row], limit).map(|mbits| mbits * 1e6);
         Some(PathFigure { figure, paths, limit_bits_per_s })
     };
@@ -86,7 +86,7 @@ pub(super) fn dissertation(network: Network) -> Vec<(PathFigure, f64)> {
         let kbits = cell(DISSERTATION, &["throughput_kbps", name], column)?;
         let latency_us = cell(DISSERTATION, &["latency_us", name], column)?;
         // The duration of the runs was not published.
-        let figure = Figure { transport, seconds: 0.0, bits_per_s: kbits * 1e3 };
+        let figure = Figure { transport: transport.to_owned(), seconds: 0.0, bits_per_s: kbits * 1e3 };
         Some((PathFigure { figure, paths, limit_bits_per_s: None }, latency_us / 1e6))
     };
     [(tcp, "TCPM"), ("lksctp", "SCTP")].into_iter().filter_map(figure).collect()
@@ -109,6 +109,10 @@ pub(super) fn sctplib(mbytes: f64, receive_buffer_bytes: usize) -> Vec<Figure> {
             "TCP" => "tcp 2009",
             _ => return None,
         };
+        let transport = match row.get(6).map(|note| note.trim()) {
+            Some(note) if !note.is_empty() => format!("{transport}, {note}"),
+            _ => transport.to_owned(),
+        };
         let figure = Figure { transport, seconds: number(4)?, bits_per_s: number(5)? * KB_BYTES * 8.0 };
         (number(2) == Some(mbytes)).then_some(figure)
     })
@@ -128,7 +132,7 @@ pub(super) fn datatag(seconds: u64) -> Vec<Figure> {
             // The first run has no published rate for SCTP; it follows from the transferred amount.
             let moved = || number(mbytes).map(|mbytes| mbytes * MB_BYTES * 8.0 / seconds as f64);
             let Some(bits_per_s) = number(mbits).map(|mbits| mbits * 1e6).or_else(moved) else { continue };
-            figures.push(Figure { transport, seconds: seconds as f64, bits_per_s });
+            figures.push(Figure { transport: transport.to_owned(), seconds: seconds as f64, bits_per_s });
         }
     }
     figures
@@ -145,6 +149,7 @@ mod tests {
         assert_eq!(small[0].bits_per_s, 970.0 * 8192.0);
         let stopped = &sctplib(114.3, 67_107_840)[1];
         assert_eq!(stopped.bits_per_s, 48.31 * 8192.0);
+        assert_eq!(stopped.transport, "sctplib 2009, stopped after 23.63 MB", "it is no whole file");
         // The amount moved when the transfer was stopped gives the same, if a KB has 1024 bytes and an MB 1024 KB.
         let moved = 23.63 * MB_BYTES * 8.0 / stopped.seconds;
         assert!((moved / stopped.bits_per_s - 1.0).abs() < 0.001, "{moved}");
@@ -158,7 +163,7 @@ mod tests {
     fn figures_of_several_paths_have_their_limits_where_they_were_published() {
         let small = openss7(Mode::Message, 8);
         let both = PathFigure {
-            figure: Figure { transport: "openss7 2007", seconds: 10.0, bits_per_s: 5.17e6 },
+            figure: Figure { transport: "openss7 2007".to_owned(), seconds: 10.0, bits_per_s: 5.17e6 },
             paths: 2,
             limit_bits_per_s: Some(61.6e6),
         };

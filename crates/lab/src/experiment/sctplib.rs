@@ -18,7 +18,8 @@ pub(super) fn line() -> PipeConfig {
     PipeConfig {
         rate_bits_per_s: Some(30_000_000),
         delay: Duration::from_millis(50),
-        queue_bytes: 400_000,
+        // `ipfw` counts 1024 bytes in a KByte.
+        queue_bytes: 400 << 10,
         ..PipeConfig::default()
     }
 }

@@ -245,7 +245,7 @@ impl Multipath {
         let ours = || lines.iter().map(|line| self.limit_bits_per_s(line, &self.measured)).sum();
         Outcome {
             case: self.name.clone(),
-            transport: figure.figure.transport.to_owned(),
+            transport: figure.figure.transport.clone(),
             seconds: figure.figure.seconds,
             bits_per_s: figure.figure.bits_per_s,
             limit_bits_per_s: figure.limit_bits_per_s.unwrap_or_else(ours),

@@ -354,7 +354,7 @@ fn sctplib() -> Plan {
         loads.push(load(None, &[TCP_CUBIC, TCP_BBR]));
         loads.extend(buffers.iter().map(|&buffer| load(Some(buffer), &[STREAM.on_one_path()])));
     }
-    Plan::new(&["30mbit,50ms,queue=400kB"], loads)
+    Plan::new(&["30mbit,50ms,queue=400KiB"], loads)
 }
 
 impl Plan {
