@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use emulator::{Emulator, EmulatorCounts, EmulatorError, LineState, PATHS_MAX, Path, Settings};
 use links::device::{Device, ETHERNET_ADDRESS, PacketSocket, Tun};
@@ -90,6 +90,7 @@ pub(crate) struct Hosts {
     server: Host,
     emulator: Emulator,
     pub(crate) device: &'static str,
+    restarted_at: Instant,
     /// Number of packets that the hosts themselves had dropped when counting began.
     dropped_before: u64,
 }
@@ -153,7 +154,8 @@ impl Hosts {
             ready.push(Path { devices, pipes: [spec.pipe.clone(), spec.pipe.clone()] });
         }
         let emulator = Emulator::start(ready, settings)?;
-        let mut hosts = Hosts { client, server, emulator, device, dropped_before: 0 };
+        let mut hosts =
+            Hosts { client, server, emulator, device, restarted_at: Instant::now(), dropped_before: 0 };
         hosts.restart(settings.seed)?;
         Ok(hosts)
     }
@@ -172,8 +174,14 @@ impl Hosts {
             forget_connections(host);
         }
         self.emulator.restart(seed).ok_or(HostsError::Failed)?;
+        self.restarted_at = Instant::now();
         self.dropped_before = self.dropped_by_hosts();
         Ok(())
+    }
+
+    /// Returns the moment of the last restart, from which the schedules of the lines count.
+    pub(crate) fn restarted_at(&self) -> Instant {
+        self.restarted_at
     }
 
     /// Lets the kernel's MPTCP use every path: the server announces its other addresses, and the client connects to them.

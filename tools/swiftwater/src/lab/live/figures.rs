@@ -2,20 +2,20 @@
 
 use ::lab::experiment::AddedColumn;
 use emulator::EmulatorCounts;
-use netsim::Schedule;
 use serde::Serialize;
 
 use super::measure::{Cpu, Measured};
 use super::plan::{Load, Series};
-use super::watch::{LinesSeen, StateAt};
+use super::watch::{LinesSeen, StateAt, return_times};
 use crate::host::OTHERS_BUSY_MAX;
 use crate::lab::line::report::{LATE_MAX, ms, processors, us};
 use crate::lab::line::spec::PathSpec;
 use crate::stats::{confidence_interval, median};
 use crate::units::{grouped, mbits};
 
-/// A line counts as used again when it carries more than this share of its rate.
+/// A line counts as used again when it has carried more than this share of its rate over this time.
 const USED_AGAIN: f64 = 0.1;
+const USED_AGAIN_S: f64 = 0.1;
 
 /// A measured cell: a load by one series.
 #[derive(Debug)]
@@ -195,8 +195,8 @@ impl Run {
         points.first().map(|_| longest)
     }
 
-    /// Returns the longest time from the return of one of these lines until it carried a tenth of its rate; `None` if none came
-    /// back. The first line belongs to the path `first`.
+    /// Returns the longest time from the return of one of these lines until it had carried a tenth of its rate over a tenth of a
+    /// second; `None` if none came back. The first line belongs to the path `first`.
     pub(super) fn back_s(&self, lines: &[PathSpec], first: usize, seconds: f64) -> Option<f64> {
         let back = |(number, line): (usize, &PathSpec)| {
             let rate = line.pipe.rate_bits_per_s.unwrap_or(u64::MAX) as f64;
@@ -204,33 +204,43 @@ impl Run {
             let in_test =
                 returns.map(|back_at_s| back_at_s - self.seen.began_s).filter(|back_at_s| *back_at_s > 0.0);
             in_test.map(move |back_at_s| {
-                let used = self.path_rates(first + number).into_iter();
-                let again =
-                    used.filter(|(at_s, _)| *at_s > back_at_s).find(|(_, bits)| *bits > USED_AGAIN * rate);
-                again.map_or(f64::INFINITY, |(at_s, _)| at_s - back_at_s)
+                let used_at_s = used_at_s(states, path, back_at_s, USED_AGAIN * rate);
+                used_at_s.map_or(f64::INFINITY, |at_s| at_s - back_at_s)
             })
         };
         lines.iter().enumerate().flat_map(back).reduce(f64::max)
+        let states = self.seen.all();
     }
+            let path = first + number;
 
     /// Returns the rate at which the line of a path to the server accepted packets, over time.
     pub(super) fn path_rates(&self, path: usize) -> Vec<(f64, f64)> {
-        let accepted = |state: &StateAt| state.paths.get(path).map_or(0, |lines| lines[0].bytes_accepted);
+            let states = &states;
         let rate = |pair: &[StateAt]| {
-            let bytes = accepted(&pair[1]).saturating_sub(accepted(&pair[0]));
+            let bytes = bytes_accepted(&pair[1], path).saturating_sub(bytes_accepted(&pair[0], path));
             (pair[1].at_s, bytes as f64 * 8.0 / (pair[1].at_s - pair[0].at_s).max(1e-6))
         };
         self.seen.states.windows(2).map(rate).collect()
     }
 }
 
-/// Returns the times at which a line comes back within so many seconds.
-fn return_times(schedule: &Schedule, seconds: f64) -> Vec<f64> {
-    let Schedule::Periodic { first_down, down, up } = schedule else { return Vec::new() };
-    let period = (*down + *up).as_secs_f64();
-    let first = (*first_down + *down).as_secs_f64();
-    // A return at the very end leaves no time to observe use.
-    (0..).map(|number| first + f64::from(number) * period).take_while(|at_s| *at_s < seconds - 1.0).collect()
+/// Returns the number of bytes that the line of a path to the server has accepted.
+fn bytes_accepted(state: &StateAt, path: usize) -> u64 {
+    state.paths.get(path).map_or(0, |lines| lines[0].bytes_accepted)
+}
+
+/// Returns when the line of a path, which returned at `back_at_s`, had first carried this rate over [`USED_AGAIN_S`].
+fn used_at_s(states: &[&StateAt], path: usize, back_at_s: f64, bits_per_s: f64) -> Option<f64> {
+    let is_used = |(number, state): &(usize, &&StateAt)| {
+        let window_s = back_at_s.max(state.at_s - USED_AGAIN_S);
+        // A line that was down has carried nothing between an earlier state and its return.
+        let Some(from) = states[..*number].iter().rfind(|from| from.at_s <= window_s) else { return false };
+        let bytes = bytes_accepted(state, path).saturating_sub(bytes_accepted(from, path));
+        let seconds = (state.at_s - from.at_s.max(back_at_s)).max(USED_AGAIN_S);
+        bytes as f64 * 8.0 > bits_per_s * seconds
+    };
+    let after = states.iter().enumerate().filter(|(_, state)| state.at_s > back_at_s);
+    after.into_iter().find(is_used).map(|(_, state)| state.at_s)
 }
 
 impl LineFigures {
@@ -525,7 +535,7 @@ mod tests {
             StateAt { at_s: number as f64, paths: vec![[LineState::default(); 2], [line; 2]] }
         };
         let states = accepted.iter().enumerate().map(state).collect();
-        let seen = LinesSeen { began_s: 0.0, states };
+        let seen = LinesSeen { states, ..LinesSeen::default() };
         let run = Run { seen: seen.clone(), ..Run::default() };
         assert_eq!(run.back_s(&lines, 0, 8.0), Some(2.0), "up at 4 s, used at 6 s");
         assert_eq!(run.back_s(&lines[..1], 0, 8.0), None);
@@ -534,3 +544,26 @@ mod tests {
         assert_eq!(late.back_s(&lines, 0, 8.0), Some(2.5), "up at 3.5 s of the test, used at 6 s");
     }
 }
+
+    #[test]
+    fn the_return_of_a_line_is_seen_to_the_interval_of_the_states_after_it() {
+        let lines: Vec<PathSpec> = ["8mbit,down=2s/4s".parse().expect("a path")].into();
+        // A megabyte in a second from so long after 4 s, when the line has returned.
+        let state = |at_s: f64, used_at_s: f64| {
+            let bytes_accepted = 7_000 + ((at_s - used_at_s).max(0.0) * 1e6) as u64;
+            StateAt { at_s, paths: vec![[LineState { bytes_accepted, ..LineState::default() }; 2]] }
+        };
+        let back_s = |used_at_s: f64, phase_s: f64| {
+            let states = (1..80).map(|number| state(f64::from(number) * 0.1 + phase_s, used_at_s)).collect();
+            let returns = (0..200).map(|number| state(4.0 + f64::from(number) * 0.005, used_at_s)).collect();
+            let run = Run { seen: LinesSeen { began_s: 0.0, states, returns }, ..Run::default() };
+            run.back_s(&lines, 0, 8.0).expect("it returns")
+        };
+        for (used_s, phase_s) in [(0.0, 0.01), (0.0, 0.09), (0.023, 0.01), (0.5, 0.07)] {
+            // A tenth of the rate over 100 ms takes 10 ms at the full rate.
+            let late = back_s(4.0 + used_s, phase_s) - used_s - 0.01;
+            assert!((0.0..0.0075).contains(&late), "{late} s after {used_s} s, {phase_s} s");
+        }
+        let late = back_s(6.0, 0.0) - 2.0;
+        assert!((0.0..=0.1 + 1e-9).contains(&late), "later the steps are those of all states: {late}");
+    }

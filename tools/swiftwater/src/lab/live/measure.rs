@@ -10,8 +10,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use netns::Host;
 use serde::Deserialize;
 
+use super::LiveError;
 use super::plan::Tool;
-use super::{LiveError, watch};
+use super::watch::{self, Progress};
 use crate::interrupt;
 use crate::perf::client::CONNECTED;
 
@@ -226,8 +227,8 @@ impl Running {
         }
     }
 
-    /// Waits for the client's report; returns `None` after Ctrl-C.
-    pub(super) fn finish(mut self) -> Result<Option<Measured>, LiveError> {
+    /// Waits for the client's report, as long as the test goes on, if its progress is known; returns `None` after Ctrl-C.
+    pub(super) fn finish(mut self, progress: Option<&Progress>) -> Result<Option<Measured>, LiveError> {
         let Some(mut client) = self.client.take() else { return Ok(None) };
         let status = loop {
             if interrupt::requested() {
@@ -246,6 +247,9 @@ impl Running {
                 let said = match client.complaint() {
                     said if said.is_empty() => iperf3_error(&text).unwrap_or_default(),
                     said => said,
+                None if progress.is_some_and(|progress| progress.has_stalled(Instant::now())) => {
+                    return Err(LiveError::Stalled { name: self.name });
+                }
                 };
                 Err(LiveError::End { name: self.name, said })
             }
@@ -556,16 +560,23 @@ mod tests {
             let none = || Output::of(None::<io::Empty>, 0);
             Process { child, started_unix_s: 0.0, stdin: None, stdout: none(), stderr: none() }
         };
-        let running = Running {
+        let running = |until| Running {
             name: "lossy".to_owned(),
             server: process(),
             client: Some(process()),
             parse: parse_perf,
             limit: limit(5.0),
-            until: Instant::now(),
+            until,
         };
-        let said = running.finish().expect_err("it is over").to_string();
+        let said = running(Instant::now()).finish(None).expect_err("it is over").to_string();
         assert!(said.starts_with("lossy: no result after 140 s, so it was ended"), "{said}");
         assert_eq!(limit(f64::MAX), Duration::MAX);
     }
 }
+        let now = Instant::now();
+        // A machine may have run for less than that.
+        if let Some(long_ago) = now.checked_sub(2 * watch::STALLED) {
+            let progress = Progress::new(long_ago);
+            let said = running(soon()).finish(Some(&progress)).expect_err("it stands still").to_string();
+            assert!(said.starts_with("lossy: its lines have passed next to nothing for 60 s"), "{said}");
+        }

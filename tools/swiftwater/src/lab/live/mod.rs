@@ -54,7 +54,7 @@ use plan::{MPTCP, Plan, Series};
 pub(super) use selection::{Estimate, case_names, estimate, select};
 use selection::{NoCase, cells};
 use trace::Trace;
-use watch::{LinesSeen, watch};
+use watch::{LinesSeen, Progress, STALLED, watch};
 
 /// Default number of runs of each cell, in turn with the others; the report gives the median.
 const REPEAT: u32 = 5;
@@ -123,6 +123,15 @@ pub(crate) enum LiveError {
         /// The time that it had.
         limit: Duration,
     },
+    /// A measurement stands still.
+    #[error(
+        "{name}: its lines have passed next to nothing for {} s, so it was ended: an end stands still",
+        STALLED.as_secs()
+    )]
+    Stalled {
+        /// Name of the measurement.
+        name: String,
+    },
     /// The ends cannot be run.
     #[error("cannot run the two ends: {0}")]
     Io(#[from] io::Error),
@@ -131,7 +140,7 @@ pub(crate) enum LiveError {
 impl LiveError {
     /// Returns whether one measurement has failed, which others need not share.
     fn is_of_one_measurement(&self) -> bool {
-        matches!(self, LiveError::End { .. } | LiveError::Deadline { .. })
+        matches!(self, LiveError::End { .. } | LiveError::Deadline { .. } | LiveError::Stalled { .. })
     }
 }
 
@@ -372,7 +381,8 @@ fn measure_rate(bench: &mut Bench<'_>, cell: &Cell) -> Result<Option<Turn>, Live
     let measurements: Vec<Measurement<'_>> =
         series.map(|series| measurement(hosts, cell, series, seconds, by_time)).collect();
     let busy = OthersBusy::begin();
-    let (measured, watched) = watch(hosts, seconds, || at_once(&measurements));
+    let (measured, watched) =
+        watch(hosts, &bench.plan.lines, seconds, |progress| at_once(&measurements, progress));
     let Some(measured) = measured? else { return Ok(None) };
     let busy = hosts.is_none().then(|| busy.processors());
     let counts = bench.counts()?;
@@ -390,7 +400,7 @@ fn measure_answers(bench: &mut Bench<'_>, cell: &Cell) -> Result<Option<Run>, Li
     let seconds = bench.plan.latency_seconds(&cell.load, cell.series, bench.settings);
     let hosts = bench.hosts.as_deref();
     let asked = Measurement { answered: true, ..measurement(hosts, cell, cell.series, seconds, true) };
-    let Some(mut measured) = at_once(&[asked])? else { return Ok(None) };
+    let Some(mut measured) = at_once(&[asked], None)? else { return Ok(None) };
     let counts = bench.counts()?;
     Ok(measured.pop().map(|measured| Run::new(measured, counts.as_ref(), LinesSeen::default())))
 }
@@ -414,7 +424,11 @@ fn counted_parts(plan: &Plan, cell: &Cell, measured: &[Measured], seconds: f64) 
 }
 
 /// Runs measurements at the same time; returns `None` after Ctrl-C. Several clients first connect, and then begin at once.
-fn at_once(measurements: &[Measurement<'_>]) -> Result<Option<Vec<Measured>>, LiveError> {
+/// One that stands still is ended, if the progress of the lines is known.
+fn at_once(
+    measurements: &[Measurement<'_>],
+    progress: Option<&Progress>,
+) -> Result<Option<Vec<Measured>>, LiveError> {
     let begin = if measurements.len() > 1 { Begin::WhenReleased } else { Begin::AtOnce };
     let mut running = Vec::new();
     for measurement in measurements {
@@ -429,7 +443,7 @@ fn at_once(measurements: &[Measurement<'_>]) -> Result<Option<Vec<Measured>>, Li
         }
         running.iter_mut().for_each(Running::release);
     }
-    running.into_iter().map(Running::finish).collect()
+    running.into_iter().map(|running| running.finish(progress)).collect()
 }
 
 fn measurement<'a>(
