@@ -393,10 +393,11 @@ impl Process {
         Ok(Process { child, started_unix_s, stdin, stdout, stderr })
     }
 
-    /// Ends the process, and returns its error output.
+    /// Ends the process, and returns its error output, without the line for us.
     fn complaint(&mut self) -> String {
         let _ = self.child.kill();
-        let said = self.stderr.rest();
+        let said = self.stderr.whole();
+        let said: String = said.split_inclusive('\n').filter(|line| !line.contains(CONNECTED)).collect();
         said.trim().trim_start_matches("swiftwater: ").to_owned()
     }
 }
@@ -409,7 +410,11 @@ impl Drop for Process {
 }
 
 /// The lines of an output. A thread reads them, so that the process never waits for us.
-struct Output(Receiver<String>);
+struct Output {
+    lines: Receiver<String>,
+    /// The lines that were read while another was awaited, and that one.
+    passed: String,
+}
 
 /// Outcome of waiting for a line.
 #[derive(Debug, PartialEq)]
@@ -441,19 +446,23 @@ impl Output {
         if let Some(pipe) = pipe {
             thread::spawn(move || read(pipe));
         }
-        Output(lines)
+        Output { lines, passed: String::new() }
     }
 
-    /// Waits for a line with this word. Earlier lines are forgotten.
-    fn wait_for(&self, word: &str, until: Instant) -> Awaited {
+    /// Waits for a line with this word.
+    fn wait_for(&mut self, word: &str, until: Instant) -> Awaited {
         loop {
             if interrupt::requested() {
                 return Awaited::Interrupted;
             }
             let left = until.saturating_duration_since(Instant::now());
-            match self.0.recv_timeout(left.min(CHECK_INTERVAL)) {
-                Ok(line) if line.contains(word) => return Awaited::Line(line),
-                Ok(_) => {}
+            match self.lines.recv_timeout(left.min(CHECK_INTERVAL)) {
+                Ok(line) => {
+                    self.passed += &line;
+                    if line.contains(word) {
+                        return Awaited::Line(line);
+                    }
+                }
                 Err(RecvTimeoutError::Disconnected) => return Awaited::Closed,
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => return Awaited::Late,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -465,7 +474,7 @@ impl Output {
     fn rest(&self) -> String {
         let until = Instant::now() + OUTPUT_TIMEOUT;
         let mut text = String::new();
-        while let Ok(line) = self.0.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        while let Ok(line) = self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
             text += &line;
         }
         text
@@ -488,6 +497,11 @@ mod tests {
         assert_eq!(measured.cpu, Some(Cpu { client_ns_per_byte: 1.0, server_ns_per_byte: 2.0 }));
         let point = Point {
             at_s: 0.1,
+
+    /// Returns the whole output of a process that has ended, with the lines from before those that were awaited.
+    fn whole(&self) -> String {
+        self.passed.clone() + &self.rest()
+    }
             bytes: 125_000,
             bits_per_s: 1e7,
             cwnd_bytes: Some(9000.0),
@@ -537,7 +551,7 @@ mod tests {
 
     #[test]
     fn an_end_that_writes_more_than_is_kept_does_not_stand_still() {
-        let (mut child, output) = outputs("echo first; head -c 1000000 /dev/zero; echo last", 10);
+        let (mut child, mut output) = outputs("echo first; head -c 1000000 /dev/zero; echo last", 10);
         assert_eq!(output.wait_for("first", soon()), Awaited::Line("first\n".to_owned()));
         assert!(child.wait().expect("a child").success(), "it has written all");
         assert_eq!(output.rest().len(), 4);
@@ -545,7 +559,7 @@ mod tests {
 
     #[test]
     fn an_end_that_never_answers_is_not_awaited_for_ever() {
-        let (mut child, output) = outputs("exec sleep 1000", 10);
+        let (mut child, mut output) = outputs("exec sleep 1000", 10);
         assert_eq!(output.wait_for("ready", Instant::now()), Awaited::Late);
         child.kill().expect("it runs");
         assert_eq!(output.wait_for("ready", soon()), Awaited::Closed);
@@ -570,13 +584,41 @@ mod tests {
         };
         let said = running(Instant::now()).finish(None).expect_err("it is over").to_string();
         assert!(said.starts_with("lossy: no result after 140 s, so it was ended"), "{said}");
-        assert_eq!(limit(f64::MAX), Duration::MAX);
-    }
-}
         let now = Instant::now();
         // A machine may have run for less than that.
         if let Some(long_ago) = now.checked_sub(2 * watch::STALLED) {
             let progress = Progress::new(long_ago);
             let said = running(soon()).finish(Some(&progress)).expect_err("it stands still").to_string();
             assert!(said.starts_with("lossy: its lines have passed next to nothing for 60 s"), "{said}");
+    #[test]
+    fn a_client_that_fails_before_it_has_connected_tells_why() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo swiftwater: no route to the server >&2"]).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("every host has one");
+        let stderr = Output::of(child.stderr.take(), STDERR_BYTES_MAX);
+        let stdout = Output::of(None::<io::Empty>, 0);
+        let client = Process { child, started_unix_s: 0.0, stdin: None, stdout, stderr };
+        let mut server = Command::new("true");
+        let server = Process {
+            child: server.spawn().expect("every host has one"),
+            started_unix_s: 0.0,
+            stdin: None,
+            stdout: Output::of(None::<io::Empty>, 0),
+            stderr: Output::of(None::<io::Empty>, 0),
+        };
+        let mut running = Running {
+            name: "coexistence".to_owned(),
+            server,
+            client: Some(client),
+            parse: parse_perf,
+            limit: limit(5.0),
+            until: soon(),
+        };
+        let said = running.wait_until_connected().expect_err("it has ended").to_string();
+        assert_eq!(said, "coexistence: no route to the server");
+    }
+
         }
+        assert_eq!(limit(f64::MAX), Duration::MAX);
+    }
+}
