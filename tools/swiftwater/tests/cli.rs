@@ -157,7 +157,7 @@ fn lines_in_real_time_are_measured_beside_tcp() {
         // on a busy machine a run may be shorter than planned.
         assert!(2.0 * number(row, "line_packets") * 1500.0 * 8.0 > number(row, "bits_per_s") * 0.5, "{row}");
         assert!(number(row, "bits_per_s") < 2.0 * number(row, "limit_bits_per_s"), "{row}");
-        let keys = ["bits_per_s_low", "queue_ms_p50", "late_us_p99", "emulator_cpu", "ratio_to_tcp"];
+        let keys = ["bits_per_s_min", "queue_ms_p50", "late_us_p99", "emulator_cpu", "ratio_to_tcp"];
         assert!(keys.iter().all(|key| row[key].is_number()), "{row}");
         assert!(row["disturbed"].is_boolean() && row["published_bits_per_s"].is_null(), "{row}");
     }
@@ -170,7 +170,7 @@ fn two_loopback_addresses_are_measured_without_privileges() {
     for row in &rows {
         assert!(number(row, "bits_per_s") > 0.0 && row["runs"] == 1, "{row}");
         assert!(
-            row.get("line_packets").is_none() && row["bits_per_s_low"].is_null(),
+            row.get("line_packets").is_none() && row["bits_per_s_min"].is_null(),
             "there is no line: {row}"
         );
     }

@@ -114,8 +114,10 @@ pub(crate) fn per(amount: f64, of: f64) -> f64 {
 pub(crate) struct Latency {
     /// Minimum.
     pub min_us: f64,
-    /// Mean.
+    /// Mean of all answers.
     pub mean_us: f64,
+    /// Mean over the time: each answer weighs as much as it took, so that one that is awaited for long counts.
+    pub mean_over_time_us: f64,
     /// Median.
     pub p50_us: f64,
     /// 90th percentile.
@@ -135,6 +137,7 @@ impl Latency {
         Self {
             min_us: latencies.min() as f64 / 1e3,
             mean_us: latencies.mean() / 1e3,
+            mean_over_time_us: mean_over_time(latencies) / 1e3,
             p50_us: at(0.5),
             p90_us: at(0.9),
             p99_us: at(0.99),
@@ -142,6 +145,12 @@ impl Latency {
             max_us: latencies.max() as f64 / 1e3,
         }
     }
+}
+
+/// Returns the mean of values that each weigh as much as they are large: the sum of their squares by their sum.
+fn mean_over_time(latencies: &Histogram<u64>) -> f64 {
+    let mean = latencies.mean();
+    per(latencies.stdev().powi(2) + mean.powi(2), mean)
 }
 
 /// Error of a test.
@@ -507,5 +516,18 @@ mod tests {
         }
         let latency = Latency::of(&latencies);
         assert!((latency.p50_us - 50.0).abs() < 0.1 && (latency.p99_us - 99.0).abs() < 0.1, "{latency:?}");
+    }
+
+    #[test]
+    fn an_answer_counts_for_as_long_as_it_is_awaited() {
+        let mut latencies = histogram();
+        // Half of the time with answers after 2 ms, and half with one after 8 ms.
+        for us in [2000, 2000, 2000, 2000, 8000] {
+            latencies.record(us * 1000).expect("in range");
+        }
+        let latency = Latency::of(&latencies);
+        assert!((latency.mean_us / 3200.0 - 1.0).abs() < 0.01, "{latency:?}");
+        assert!((latency.mean_over_time_us / 5000.0 - 1.0).abs() < 0.01, "{latency:?}");
+        assert_eq!(Latency::of(&histogram()).mean_over_time_us, 0.0);
     }
 }

@@ -85,6 +85,7 @@ struct ServerCpu {
 struct LatencyKeys {
     latency_us_min: f64,
     latency_us_mean: f64,
+    latency_us_mean_over_time: f64,
     latency_us_p50: f64,
     latency_us_p90: f64,
     latency_us_p99: f64,
@@ -139,6 +140,7 @@ impl Row {
             latency: outcome.latency.map(|latency| LatencyKeys {
                 latency_us_min: latency.min_us,
                 latency_us_mean: latency.mean_us,
+                latency_us_mean_over_time: latency.mean_over_time_us,
                 latency_us_p50: latency.p50_us,
                 latency_us_p90: latency.p90_us,
                 latency_us_p99: latency.p99_us,

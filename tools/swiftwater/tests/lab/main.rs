@@ -411,7 +411,7 @@ fn a_live_experiment_keeps_all_keys_in_its_folder() {
         assert!(text.contains("sctp-stream") && text.contains("tcp-cubic"), "{text}");
         assert_eq!(rows.len(), 2, "{rows:?}");
         for row in &rows {
-            for key in MEASURED.iter().chain(&["bits_per_s_low", "bits_per_s_high", "share_of_fair"]) {
+            for key in MEASURED.iter().chain(&["bits_per_s_min", "bits_per_s_max", "share_of_fair"]) {
                 assert!(row.get(key).is_some(), "{key} of {row}");
             }
             for key in row.as_object().expect("an object").keys() {

@@ -15,14 +15,14 @@ const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/results");
 type Column = (&'static str, &'static str, f64, usize);
 
 /// Columns of numbers, each in the unit of its heading.
-const COLUMNS: [Column; 21] = [
+const COLUMNS: [Column; 23] = [
     ("paths", "paths", 1.0, 0),
     ("path", "path", 1.0, 0),
     ("seconds", "seconds", 1.0, 2),
     // Bits in a second are shown as megabits, µs as ms.
     ("Mbit/s", "bits_per_s", 1e6, 2),
-    ("95 % from", "bits_per_s_low", 1e6, 2),
-    ("to", "bits_per_s_high", 1e6, 2),
+    ("from", "bits_per_s_min", 1e6, 2),
+    ("to", "bits_per_s_max", 1e6, 2),
     ("published", "published_bits_per_s", 1e6, 2),
     ("by TCP", "ratio_to_tcp", 1.0, 2),
     ("by limit", "ratio_to_limit", 1.0, 2),
@@ -30,6 +30,8 @@ const COLUMNS: [Column; 21] = [
     ("by fair share", "share_of_fair", 1.0, 2),
     ("in 10 s", "messages_in_10_s", 1.0, 0),
     ("latency ms", "latency_us", 1e3, 3),
+    ("p50 ms", "latency_us_p50", 1e3, 3),
+    ("p99 ms", "latency_us_p99", 1e3, 3),
     ("gap ms", "gap_ms_max", 1.0, 0),
     ("back ms", "back_ms_max", 1.0, 0),
     ("queue p95 ms", "queue_ms_p95", 1.0, 2),

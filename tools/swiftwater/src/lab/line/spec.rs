@@ -79,6 +79,18 @@ impl FromStr for PathSpec {
     }
 }
 
+impl PathSpec {
+    /// Returns the SPEC with the size of its queue, which a user need not write.
+    pub(crate) fn with_queue(&self) -> String {
+        let is_written = self.text.split(',').any(|word| word.trim().starts_with("queue="));
+        if is_written || self.pipe.queue_bytes == usize::MAX {
+            self.text.clone()
+        } else {
+            format!("{},queue={}B", self.text, self.pipe.queue_bytes)
+        }
+    }
+}
+
 /// Returns the key of a word without a name: a rate, a delay, or the word itself, which is neither.
 fn unnamed_key(word: &str) -> &str {
     match word {
@@ -270,6 +282,18 @@ mod tests {
         assert_eq!(queue("100mbit,10ms"), 250_000);
         assert_eq!(queue("1mbit,1ms"), QUEUE_BYTES_MIN);
         assert_eq!(queue("5ms"), usize::MAX);
+    }
+
+    #[test]
+    fn a_path_tells_the_queue_that_it_has() {
+        let told = |text: &str| text.parse::<PathSpec>().expect("a path").with_queue();
+        assert_eq!(told("100mbit,10ms"), "100mbit,10ms,queue=250000B");
+        assert_eq!(told("5ms"), "5ms", "nothing waits without a rate");
+        for written in ["30mbit,50ms, queue=400KiB", "1mbit,queue=50packets"] {
+            assert_eq!(told(written), written);
+        }
+        let path: PathSpec = "100mbit,10ms".parse().expect("a path");
+        assert_eq!(path.with_queue().parse::<PathSpec>().expect("a path").pipe, path.pipe);
     }
 
     #[test]

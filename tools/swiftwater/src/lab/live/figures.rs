@@ -4,13 +4,13 @@ use ::lab::experiment::AddedColumn;
 use emulator::EmulatorCounts;
 use serde::Serialize;
 
-use super::measure::{Cpu, Measured};
+use super::measure::{Cpu, Latency, Measured};
 use super::plan::{Load, Series};
 use super::watch::{LinesSeen, StateAt, return_times};
 use crate::host::OTHERS_BUSY_MAX;
 use crate::lab::line::report::{LATE_MAX, ms, processors, us};
 use crate::lab::line::spec::PathSpec;
-use crate::stats::{confidence_interval, median};
+use crate::stats::median;
 use crate::units::{grouped, mbits};
 
 /// A line counts as used again when it has carried more than this share of its rate over this time.
@@ -23,6 +23,8 @@ pub(super) struct Cell {
     pub(super) load: Load,
     pub(super) series: Series,
     pub(super) turns: Vec<Turn>,
+    /// Number of disturbed runs that others have replaced, those with answers included.
+    pub(super) repeated: u32,
 }
 
 /// One measurement of a cell.
@@ -46,11 +48,17 @@ impl Turn {
         let (own, other) = (self.run.bits_per_s(None)?, self.beside.as_ref()?.bits_per_s(None)?);
         (own + other > 0.0).then(|| 2.0 * own / (own + other))
     }
+
+    /// Returns the ratio of the rate to that of the series beside it.
+    fn ratio_to_beside(&self) -> Option<f64> {
+        let (own, other) = (self.run.bits_per_s(None)?, self.beside.as_ref()?.bits_per_s(None)?);
+        (other > 0.0).then(|| own / other)
+    }
 }
 
 impl Cell {
     pub(super) fn new(load: &Load, series: Series) -> Self {
-        Cell { load: load.clone(), series, turns: Vec::new() }
+        Cell { load: load.clone(), series, turns: Vec::new(), repeated: 0 }
     }
 
     /// Returns the runs of the series.
@@ -76,6 +84,11 @@ impl Cell {
     /// Returns the median of the parts of its fair share that the series had in each turn.
     pub(super) fn share_of_fair(&self) -> Option<f64> {
         median(&self.turns.iter().filter_map(Turn::share_of_fair).collect::<Vec<_>>())
+    }
+
+    /// Returns the median of the ratios to the series beside it in each turn.
+    pub(super) fn ratio_to_beside(&self) -> Option<f64> {
+        median(&self.turns.iter().filter_map(Turn::ratio_to_beside).collect::<Vec<_>>())
     }
 
     /// Returns the name for users.
@@ -198,24 +211,24 @@ impl Run {
     /// Returns the longest time from the return of one of these lines until it had carried a tenth of its rate over a tenth of a
     /// second; `None` if none came back. The first line belongs to the path `first`.
     pub(super) fn back_s(&self, lines: &[PathSpec], first: usize, seconds: f64) -> Option<f64> {
+        let states = self.seen.all();
         let back = |(number, line): (usize, &PathSpec)| {
+            let path = first + number;
             let rate = line.pipe.rate_bits_per_s.unwrap_or(u64::MAX) as f64;
             let returns = return_times(&line.pipe.schedule, self.seen.began_s + seconds).into_iter();
             let in_test =
                 returns.map(|back_at_s| back_at_s - self.seen.began_s).filter(|back_at_s| *back_at_s > 0.0);
+            let states = &states;
             in_test.map(move |back_at_s| {
                 let used_at_s = used_at_s(states, path, back_at_s, USED_AGAIN * rate);
                 used_at_s.map_or(f64::INFINITY, |at_s| at_s - back_at_s)
             })
         };
         lines.iter().enumerate().flat_map(back).reduce(f64::max)
-        let states = self.seen.all();
     }
-            let path = first + number;
 
     /// Returns the rate at which the line of a path to the server accepted packets, over time.
     pub(super) fn path_rates(&self, path: usize) -> Vec<(f64, f64)> {
-            let states = &states;
         let rate = |pair: &[StateAt]| {
             let bytes = bytes_accepted(&pair[1], path).saturating_sub(bytes_accepted(&pair[0], path));
             (pair[1].at_s, bytes as f64 * 8.0 / (pair[1].at_s - pair[0].at_s).max(1e-6))
@@ -274,11 +287,19 @@ pub(crate) struct Figures {
     pub(super) published_bits_per_s: Option<f64>,
     #[serde(skip)]
     tcp_bits_per_s: Option<f64>,
+    /// Median of the ratios to TCP beside, each of one turn.
+    #[serde(skip)]
+    ratio_to_beside: Option<f64>,
     runs: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
-    bits_per_s_low: Option<f64>,
+    bits_per_s_min: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    bits_per_s_high: Option<f64>,
+    bits_per_s_max: Option<f64>,
+    /// Number of disturbed runs that others have replaced.
+    repeated: u32,
+    /// The lines, with their queues; none on loopback.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lines: Vec<String>,
     #[serde(flatten)]
     line: Option<LineFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -286,12 +307,17 @@ pub(crate) struct Figures {
     #[serde(skip_serializing_if = "Option::is_none")]
     server_cpu_ns_per_byte: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    latency_us_p50: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency_us_p99: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     share_of_fair: Option<f64>,
     disturbed: bool,
 }
 
 impl Figures {
-    /// Returns the figures of these runs until a mark; `None` if there are no runs.
+    /// Returns the figures of these runs until a mark; `None` if there are no runs. Counters of lines and processor time are of whole
+    /// runs, so figures until a mark have none.
     pub(super) fn new(
         runs: &[&Run],
         mark_s: Option<f64>,
@@ -300,54 +326,81 @@ impl Figures {
     ) -> Option<Self> {
         let rates = rates(runs, mark_s);
         let typical = typical(runs, mark_s)?;
-        let interval = confidence_interval(&rates);
+        let extreme = |of: fn(f64, f64) -> f64| rates.iter().copied().reduce(of).filter(|_| rates.len() > 1);
         let cpu = |of: fn(&Cpu) -> f64| {
             median(&runs.iter().filter_map(|run| run.measured.cpu.as_ref().map(of)).collect::<Vec<_>>())
         };
         Some(Figures {
             published_bits_per_s,
             tcp_bits_per_s,
+            ratio_to_beside: None,
             runs: rates.len(),
-            // A rate is never below zero, even where two runs leave a wide interval.
-            bits_per_s_low: interval.map(|(low, _)| low.max(0.0)),
-            bits_per_s_high: interval.map(|(_, high)| high),
-            line: typical.line.clone(),
-            client_cpu_ns_per_byte: cpu(|cpu| cpu.client_ns_per_byte),
-            server_cpu_ns_per_byte: cpu(|cpu| cpu.server_ns_per_byte),
+            bits_per_s_min: extreme(f64::min),
+            bits_per_s_max: extreme(f64::max),
+            repeated: 0,
+            lines: Vec::new(),
+            line: typical.line.clone().filter(|_| mark_s.is_none()),
+            client_cpu_ns_per_byte: cpu(|cpu| cpu.client_ns_per_byte).filter(|_| mark_s.is_none()),
+            server_cpu_ns_per_byte: cpu(|cpu| cpu.server_ns_per_byte).filter(|_| mark_s.is_none()),
+            latency_us_p50: None,
+            latency_us_p99: None,
             share_of_fair: None,
             disturbed: runs.iter().any(|run| run.is_disturbed()),
         })
     }
 
-    /// Adds the series' part of its fair share: half of the rate of both at one bottleneck.
-    pub(super) fn with_share(self, share_of_fair: Option<f64>) -> Self {
-        Figures { share_of_fair, ..self }
+    /// Adds the series' part of its fair share, which is half of the rate of both at one bottleneck, and its ratio to TCP beside.
+    pub(super) fn with_share(self, share_of_fair: Option<f64>, ratio_to_beside: Option<f64>) -> Self {
+        Figures { share_of_fair, ratio_to_beside, ..self }
     }
 
-    /// Adds whether the runs of the latency were disturbed.
+    /// Replaces the counters of the line by those of this run.
+    pub(super) fn with_line_of(self, run: Option<&Run>) -> Self {
+        Figures { line: run.and_then(|run| run.line.clone()), ..self }
+    }
+
+    /// Adds the lines that the series used.
+    pub(super) fn on_lines(self, lines: &[PathSpec]) -> Self {
+        Figures { lines: lines.iter().map(PathSpec::with_queue).collect(), ..self }
+    }
+
+    /// Adds the number of disturbed runs that others have replaced.
+    pub(super) fn with_repeated(self, repeated: u32) -> Self {
+        Figures { repeated, ..self }
+    }
+
+    /// Adds the percentiles of the latency, and whether its runs were disturbed.
     pub(super) fn with_answers(self, runs: &[&Run]) -> Self {
-        Figures { disturbed: self.disturbed || runs.iter().any(|run| run.is_disturbed()), ..self }
+        Figures {
+            latency_us_p50: latency(runs, |latency| latency.p50_s * 1e6),
+            latency_us_p99: latency(runs, |latency| latency.p99_s * 1e6),
+            disturbed: self.disturbed || runs.iter().any(|run| run.is_disturbed()),
+            ..self
+        }
     }
 
-    /// Returns the ratio of a rate to that of the best TCP on one path.
+    /// Returns the ratio of a rate to that of the best TCP on one path, or to that of TCP beside in each turn.
     pub(crate) fn ratio_to_tcp(&self, bits_per_s: f64) -> Option<f64> {
-        self.tcp_bits_per_s.map(|tcp| bits_per_s / tcp)
+        self.ratio_to_beside.or_else(|| self.tcp_bits_per_s.map(|tcp| bits_per_s / tcp))
     }
 }
 
-/// Returns the columns of the table that outcomes with figures have: the interval of the rate, a mark of disturbed runs, and if
+/// Returns the columns of the table that outcomes with figures have: the least and the highest rate, a mark of disturbed runs, and if
 /// wanted the counters of the line in a typical run.
 pub(in crate::lab) fn columns(figures: &[Option<&Figures>], with_counters: bool) -> Vec<AddedColumn> {
     let column = |head, cell: &dyn Fn(&Figures) -> Option<String>| AddedColumn {
         head,
         cells: figures.iter().map(|figures| figures.and_then(cell)).collect(),
     };
-    let interval = |figures: &Figures| {
-        let (low, high) = figures.bits_per_s_low.zip(figures.bits_per_s_high)?;
-        Some(format!("{} to {}", mbits(low), mbits(high)))
+    let range = |figures: &Figures| {
+        let (least, highest) = figures.bits_per_s_min.zip(figures.bits_per_s_max)?;
+        Some(format!("{} to {}", mbits(least), mbits(highest)))
     };
+    let percentile = |us: Option<f64>| us.map(|us| format!("{:.3} ms", us / 1e3));
     let mut columns = vec![
-        column("95 % interval", &interval),
+        column("from to", &range),
+        column("latency p50", &|figures| percentile(figures.latency_us_p50)),
+        column("latency p99", &|figures| percentile(figures.latency_us_p99)),
         column("of fair share", &|figures| figures.share_of_fair.map(|share| format!("{share:.2}"))),
         column("host", &|figures| figures.disturbed.then(|| "disturbed".to_owned())),
     ];
@@ -377,6 +430,11 @@ pub(in crate::lab) fn disturbance<'a>(all: impl Iterator<Item = &'a Figures>) ->
 /// Returns the rates of these runs, or those of their first seconds.
 pub(super) fn rates(runs: &[&Run], mark_s: Option<f64>) -> Vec<f64> {
     runs.iter().filter_map(|run| run.bits_per_s(mark_s)).collect()
+}
+
+/// Returns the median of a value of the runs in which requests were answered.
+pub(super) fn latency(runs: &[&Run], value: fn(&Latency) -> f64) -> Option<f64> {
+    median(&runs.iter().filter_map(|run| run.measured.latency.as_ref().map(value)).collect::<Vec<_>>())
 }
 
 /// Returns the run whose rate is nearest to the median.
@@ -431,10 +489,21 @@ mod tests {
         assert_eq!(figures.line.as_ref().map(|line| line.late_us_p99), Some(5.0));
         assert_eq!(figures.client_cpu_ns_per_byte, Some(6.0), "the median");
         assert_eq!(figures.ratio_to_tcp(90e6), Some(2.0));
-        assert!(figures.bits_per_s_low.expect("three runs") < 77e6);
-        let apart = [run(1e6, 0, 5.0), run(90e6, 0, 5.0)];
-        assert_eq!(figures_of(&apart, None).expect("runs").bits_per_s_low, Some(0.0));
+        assert_eq!((figures.bits_per_s_min, figures.bits_per_s_max), (Some(50e6), Some(92e6)));
+        let single = figures_of(&runs[..1], None).expect("a run");
+        assert_eq!((single.bits_per_s_min, single.bits_per_s_max), (None, None));
         assert!(figures_of(&[], None).is_none());
+    }
+
+    #[test]
+    fn figures_until_a_mark_have_no_counters_of_the_whole_run() {
+        let points = delivered(&[10, 30, 20]).measured.points;
+        let run = run(90e6, 0, 5.0);
+        let run = Run { measured: Measured { points, ..run.measured.clone() }, ..run };
+        let figures = |mark_s| Figures::new(&[&run], mark_s, None, None).expect("a run");
+        let (part, whole) = (figures(Some(2.0)), figures(None));
+        assert!(part.line.is_none() && part.client_cpu_ns_per_byte.is_none(), "{part:?}");
+        assert!(whole.line.is_some() && whole.server_cpu_ns_per_byte.is_some(), "{whole:?}");
     }
 
     #[test]
@@ -459,11 +528,12 @@ mod tests {
             [None, Some("disturbed".to_owned()), None],
             [Some("0".to_owned()), Some("0".to_owned()), None],
         ];
-        assert_eq!(cells(false), [&nothing[..], &nothing, &mark], "one run has no interval");
-        assert_eq!(cells(true), [&nothing[..], &nothing, &mark, &zero, &zero]);
+        let without = [&nothing[..]; 4];
+        assert_eq!(cells(false), [&without[..], &[&mark]].concat(), "one run has no range");
+        assert_eq!(cells(true), [&without[..], &[&mark, &zero, &zero]].concat());
         let rates = [50e6, 52e6, 54e6].map(|rate| run(rate, 0, 5.0));
         let three = figures_of(&rates, None).expect("runs");
-        assert_eq!(columns(&[Some(&three)], false)[0].cells, [Some("47.0 to 57.0".to_owned())]);
+        assert_eq!(columns(&[Some(&three)], false)[0].cells, [Some("50.0 to 54.0".to_owned())]);
         assert!(told.contains("1 of 3 measurements") && told.contains("end what else runs"), "{told}");
     }
 
@@ -497,11 +567,11 @@ mod tests {
             |own, other| Turn { run: run(own, 0, 5.0), beside: Some(run(other, 0, 5.0)), answered: None };
         cell.turns = vec![turn(30.0, 10.0), turn(40.0, 60.0), turn(50.0, 50.0)];
         // The medians of the rates, 40 and 50, are of different turns.
-        assert_eq!(cell.share_of_fair(), Some(1.0));
+        assert_eq!((cell.share_of_fair(), cell.ratio_to_beside()), (Some(1.0), Some(1.0)));
         let typical = cell.typical_turn().expect("three turns");
         assert_eq!(typical.beside.as_ref().map(|run| run.measured.bits_per_s), Some(60.0));
         cell.turns = vec![turn(0.0, 0.0)];
-        assert_eq!(cell.share_of_fair(), None, "nothing was delivered");
+        assert_eq!((cell.share_of_fair(), cell.ratio_to_beside()), (None, None), "nothing was delivered");
     }
 
     #[test]
@@ -510,6 +580,20 @@ mod tests {
         let figures = || Figures::new(&[&good], None, None, None).expect("a run");
         assert!(!figures().with_answers(&[&good]).disturbed);
         assert!(figures().with_answers(&[&good, &run(1.0, 3, 5.0)]).disturbed);
+    }
+
+    #[test]
+    fn the_latency_is_the_median_of_each_value_of_the_runs() {
+        let answered = |milliseconds: f64| {
+            let latency = Latency { mean_s: milliseconds / 1e3, p50_s: 0.002, p99_s: milliseconds / 500.0 };
+            Run { measured: Measured { latency: Some(latency), ..Measured::default() }, ..Run::default() }
+        };
+        let runs = [3.0, 9.0, 4.0].map(answered);
+        let runs: Vec<&Run> = runs.iter().collect();
+        assert_eq!(latency(&runs, |latency| latency.mean_s), Some(0.004));
+        let figures =
+            Figures::new(&[&run(1.0, 0, 5.0)], None, None, None).expect("a run").with_answers(&runs);
+        assert_eq!((figures.latency_us_p50, figures.latency_us_p99), (Some(2000.0), Some(8000.0)));
     }
 
     #[test]
@@ -543,7 +627,6 @@ mod tests {
         let late = Run { seen: LinesSeen { began_s: 0.5, ..seen }, ..Run::default() };
         assert_eq!(late.back_s(&lines, 0, 8.0), Some(2.5), "up at 3.5 s of the test, used at 6 s");
     }
-}
 
     #[test]
     fn the_return_of_a_line_is_seen_to_the_interval_of_the_states_after_it() {
@@ -567,3 +650,4 @@ mod tests {
         let late = back_s(6.0, 0.0) - 2.0;
         assert!((0.0..=0.1 + 1e-9).contains(&late), "later the steps are those of all states: {late}");
     }
+}

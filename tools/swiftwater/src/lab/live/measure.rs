@@ -66,12 +66,20 @@ pub(super) struct Measured {
     pub(super) bits_per_s: f64,
     /// Time in which data was delivered.
     pub(super) seconds: f64,
-    /// Median of the answers' latency.
-    pub(super) latency_s: Option<f64>,
+    pub(super) latency: Option<Latency>,
     pub(super) cpu: Option<Cpu>,
     /// Start of the test, in seconds since 1970.
     pub(super) began_unix_s: Option<f64>,
     pub(super) points: Vec<Point>,
+}
+
+/// Times from requests to their answers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Latency {
+    /// Mean over the time, in which each answer weighs as much as it took.
+    pub(super) mean_s: f64,
+    pub(super) p50_s: f64,
+    pub(super) p99_s: f64,
 }
 
 /// Processor time of both ends.
@@ -103,7 +111,9 @@ struct Row {
     end_s: f64,
     bytes: u64,
     bits_per_s: f64,
+    latency_us_mean_over_time: Option<f64>,
     latency_us_p50: Option<f64>,
+    latency_us_p99: Option<f64>,
     client_cpu_ns_per_byte: Option<f64>,
     server_cpu_ns_per_byte: Option<f64>,
     cwnd_bytes: Option<f64>,
@@ -237,6 +247,9 @@ impl Running {
             match client.child.try_wait()? {
                 Some(status) => break status,
                 None if Instant::now() >= self.until => return Err(self.late()),
+                None if progress.is_some_and(|progress| progress.has_stalled(Instant::now())) => {
+                    return Err(LiveError::Stalled { name: self.name });
+                }
                 None => thread::sleep(CHECK_INTERVAL),
             }
         };
@@ -247,9 +260,6 @@ impl Running {
                 let said = match client.complaint() {
                     said if said.is_empty() => iperf3_error(&text).unwrap_or_default(),
                     said => said,
-                None if progress.is_some_and(|progress| progress.has_stalled(Instant::now())) => {
-                    return Err(LiveError::Stalled { name: self.name });
-                }
                 };
                 Err(LiveError::End { name: self.name, said })
             }
@@ -279,11 +289,19 @@ fn parse_perf(text: &str, _started_unix_s: f64) -> Option<Measured> {
         } else {
             total.end_s
         },
-        latency_s: total.latency_us_p50.map(|us| us / 1e6),
+        latency: latency(total),
         cpu: cpu
             .map(|(client_ns_per_byte, server_ns_per_byte)| Cpu { client_ns_per_byte, server_ns_per_byte }),
         began_unix_s: total.began_unix_s,
         points: others.iter().filter(|row| row.period == "interval").map(point).collect(),
+    })
+}
+
+fn latency(row: &Row) -> Option<Latency> {
+    Some(Latency {
+        mean_s: row.latency_us_mean_over_time? / 1e6,
+        p50_s: row.latency_us_p50? / 1e6,
+        p99_s: row.latency_us_p99? / 1e6,
     })
 }
 
@@ -479,6 +497,11 @@ impl Output {
         }
         text
     }
+
+    /// Returns the whole output of a process that has ended, with the lines from before those that were awaited.
+    fn whole(&self) -> String {
+        self.passed.clone() + &self.rest()
+    }
 }
 
 #[cfg(test)]
@@ -497,18 +520,22 @@ mod tests {
         assert_eq!(measured.cpu, Some(Cpu { client_ns_per_byte: 1.0, server_ns_per_byte: 2.0 }));
         let point = Point {
             at_s: 0.1,
-
-    /// Returns the whole output of a process that has ended, with the lines from before those that were awaited.
-    fn whole(&self) -> String {
-        self.passed.clone() + &self.rest()
-    }
             bytes: 125_000,
             bits_per_s: 1e7,
             cwnd_bytes: Some(9000.0),
             srtt_s: Some(5e-4),
         };
         assert_eq!(measured.points, [point]);
+        assert_eq!(measured.latency, None);
         assert_eq!(parse_perf("[]", 0.0), None);
+    }
+
+    #[test]
+    fn the_latency_of_a_client_is_its_mean_over_the_time_with_percentiles() {
+        let text = r#"[{"period": "total", "end_s": 1.0, "bytes": 1, "bits_per_s": 8.0, "latency_us_mean": 1.0,
+             "latency_us_mean_over_time": 5e3, "latency_us_p50": 2e3, "latency_us_p99": 8e3}]"#;
+        let latency = parse_perf(text, 0.0).expect("a report").latency;
+        assert_eq!(latency, Some(Latency { mean_s: 0.005, p50_s: 0.002, p99_s: 0.008 }));
     }
 
     #[test]
@@ -567,30 +594,6 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_that_does_not_end_is_ended_with_a_sentence() {
-        let process = || {
-            let mut command = Command::new("sleep");
-            let child = command.arg("1000").stdout(Stdio::null()).spawn().expect("every host has one");
-            let none = || Output::of(None::<io::Empty>, 0);
-            Process { child, started_unix_s: 0.0, stdin: None, stdout: none(), stderr: none() }
-        };
-        let running = |until| Running {
-            name: "lossy".to_owned(),
-            server: process(),
-            client: Some(process()),
-            parse: parse_perf,
-            limit: limit(5.0),
-            until,
-        };
-        let said = running(Instant::now()).finish(None).expect_err("it is over").to_string();
-        assert!(said.starts_with("lossy: no result after 140 s, so it was ended"), "{said}");
-        let now = Instant::now();
-        // A machine may have run for less than that.
-        if let Some(long_ago) = now.checked_sub(2 * watch::STALLED) {
-            let progress = Progress::new(long_ago);
-            let said = running(soon()).finish(Some(&progress)).expect_err("it stands still").to_string();
-            assert!(said.starts_with("lossy: its lines have passed next to nothing for 60 s"), "{said}");
-    #[test]
     fn a_client_that_fails_before_it_has_connected_tells_why() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo swiftwater: no route to the server >&2"]).stderr(Stdio::piped());
@@ -618,6 +621,30 @@ mod tests {
         assert_eq!(said, "coexistence: no route to the server");
     }
 
+    #[test]
+    fn a_measurement_that_does_not_end_is_ended_with_a_sentence() {
+        let process = || {
+            let mut command = Command::new("sleep");
+            let child = command.arg("1000").stdout(Stdio::null()).spawn().expect("every host has one");
+            let none = || Output::of(None::<io::Empty>, 0);
+            Process { child, started_unix_s: 0.0, stdin: None, stdout: none(), stderr: none() }
+        };
+        let running = |until| Running {
+            name: "lossy".to_owned(),
+            server: process(),
+            client: Some(process()),
+            parse: parse_perf,
+            limit: limit(5.0),
+            until,
+        };
+        let said = running(Instant::now()).finish(None).expect_err("it is over").to_string();
+        assert!(said.starts_with("lossy: no result after 140 s, so it was ended"), "{said}");
+        let now = Instant::now();
+        // A machine may have run for less than that.
+        if let Some(long_ago) = now.checked_sub(2 * watch::STALLED) {
+            let progress = Progress::new(long_ago);
+            let said = running(soon()).finish(Some(&progress)).expect_err("it stands still").to_string();
+            assert!(said.starts_with("lossy: its lines have passed next to nothing for 60 s"), "{said}");
         }
         assert_eq!(limit(f64::MAX), Duration::MAX);
     }

@@ -340,13 +340,17 @@ impl Bench<'_> {
 /// Adds a turn to a cell. If the latency cannot be measured, the turn has the rate alone. Breaks off after Ctrl-C.
 fn measure_turn(bench: &mut Bench<'_>, cell: &mut Cell) -> Result<ControlFlow<()>, LiveError> {
     let settings = bench.settings;
-    let Some(turn) = undisturbed(settings, Turn::is_disturbed, || measure_rate(bench, cell))? else {
-        return Ok(ControlFlow::Break(()));
-    };
+    let mut repeated = 0;
+    let turn = undisturbed(settings, &mut repeated, Turn::is_disturbed, || measure_rate(bench, cell))?;
+    cell.repeated += repeated;
+    let Some(turn) = turn else { return Ok(ControlFlow::Break(())) };
     let number = cell.turns.len();
     cell.turns.push(turn);
     if cell.load.latency {
-        let answered = undisturbed(settings, Run::is_disturbed, || measure_answers(bench, cell))?;
+        let mut repeated = 0;
+        let answered =
+            undisturbed(settings, &mut repeated, Run::is_disturbed, || measure_answers(bench, cell))?;
+        cell.repeated += repeated;
         if answered.is_none() {
             return Ok(ControlFlow::Break(()));
         }
@@ -356,8 +360,10 @@ fn measure_turn(bench: &mut Bench<'_>, cell: &mut Cell) -> Result<ControlFlow<()
 }
 
 /// Measures once, and again if the host has disturbed the run, unless the command must be quick; returns `None` after Ctrl-C.
+/// `repeated` counts the runs that another one replaces.
 fn undisturbed<T>(
     settings: &Settings<'_>,
+    repeated: &mut u32,
     is_disturbed: impl Fn(&T) -> bool,
     mut measure: impl FnMut() -> Result<Option<T>, LiveError>,
 ) -> Result<Option<T>, LiveError> {
@@ -367,6 +373,7 @@ fn undisturbed<T>(
         if !measured.as_ref().is_some_and(&is_disturbed) {
             return Ok(measured);
         }
+        *repeated += 1;
     }
     measure()
 }
@@ -617,27 +624,39 @@ mod tests {
         assert_eq!(seed_of_turn(1, 0), 7_424_550_030_962_593_201, "a run of before can be repeated");
     }
 
-    /// Measures undisturbed runs out of these, each disturbed or not, and returns the number of measurements and the result.
-    fn repeated(quick: bool, disturbed: &[bool]) -> (usize, Option<bool>) {
-        let (settings, mut count) = (Settings { quick, ..SETTINGS }, 0);
+    /// Measures undisturbed runs out of these, each disturbed or not, and returns the number of runs that were replaced and the
+    /// result.
+    fn repeated(quick: bool, disturbed: &[bool]) -> (u32, Option<bool>) {
+        let (settings, mut count, mut repeated) = (Settings { quick, ..SETTINGS }, 0, 0);
         let measured = undisturbed(
             &settings,
+            &mut repeated,
             |disturbed| *disturbed,
             || {
                 count += 1;
                 Ok(disturbed.get(count - 1).copied())
             },
         );
-        (count, measured.expect("no failure"))
+        (repeated, measured.expect("no failure"))
+    }
+
+    #[test]
+    fn rows_name_their_lines_with_the_queues() {
+        let plan = plan(LiveName::Sctplib);
+        let cells = measured(&plan, 0, &[("tcp-cubic", 1, &[28e6])]);
+        let outcomes = outcomes(&plan, &cells, &SETTINGS, &[]);
+        let row = serde_json::to_value(outcomes[0].1.figures().expect("measured")).expect("JSON");
+        assert_eq!(row["lines"], serde_json::json!(["30mbit,50ms,queue=400KiB"]));
+        assert_eq!(row["repeated"], 0);
     }
 
     #[test]
     fn a_disturbed_run_is_repeated_three_times_and_then_counts() {
-        assert_eq!(repeated(false, &[false]), (1, Some(false)));
-        assert_eq!(repeated(false, &[true, true, false]), (3, Some(false)));
-        assert_eq!(repeated(false, &[true; 9]), (4, Some(true)));
-        assert_eq!(repeated(false, &[true]), (2, None), "Ctrl-C");
-        assert_eq!(repeated(true, &[true; 9]), (1, Some(true)), "no time for more");
+        assert_eq!(repeated(false, &[false]), (0, Some(false)));
+        assert_eq!(repeated(false, &[true, true, false]), (2, Some(false)));
+        assert_eq!(repeated(false, &[true; 9]), (3, Some(true)));
+        assert_eq!(repeated(false, &[true]), (1, None), "Ctrl-C");
+        assert_eq!(repeated(true, &[true; 9]), (0, Some(true)), "no time for more");
     }
 
     #[test]

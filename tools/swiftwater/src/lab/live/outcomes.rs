@@ -3,7 +3,7 @@
 use ::lab::experiment::Outcome;
 
 use super::Settings;
-use super::figures::{Cell, Figures, rates, typical};
+use super::figures::{Cell, Figures, latency, rates, typical};
 use super::plan::{Load, MPTCP, Plan, Series};
 use crate::interrupt;
 use crate::lab::row::{Clock, Source};
@@ -102,7 +102,7 @@ fn outcomes_of(
         paths_before: load.first,
         // If the network comes and goes, the first path is not the best.
         best_path_bits_per_s: alone.filter(|_| !load.latency).and_then(rate),
-        latency_s: median(&answered.iter().filter_map(|run| run.measured.latency_s).collect::<Vec<_>>()),
+        latency_s: latency(&answered, |latency| latency.mean_s),
         gap_s_max: if cuts { run.gap_s() } else { None },
         back_s_max: if cuts { run.back_s(lines, load.first, seconds) } else { None },
         interrupted: interrupt::requested(),
@@ -114,7 +114,7 @@ fn outcomes_of(
     let Some(figures) = Figures::new(&runs, mark_s, tcp.or(beside), published_bits_per_s) else {
         return Vec::new();
     };
-    let figures = figures.with_answers(&answered);
+    let figures = figures.on_lines(lines).with_answers(&answered).with_repeated(cell.repeated);
     let other = load.beside.zip(beside).zip(Figures::new(&runs_beside, mark_s, beside, None));
     let Some(((tcp, other), other_figures)) = other else {
         return vec![(outcome, Source::Live(Box::new(figures)))];
@@ -126,11 +126,13 @@ fn outcomes_of(
         mode: Some(tcp.mode_name()),
         ..outcome.clone()
     };
-    let share = cell.share_of_fair();
+    let other_run = cell.typical_turn().and_then(|turn| turn.beside.as_ref());
+    let other_figures = other_figures.on_lines(lines).with_line_of(other_run).with_repeated(cell.repeated);
+    let (share, ratio) = (cell.share_of_fair(), cell.ratio_to_beside());
     let other_share = share.map(|share| 2.0 - share);
     vec![
-        (outcome, Source::Live(Box::new(figures.with_share(share)))),
-        (other_outcome, Source::Live(Box::new(other_figures.with_share(other_share)))),
+        (outcome, Source::Live(Box::new(figures.with_share(share, ratio)))),
+        (other_outcome, Source::Live(Box::new(other_figures.with_share(other_share, Some(1.0))))),
     ]
 }
 

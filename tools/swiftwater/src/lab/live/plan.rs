@@ -22,8 +22,8 @@ const BUFFER_DATATAG_BYTES: usize = 32 << 20;
 /// Lengths of the runs between two continents, as far as our runs last.
 const MARKS_DATATAG_S: &[u64] =
     &[10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 200, 300, 400, 500, 600, 1200, 1800, 2400, 3000, 3600];
-/// Limit for the measurement of a latency with `--quick`: hundreds of answers in any case.
-const LATENCY_SECONDS_QUICK: f64 = 5.0;
+/// Limit for the measurement of a latency over lines that stay up with `--quick`: hundreds of answers in any case.
+const LATENCY_SECONDS_QUICK: f64 = 2.0;
 /// Headers of IPv4 and of TCP with timestamps.
 const TCP_HEADERS_BYTES: f64 = 52.0;
 
@@ -50,9 +50,9 @@ impl Seconds {
     }
 }
 
-const SECONDS_SIZES: Seconds = Seconds::new(3.0, 1.0);
+const SECONDS_SIZES: Seconds = Seconds::new(3.0, 0.9);
 const SECONDS: Seconds = Seconds::new(3.0, 2.0);
-const SECONDS_STEADY: Seconds = Seconds::new(20.0, 5.0);
+const SECONDS_STEADY: Seconds = Seconds::new(20.0, 3.0);
 /// Three times up and down, or once.
 const SECONDS_FLAPPING: Seconds = Seconds::new(60.0, 20.0);
 /// Four seconds up, four down and four up.
@@ -382,7 +382,9 @@ impl Plan {
     /// Returns the time in which requests are answered, to measure their latency.
     pub(super) fn latency_seconds(&self, load: &Load, series: Series, settings: &Settings<'_>) -> f64 {
         let seconds = self.seconds(load, series, settings);
-        if settings.quick { seconds.min(LATENCY_SECONDS_QUICK) } else { seconds }
+        // A line that goes down must do so.
+        let is_cut_short = settings.quick && !self.goes_down(load, series);
+        if is_cut_short { seconds.min(LATENCY_SECONDS_QUICK) } else { seconds }
     }
 
     /// Returns the lines that a series of a load uses.
@@ -458,6 +460,18 @@ mod tests {
         assert_eq!(mbits(LiveName::AsymmetricRate, 0, MPTCP), 106.19);
         assert_eq!(mbits(LiveName::Flapping, 2, TCP_CUBIC), 4.83, "half of 10 Mbit/s");
         assert_eq!(mbits(LiveName::Flapping, 2, MPTCP), 9.65);
+    }
+
+    #[test]
+    fn the_latency_over_a_line_that_goes_down_is_of_whole_periods() {
+        let plan = plan(LiveName::Flapping);
+        let seconds = |quick| {
+            let settings = Settings { quick, ..Settings::default() };
+            let of_load = |load: &Load| plan.latency_seconds(load, load.series[0], &settings);
+            plan.loads.iter().map(of_load).collect::<Vec<_>>()
+        };
+        assert_eq!(seconds(false), [20.0, 20.0, 60.0]);
+        assert_eq!(seconds(true), [2.0, 2.0, 20.0], "ten seconds up, and ten down");
     }
 
     #[test]

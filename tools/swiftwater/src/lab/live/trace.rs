@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::figures::{Cell, Run, typical};
+use super::figures::{Cell, Run};
 use super::measure::Point;
 use super::plan::Plan;
 
@@ -49,8 +49,9 @@ pub(in crate::lab) struct TraceCurve {
 
 /// Returns the typical run of a cell, and of the series beside it.
 pub(super) fn traces(experiment: &str, plan: &Plan, cell: &Cell) -> Vec<Trace> {
-    let of_runs = |transport: &str, runs: &[&Run]| {
-        let run = typical(runs, None)?;
+    let turn = cell.typical_turn();
+    let of_run = |transport: &str, run: Option<&Run>| {
+        let run = run?;
         let seconds = run.measured.points.last().map_or(run.measured.seconds, |point| point.at_s);
         let mut marks: Vec<f64> = cell.load.marks_s.iter().map(|&mark| mark as f64).collect();
         marks.retain(|mark| *mark <= seconds + 1.0);
@@ -71,8 +72,9 @@ pub(super) fn traces(experiment: &str, plan: &Plan, cell: &Cell) -> Vec<Trace> {
             published: published.map(|one| (one.transport, one.seconds, one.bits_per_s)).collect(),
         })
     };
-    let beside = cell.load.beside.and_then(|beside| of_runs(beside.name, &cell.runs_beside()));
-    let mut own = of_runs(cell.series.name, &cell.runs());
+    let run_beside = turn.and_then(|turn| turn.beside.as_ref());
+    let beside = cell.load.beside.and_then(|beside| of_run(beside.name, run_beside));
+    let mut own = of_run(cell.series.name, turn.map(|turn| &turn.run));
     if let Some((own, rate)) = own.as_mut().zip(rate_beside(cell)) {
         own.curves.push(rate);
     }
@@ -160,17 +162,18 @@ mod tests {
                 LinesSeen::default(),
             )
         };
-        // The first turn has nothing beside it.
+        // The median of the rates beside is of another turn.
         let turn = |(own, beside): (f64, Option<f64>)| Turn {
             run: run(own),
             beside: beside.map(run),
             answered: None,
         };
-        cell.turns = [(10.0, None), (30.0, Some(3.0)), (20.0, Some(2.0))].map(turn).into();
+        cell.turns = [(10.0, Some(4.0)), (30.0, Some(3.0)), (20.0, Some(2.0))].map(turn).into();
         let traces = traces("coexistence", &plan, &cell);
         let beside = plan.loads[0].beside.expect("two share the line").name;
         let rates: Vec<_> =
             traces[0].curves.iter().map(|curve| (&curve.name[..], curve.points[0].1)).collect();
         assert_eq!(rates, [("delivered", 20.0), (beside, 2.0)]);
+        assert_eq!(traces[1].curves[0].points[0].1, 2.0, "its own trace is of the same turn");
     }
 }

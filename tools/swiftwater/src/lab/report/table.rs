@@ -14,13 +14,13 @@ type Tell = fn(f64) -> String;
 /// Columns of words, with the key as the head.
 const WORDS: [&str; 3] = ["case", "transport", "mode"];
 /// A column: its head, the key of the results, and the format of a number.
-const COLUMNS: [(&str, &str, Tell); 21] = [
+const COLUMNS: [(&str, &str, Tell); 23] = [
     ("paths", "paths", whole),
     ("path", "path", whole),
     ("seconds", "seconds", two_digits),
     ("Mbit/s", "bits_per_s", mega),
-    ("95 % from", "bits_per_s_low", mega),
-    ("to", "bits_per_s_high", mega),
+    ("from", "bits_per_s_min", mega),
+    ("to", "bits_per_s_max", mega),
     ("published", "published_bits_per_s", mega),
     ("by TCP", "ratio_to_tcp", two_digits),
     ("by limit", "ratio_to_limit", two_digits),
@@ -28,6 +28,8 @@ const COLUMNS: [(&str, &str, Tell); 21] = [
     ("by fair share", "share_of_fair", two_digits),
     ("in 10 s", "messages_in_10_s", whole),
     ("latency ms", "latency_us", thousandth),
+    ("p50 ms", "latency_us_p50", thousandth),
+    ("p99 ms", "latency_us_p99", thousandth),
     ("gap ms", "gap_ms_max", whole),
     ("back ms", "back_ms_max", whole),
     ("queue p95 ms", "queue_ms_p95", two_digits),
