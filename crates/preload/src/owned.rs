@@ -3,7 +3,7 @@
 use std::mem;
 use std::os::fd::RawFd;
 
-use crate::system;
+use crate::system_call::system_call;
 
 /// A descriptor that is closed when its owner is dropped. The standard library's `OwnedFd` would call `close` of the C library,
 /// which the shim replaces; this one makes the system call, so it may be dropped in signal handlers and between `vfork` and `exec`.
@@ -14,7 +14,8 @@ pub(crate) struct Owned(RawFd);
 impl Owned {
     /// Takes a descriptor over from the kernel; `None` for a number that is none.
     pub(crate) fn new(fd: RawFd) -> Option<Owned> {
-        (fd >= 0).then_some(Owned(fd))
+        // An owner of no descriptor would close it.
+        if fd >= 0 { Some(Owned(fd)) } else { None }
     }
 
     pub(crate) fn raw(&self) -> RawFd {
@@ -27,15 +28,24 @@ impl Owned {
         mem::forget(self);
         fd
     }
-
-    /// Moves the descriptor to the lowest free number.
-    pub(crate) fn at_lowest(self) -> Owned {
-        Owned(system::lowest(self.release()))
-    }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        system::close(self.0);
+        // SAFETY: this was the owner of the descriptor.
+        unsafe { system_call!(libc::SYS_close, self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::errno::Errno;
+
+    #[test]
+    fn a_number_that_is_no_descriptor_is_not_closed() {
+        Errno(0).set();
+        assert!(Owned::new(-1).is_none());
+        assert_eq!(Errno::last(), Errno(0), "no system call has failed");
     }
 }

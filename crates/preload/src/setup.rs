@@ -33,7 +33,7 @@ pub(crate) fn open(v6: bool, kind: SocketKind, flags: c_int) -> Result<RawFd> {
         return Err(Errno(libc::EPROTO));
     };
     // A new descriptor has the lowest free number, and some programs count on that; the connection to the daemon had it.
-    adopt(carrier.at_lowest(), [status, sharers], flags)
+    adopt(system::at_lowest(carrier), [status, sharers], flags)
 }
 
 /// Sets the flags of `socket` and `accept4`. A new carrier has close-on-exec set, which most programs do not want.
@@ -241,7 +241,7 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
     let [Some(carrier), Some(status), Some(sharers)] = reply.descriptors else {
         return Err(Errno(libc::EPROTO));
     };
-    adopt(carrier.at_lowest(), [status, sharers], flags)
+    adopt(system::at_lowest(carrier), [status, sharers], flags)
 }
 
 /// Accepts an association: one record describes one.

@@ -254,19 +254,12 @@ pub(crate) fn is_nonblocking(fd: RawFd) -> bool {
 }
 
 /// Moves a descriptor to the lowest free number.
-pub(crate) fn lowest(fd: RawFd) -> RawFd {
+pub(crate) fn at_lowest(descriptor: Owned) -> Owned {
     // SAFETY: the call takes no pointer.
-    let copy = check(unsafe { system_call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 0) });
-    match copy.map(|copy| copy as RawFd) {
-        Ok(lower) if lower < fd => {
-            close(fd);
-            lower
-        }
-        Ok(higher) => {
-            close(higher);
-            fd
-        }
-        Err(_) => fd,
+    let copy = unsafe { system_call!(libc::SYS_fcntl, descriptor.raw(), libc::F_DUPFD_CLOEXEC, 0) };
+    match Owned::new(copy as RawFd) {
+        Some(lower) if lower.raw() < descriptor.raw() => lower,
+        _ => descriptor,
     }
 }
 

@@ -69,7 +69,12 @@ fn receive_by<const N: usize>(
     let flags = flags | libc::MSG_CMSG_CLOEXEC;
     let bytes = check(call(&mut message, flags))?;
     let descriptors_lost = N > 0 && message.msg_flags & libc::MSG_CTRUNC != 0;
-    Ok(Received { bytes, descriptors: control.descriptors.map(Owned::new), descriptors_lost })
+    // In a debug build, `map` of an array takes more stack than some threads have.
+    let mut descriptors = [const { None }; N];
+    for (descriptor, fd) in descriptors.iter_mut().zip(control.descriptors) {
+        *descriptor = Owned::new(fd);
+    }
+    Ok(Received { bytes, descriptors, descriptors_lost })
 }
 
 /// Sends `content` with `sendmsg`, and a descriptor with it.
