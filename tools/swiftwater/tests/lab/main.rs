@@ -380,7 +380,7 @@ fn a_stream_is_no_faster_than_its_line() {
 }
 
 /// Keys of every row measured on a line.
-const MEASURED: [&str; 14] = [
+const MEASURED: [&str; 15] = [
     "published_bits_per_s",
     "ratio_to_tcp",
     "runs",
@@ -390,6 +390,7 @@ const MEASURED: [&str; 14] = [
     "host_dropped_packets",
     "queue_ms_p50",
     "queue_ms_p95",
+    "late_us_p50",
     "late_us_p99",
     "emulator_cpu",
     "client_cpu_ns_per_byte",

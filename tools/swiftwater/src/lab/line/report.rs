@@ -12,6 +12,8 @@ use crate::units::{grouped, milliseconds};
 
 /// Limit for the lateness of 99 of 100 packets.
 pub(in crate::lab) const LATE_MAX: Duration = Duration::from_millis(1);
+/// Limit for the lateness of the median packet: the promise for the delay of each way.
+const LATE_P50_MAX: Duration = Duration::from_micros(200);
 /// Largest share of packets that the hosts may lose.
 pub(super) const HOST_DROP_SHARE_MAX: f64 = 0.001;
 /// Number of a line's flows in the text; the JSON has all.
@@ -42,8 +44,10 @@ pub(super) struct Row {
     host_dropped_packets: u64,
     queue_ms_p50: f64,
     queue_ms_p95: f64,
+    late_us_p50: f64,
     late_us_p99: f64,
     emulator_cpu: f64,
+    long_turns: u64,
 }
 
 /// Returns the flows of all paths, the largest first.
@@ -91,8 +95,10 @@ impl Row {
             host_dropped_packets: host_dropped,
             queue_ms_p50: ms(line.waited.p50),
             queue_ms_p95: ms(line.waited.p95),
-            late_us_p99: counts.late.p99.as_nanos() as f64 / 1e3,
+            late_us_p50: us(counts.late.p50),
+            late_us_p99: us(counts.late.p99),
             emulator_cpu: processors(counts),
+            long_turns: counts.long_turns,
         }
     }
 
@@ -145,15 +151,20 @@ pub(super) fn tell(rows: &[Row], counts: &EmulatorCounts, host_dropped: u64, dev
         grouped(host_dropped),
     ));
     let delivered = rows.iter().map(|row| row.delivered_packets).sum();
-    if let Some(sentence) = disturbance(counts.late.p99, host_dropped, delivered) {
+    if let Some(sentence) = disturbance([counts.late.p50, counts.late.p99], host_dropped, delivered) {
         note(format_args!("{sentence}"));
     }
 }
 
+/// Returns whether packets of which the median and the 99th percentile are so late were not on a line of the promised delay.
+pub(in crate::lab) fn is_late([p50, p99]: [Duration; 2]) -> bool {
+    p50 > LATE_P50_MAX || p99 > LATE_MAX
+}
+
 /// Returns a sentence that says what to do if this host could not hold the lines.
-fn disturbance(late_p99: Duration, host_dropped: u64, delivered: u64) -> Option<&'static str> {
+fn disturbance(late: [Duration; 2], host_dropped: u64, delivered: u64) -> Option<&'static str> {
     let drops_too_much = host_dropped as f64 > delivered as f64 * HOST_DROP_SHARE_MAX;
-    (late_p99 > LATE_MAX || drops_too_much).then_some(
+    (is_late(late) || drops_too_much).then_some(
         "this machine could not hold these lines: end what else runs, or lower the rate; `swiftwater lab check` with the same \
          paths measures what it can hold",
     )
@@ -186,8 +197,11 @@ mod tests {
 
     #[test]
     fn a_host_that_is_late_or_loses_packets_is_told_what_to_do() {
-        assert_eq!(disturbance(LATE_MAX, 1, 1_000), None);
-        for (late, dropped) in [(LATE_MAX + Duration::from_micros(1), 0), (Duration::ZERO, 2)] {
+        let (limits, more) = ([LATE_P50_MAX, LATE_MAX], Duration::from_micros(1));
+        assert_eq!(disturbance(limits, 1, 1_000), None);
+        for (late, dropped) in
+            [([LATE_P50_MAX + more, LATE_MAX], 0), ([LATE_P50_MAX, LATE_MAX + more], 0), (limits, 2)]
+        {
             let sentence = disturbance(late, dropped, 1_000).expect("it is disturbed");
             assert!(sentence.contains("lower the rate"), "{sentence}");
         }

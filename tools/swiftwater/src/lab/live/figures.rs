@@ -1,5 +1,7 @@
 //! Summary of several runs of a measurement.
 
+use std::time::Duration;
+
 use ::lab::experiment::AddedColumn;
 use emulator::EmulatorCounts;
 use serde::Serialize;
@@ -8,7 +10,7 @@ use super::measure::{Cpu, Latency, Measured};
 use super::plan::{Load, Series};
 use super::watch::{LinesSeen, StateAt, return_times};
 use crate::host::OTHERS_BUSY_MAX;
-use crate::lab::line::report::{LATE_MAX, ms, processors, us};
+use crate::lab::line::report::{is_late, ms, processors, us};
 use crate::lab::line::spec::PathSpec;
 use crate::stats::median;
 use crate::units::{grouped, mbits};
@@ -117,7 +119,7 @@ pub(super) struct Run {
     pub(super) seen: LinesSeen,
     /// The part of the run that its rate is of, in seconds since its beginning; `None` is from the first to the last delivery.
     counted_s: Option<(f64, f64)>,
-    /// Number of processors that other programs kept busy meanwhile, where no line tells whether the run was disturbed.
+    /// Number of processors that other programs kept busy meanwhile. Lines may be on time while the ends have no processor.
     others_busy: Option<f64>,
 }
 
@@ -135,6 +137,7 @@ struct LineFigures {
     host_dropped_packets: u64,
     queue_ms_p50: f64,
     queue_ms_p95: f64,
+    late_us_p50: f64,
     late_us_p99: f64,
     emulator_cpu: f64,
 }
@@ -155,10 +158,12 @@ impl Run {
         Run { others_busy: busy, ..self }
     }
 
-    /// Returns whether the host itself lost packets or kept them for too long, or without a line, whether other programs used its
-    /// processors.
+    /// Returns whether the host itself lost packets or kept them for too long, or other programs used its processors.
     pub(super) fn is_disturbed(&self) -> bool {
-        let disturbed = |line: &LineFigures| line.host_dropped_packets > 0 || line.late_us_p99 > us(LATE_MAX);
+        let disturbed = |line: &LineFigures| {
+            let late = [line.late_us_p50, line.late_us_p99].map(|us| Duration::from_secs_f64(us / 1e6));
+            line.host_dropped_packets > 0 || is_late(late)
+        };
         self.line.as_ref().is_some_and(disturbed)
             || self.others_busy.is_some_and(|busy| busy >= OTHERS_BUSY_MAX)
     }
@@ -275,6 +280,7 @@ impl LineFigures {
             host_dropped_packets,
             queue_ms_p50: ms(queue.p50),
             queue_ms_p95: ms(queue.p95),
+            late_us_p50: us(counts.late.p50),
             late_us_p99: us(counts.late.p99),
             emulator_cpu: processors(counts),
         }

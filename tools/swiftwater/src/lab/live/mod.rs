@@ -391,7 +391,7 @@ fn measure_rate(bench: &mut Bench<'_>, cell: &Cell) -> Result<Option<Turn>, Live
     let (measured, watched) =
         watch(hosts, &bench.plan.lines, seconds, |progress| at_once(&measurements, progress));
     let Some(measured) = measured? else { return Ok(None) };
-    let busy = hosts.is_none().then(|| busy.processors());
+    let busy = Some(busy.processors());
     let counts = bench.counts()?;
     let parts = counted_parts(bench.plan, cell, &measured, seconds);
     let mut runs = measured.into_iter().zip(parts).map(|(measured, part)| {
