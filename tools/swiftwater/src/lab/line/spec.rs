@@ -68,6 +68,14 @@ impl FromStr for PathSpec {
             is_set.ok_or_else(wrong)?;
         }
         if let (Some(packets), Loss::Random { probability }) = (burst, &pipe.loss) {
+            // At least one good packet separates two bursts.
+            let most = packets / (packets + 1.0);
+            if *probability > most {
+                return Err(format!(
+                    "loss= is at most {:.4}% with burst={packets}: a packet arrives between two bursts; {GRAMMAR}",
+                    (most * 1e6).floor() / 1e4
+                ));
+            }
             pipe.loss = Loss::bursts(*probability, packets);
         } else if burst.is_some() {
             return Err(format!("burst= is without loss=; {GRAMMAR}"));
@@ -324,6 +332,21 @@ mod tests {
         for (wrong, key) in [("colour=red", "colour"), ("fast", "fast")] {
             let error = wrong.parse::<PathSpec>().expect_err("there is none");
             assert!(error.contains(&format!("no key `{key}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn losses_that_bursts_of_this_length_do_not_reach_are_refused() {
+        for (path, most) in [
+            ("loss=90%,burst=4", "80.0000%"),
+            ("burst=1,loss=60%", "50.0000%"),
+            ("loss=100%,burst=2", "66.6666%"),
+        ] {
+            let error = path.parse::<PathSpec>().expect_err(path);
+            assert!(error.contains(&format!("loss= is at most {most} with burst=")), "{error}");
+        }
+        for path in ["loss=80%,burst=4", "loss=50%,burst=1", "loss=66.6666%,burst=2", "loss=100%"] {
+            path.parse::<PathSpec>().expect(path);
         }
     }
 
