@@ -198,7 +198,8 @@ pub(crate) fn serve_programs(address: &str) -> Result<(), String> {
 /// Receives one test.
 pub(crate) fn receive() -> Result<(), String> {
     let addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
-    let config = ServerConfig { addresses, port: 0, udp_port: 0, link: Link::Udp, trace: None };
+    let config =
+        ServerConfig { addresses, port: 0, control: None, udp_port: 0, link: Link::Udp, trace: None };
     let mut server = Server::bind(config).map_err(|error| error.to_string())?;
     let port = server.local_address().map_err(|error| error.to_string())?.port();
     print_line(&Listening { port })?;
@@ -218,6 +219,7 @@ pub(crate) fn send(port: u16, spec: &str, seconds: f64) -> Result<(), String> {
     let config = ClientConfig {
         host: Ipv4Addr::LOCALHOST.to_string(),
         port,
+        control: None,
         local_addresses: Vec::new(),
         local_udp_port: None,
         spec,

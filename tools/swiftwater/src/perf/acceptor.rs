@@ -100,6 +100,11 @@ impl Acceptor {
         token: u64,
     ) -> Result<Self, AcceptorError> {
         match spec.method.protocol() {
+            Protocol::Tcp if config.control.is_some() => {
+                let listener = sockets::listen(any_like(listener)?, None)?;
+                let port = Some(listener.local_addr()?.port());
+                Ok(Self::Tcp { listener, port, token })
+            }
             Protocol::Tcp => Ok(Self::Tcp { listener: listener.try_clone()?, port: None, token }),
             Protocol::Mptcp => {
                 let listen = |address| sockets::listen(address, Some(sockets::MPTCP));

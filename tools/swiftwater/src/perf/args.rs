@@ -39,6 +39,9 @@ pub(crate) struct ServerArgs {
     /// Local addresses, comma separated or repeated. TCP listens on the first, SCTP on all [default: all].
     #[arg(short = 'B', long = "bind", value_name = "ADDRESS", value_delimiter = ',', value_parser = parse_address)]
     pub bind: Vec<IpAddr>,
+    /// Local address of the control connection, where it has a network of its own beside that of the data.
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address, hide = true)]
+    pub control: Option<IpAddr>,
     /// UDP port of SCTP and of tests over UDP; 0 chooses a free one.
     #[arg(long, default_value_t = DEFAULT_PORT)]
     pub udp_port: u16,
@@ -137,6 +140,9 @@ pub(crate) struct ClientArgs {
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     #[arg(value_parser = Offered(|| Coupling::ALL.map(Coupling::name).to_vec()).try_map(|name| name.parse::<Coupling>()))]
     pub coupling: Option<Coupling>,
+    /// The server's address for the control connection, which its --control names.
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address, hide = true)]
+    pub control: Option<IpAddr>,
     /// Connect, say so on standard error, and begin after a line on standard input: several clients can begin at once.
     #[arg(long, hide = true)]
     pub hold: bool,

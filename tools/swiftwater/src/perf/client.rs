@@ -1,5 +1,6 @@
 //! The end that sends data and makes requests.
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +35,9 @@ const READY_TIMEOUT: Duration = Duration::from_secs(15);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time to wait for the other end's report of a failure.
 const REASON_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Largest number of windows that wait for the report of their interval: those of a minute and more without any report.
+const SAMPLES_MAX: usize = 1024;
 
 /// Line of a client that has connected and waits for its release.
 pub(crate) const CONNECTED: &str = "connected: begins after a line on standard input";
@@ -209,7 +213,7 @@ pub(crate) enum ClientError {
 /// A function that is called for each interval.
 type Observer<'a> = dyn FnMut(Interval, Option<Window>) + 'a;
 
-/// Runs the test and reports each interval as received from the server, with the windows of that moment, if known.
+/// Runs the test and reports each interval as received from the server, with the windows at its end, if known.
 pub(crate) fn run(config: &ClientConfig, observe: &mut Observer<'_>) -> Result<Outcome, ClientError> {
     config.spec.check()?;
     for &address in &config.local_addresses {
@@ -246,10 +250,14 @@ fn reach(config: &ClientConfig) -> Result<(Control, SocketAddr), ClientError> {
     let addresses = (inner.unwrap_or(&config.host), config.port).to_socket_addrs().map_err(resolve)?;
     let mut failure = None;
     for address in addresses {
-        match open_control(address, config.local_addresses.first().copied()) {
+        let (control, local) = match config.control {
+            Some(control) => (SocketAddr::new(control, config.port), None),
+            None => (address, config.local_addresses.first().copied()),
+        };
+        match open_control(control, local) {
             Ok(control) => return Ok((control, address)),
             Err(source) => {
-                failure.get_or_insert(ClientError::Connect { address, source });
+                failure.get_or_insert(ClientError::Connect { address: control, source });
             }
         }
     }
@@ -299,6 +307,61 @@ struct RunningTest {
     connector: Arc<Connector>,
     latencies: Histogram<u64>,
     totals: Option<Totals>,
+    /// Beginning of the test, once all are connected.
+    began: Instant,
+    windows: WindowSamples,
+}
+
+/// Windows of the associations or connections, read at the intervals of the reports by the client's clock: a report may come late,
+/// over a line that was down.
+#[derive(Debug, Default)]
+struct WindowSamples {
+    /// Length of the intervals, once the test has begun. There are no reports without intervals.
+    every: Option<Duration>,
+    /// Number of samples so far.
+    count: u32,
+    /// Samples that may belong to reports that have not come, and the times since the beginning.
+    kept: VecDeque<(Duration, Option<Window>)>,
+}
+
+impl WindowSamples {
+    fn begin(&mut self, interval_ms: u64) {
+        self.every = Some(Duration::from_millis(interval_ms)).filter(|every| !every.is_zero());
+    }
+
+    /// Returns the time since the beginning at which the next sample is due.
+    fn due(&self) -> Option<Duration> {
+        self.every.map(|every| every * (self.count + 1))
+    }
+
+    /// Reads the windows if it is time.
+    fn sample(&mut self, now: Duration, read: impl FnOnce() -> Option<Window>) {
+        let Some(every) = self.every.filter(|_| self.due().is_some_and(|due| due <= now)) else { return };
+        self.count = u32::try_from(now.as_nanos() / every.as_nanos()).unwrap_or(u32::MAX);
+        if self.kept.len() == SAMPLES_MAX {
+            self.kept.pop_front();
+        }
+        self.kept.push_back((now, read()));
+    }
+
+    /// Returns the windows of the sample that is nearest to this moment, and forgets earlier ones. Reads them if the moment has no
+    /// sample yet.
+    fn at(
+        &mut self,
+        moment: Duration,
+        now: Duration,
+        read: impl FnOnce() -> Option<Window>,
+    ) -> Option<Window> {
+        let every = self.every?;
+        if self.kept.back().is_none_or(|(at, _)| *at + every / 2 < moment) {
+            self.kept.push_back((now, read()));
+        }
+        let distance = |(at, _): &(Duration, Option<Window>)| at.abs_diff(moment);
+        while self.kept.len() > 1 && distance(&self.kept[1]) <= distance(&self.kept[0]) {
+            self.kept.pop_front();
+        }
+        self.kept.front().and_then(|(_, window)| *window)
+    }
 }
 
 impl RunningTest {
@@ -324,7 +387,17 @@ impl RunningTest {
             });
         }
         thread::spawn(move || listen_to_server(control, &events_in));
-        Self { stop, gate, meters, events, connector, latencies: histogram(), totals: None }
+        Self {
+            stop,
+            gate,
+            meters,
+            events,
+            connector,
+            latencies: histogram(),
+            totals: None,
+            began: Instant::now(),
+            windows: WindowSamples::default(),
+        }
     }
 
     fn follow(
@@ -340,6 +413,8 @@ impl RunningTest {
         let cpu_before = host::processor_time();
         speaker.say(&FromClient::Go)?;
         let (began, began_at) = (Instant::now(), SystemTime::now());
+        self.began = began;
+        self.windows.begin(config.spec.interval_ms);
         self.gate.open(true);
         let interrupted = self.wait_for_workers(config, began, observe)?;
         let seconds = began.elapsed().as_secs_f64();
@@ -419,17 +494,32 @@ impl RunningTest {
         }
     }
 
-    fn next(&self, timeout: Duration) -> Option<Event> {
-        match self.events.recv_timeout(timeout) {
-            Ok(event) => Some(event),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(Event::ServerGone(ControlError::Closed)),
+    /// Waits for an event, and meanwhile reads the windows whenever it is time.
+    fn next(&mut self, timeout: Duration) -> Option<Event> {
+        let until = Instant::now() + timeout;
+        loop {
+            let sample_at = self.windows.due().map(|due| self.began + due);
+            let wake_at = sample_at.map_or(until, |at| at.min(until));
+            let received = self.events.recv_timeout(wake_at.saturating_duration_since(Instant::now()));
+            self.windows.sample(self.began.elapsed(), || self.connector.window());
+            match received {
+                Ok(event) => return Some(event),
+                Err(RecvTimeoutError::Timeout) if Instant::now() < until => {}
+                Err(RecvTimeoutError::Timeout) => return None,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Some(Event::ServerGone(ControlError::Closed));
+                }
+            }
         }
     }
 
     fn hear(&mut self, event: Event, observe: &mut Observer<'_>) -> Result<(), ClientError> {
         match event {
-            Event::Heard(FromServer::Interval(interval)) => observe(interval, self.connector.window()),
+            Event::Heard(FromServer::Interval(interval)) => {
+                let end = Duration::from_secs_f64(interval.end_s.max(0.0));
+                let read = || self.connector.window();
+                observe(interval, self.windows.at(end, self.began.elapsed(), read));
+            }
             Event::Heard(FromServer::Totals(totals)) => self.totals = Some(totals),
             Event::Heard(FromServer::Failed { reason }) => return Err(ClientError::Server(reason)),
             Event::Heard(FromServer::Refused { reason }) => return Err(ClientError::Refused(reason)),
@@ -499,6 +589,27 @@ mod tests {
     fn a_client_that_is_held_begins_after_a_line_and_ends_with_its_input() {
         assert!(wait_for_release(&b"\n"[..]).is_ok());
         assert!(matches!(wait_for_release(&b""[..]), Err(ClientError::Interrupted)));
+    }
+
+    #[test]
+    fn windows_belong_to_the_moment_of_an_interval_however_late_its_report_comes() {
+        let window = |cwnd_bytes| Some(Window { cwnd_bytes, srtt: Duration::ZERO });
+        let ms = Duration::from_millis;
+        let mut samples = WindowSamples::default();
+        assert_eq!(samples.at(ms(100), ms(100), || window(1)), None, "there are no intervals");
+        samples.begin(100);
+        for (at, cwnd_bytes) in [(101, 10), (150, 0), (200, 20), (305, 30), (399, 0), (402, 40)] {
+            samples.sample(ms(at), || window(cwnd_bytes));
+        }
+        // All reports come after the line is up again.
+        let at = |samples: &mut WindowSamples, end_ms| samples.at(ms(end_ms), ms(420), || window(99));
+        let seen = [100, 200, 300, 400].map(|end_ms| at(&mut samples, end_ms));
+        assert_eq!(seen, [10, 20, 30, 40].map(window));
+        assert_eq!(
+            at(&mut samples, 500),
+            window(99),
+            "the report of the server's clock comes before our time"
+        );
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(crate) struct ServerConfig {
     pub addresses: Vec<IpAddr>,
     /// TCP port of the control connection and of TCP tests; the SCTP port too.
     pub port: u16,
+    /// Address of the control connection, if it is not the first of `addresses`: TCP tests then have a port of their own.
+    pub control: Option<IpAddr>,
     /// UDP port of SCTP and of UDP tests; 0 for any.
     pub udp_port: u16,
     /// Links that may carry SCTP.
@@ -29,6 +31,8 @@ pub(crate) struct ClientConfig {
     pub host: String,
     /// Its TCP port.
     pub port: u16,
+    /// The server's address for the control connection, if it is another.
+    pub control: Option<IpAddr>,
     /// Local addresses; if empty, the system chooses.
     pub local_addresses: Vec<IpAddr>,
     /// Local UDP port of SCTP; any, if not given.

@@ -74,6 +74,7 @@ fn serve(args: &ServerArgs) -> Result<(), PerfError> {
     let config = ServerConfig {
         addresses: args.bind.clone(),
         port: args.port,
+        control: args.control,
         udp_port: args.udp_port,
         link: args.link,
         trace: trace.as_ref().map(TraceFile::sink),
@@ -225,6 +226,7 @@ fn config_of(args: ClientArgs) -> ClientConfig {
     ClientConfig {
         host: args.host,
         port: args.port,
+        control: args.control,
         local_addresses: args.bind,
         local_udp_port: args.udp_port,
         spec,

@@ -110,10 +110,10 @@ impl Server {
     /// Listens. Without addresses, listens on all of IPv6 and IPv4, or of IPv4 if there is no IPv6.
     pub(crate) fn bind(config: ServerConfig) -> Result<Self, ServerError> {
         let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        let address = SocketAddr::new(config.addresses.first().copied().unwrap_or(any), config.port);
+        let first = config.control.or(config.addresses.first().copied());
+        let address = SocketAddr::new(first.unwrap_or(any), config.port);
         let mut bound = sockets::listen(address, None);
-        if config.addresses.is_empty() && bound.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::AddrInUse)
-        {
+        if first.is_none() && bound.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::AddrInUse) {
             bound = sockets::listen(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), config.port), None);
         }
         let listener = bound.map_err(|source| ServerError::Bind { address, source })?;

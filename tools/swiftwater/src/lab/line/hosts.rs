@@ -16,6 +16,10 @@ use super::spec::PathSpec;
 
 /// Network of each path: 198.18.N.0/24, which RFC 2544 reserves for such tests.
 const NETWORK_V4: &str = "198.18";
+/// Network beside the paths, whose packets are on no line.
+const NETWORK_BESIDE: &str = "198.19.0";
+/// Name of its interface on either host.
+const INTERFACE_BESIDE: &str = "control";
 /// IPv6 network of the paths, which RFC 5180 reserves.
 const NETWORK_V6: &str = "2001:2:0";
 /// Number of packets that may wait in a TUN device until the emulator reads them.
@@ -182,6 +186,20 @@ impl Hosts {
     /// Returns the moment of the last restart, from which the schedules of the lines count.
     pub(crate) fn restarted_at(&self) -> Instant {
         self.restarted_at
+    }
+
+    /// Joins the hosts by a veth pair beside the lines, for reports that must arrive while a line is down. Returns the server's
+    /// address on it.
+    pub(crate) fn join_beside(&self) -> Result<String, HostError> {
+        let name = INTERFACE_BESIDE;
+        let peer = self.server.name();
+        self.client.ip(&format!("link add {name} type veth peer name {name} netns {peer}"))?;
+        let address = |end| format!("{NETWORK_BESIDE}.{}", host_number(end));
+        for (end, host) in ENDS.into_iter().zip([&self.client, &self.server]) {
+            host.ip(&format!("address add {}/30 dev {name}", address(end)))?;
+            host.ip(&format!("link set {name} addrgenmode none up"))?;
+        }
+        Ok(address(End::Server))
     }
 
     /// Lets the kernel's MPTCP use every path: the server announces its other addresses, and the client connects to them.

@@ -38,6 +38,8 @@ pub(super) struct Measurement<'a> {
     pub(super) hosts: [Option<&'a Host>; 2],
     /// The addresses of the server and of the client.
     pub(super) addresses: [Vec<String>; 2],
+    /// The server's address beside the lines for the control connection of perf; `None` is its first of `addresses`.
+    pub(super) control: Option<&'a str>,
     pub(super) tool: Tool,
     /// Buffers at both ends; `None` is the default.
     pub(super) buffer_bytes: Option<usize>,
@@ -132,7 +134,9 @@ impl Measurement<'_> {
 
     fn start_perf(&self, words: &[&str], begin: Begin) -> Result<Option<Running>, LiveError> {
         let [to, from] = self.addresses.each_ref().map(|addresses| addresses.join(","));
-        let server = ["perf", "server", "-p", "0", "--udp-port", "0", "-B", &to];
+        let control: Vec<&str> = self.control.iter().flat_map(|address| ["--control", address]).collect();
+        let mut server = vec!["perf", "server", "-p", "0", "--udp-port", "0", "-B", &to];
+        server.extend(&control);
         let server = Process::start(self.hosts[0], "the server", &server, Begin::AtOnce)?;
         let mut running = self.running(server, parse_perf);
         let Some(line) = running.server_line_with("")? else { return Ok(None) };
@@ -145,6 +149,7 @@ impl Measurement<'_> {
             vec!["perf", "client", &self.addresses[0][0], "-p", port, "-B", &from, "-l", &bytes, "--json"];
         let interval = watch::interval(self.seconds).as_secs_f64().to_string();
         client.extend(["-P", &parallel, "-i", &interval]);
+        client.extend(&control);
         client.extend(words);
         let buffer = self.buffer_bytes.map(|bytes| bytes.to_string());
         client.extend(buffer.iter().flat_map(|bytes| ["-w", bytes]));

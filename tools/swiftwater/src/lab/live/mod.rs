@@ -270,6 +270,8 @@ fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> 
         }
     };
     let mut failure = None;
+    // Without veth the reports come over the first line.
+    let control = hosts.as_ref().and_then(|hosts| hosts.join_beside().ok());
     if let Some(hosts) = &hosts
         && cells.iter().any(|cell| cell.series == MPTCP)
         && let Err(error) = hosts.allow_mptcp(plan.lines.len())
@@ -283,7 +285,10 @@ fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> 
         let seed = seed_of_turn(settings.seed, turn);
         for cell in &mut *cells {
             bar.set_message(cell.name());
-            match measure_turn(&mut Bench { plan, settings, hosts: hosts.as_mut(), seed }, cell) {
+            match measure_turn(
+                &mut Bench { plan, settings, hosts: hosts.as_mut(), control: control.as_deref(), seed },
+                cell,
+            ) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break 'turns,
                 Err(error) if error.is_of_one_measurement() => {
@@ -322,6 +327,8 @@ struct Bench<'a> {
     plan: &'a Plan,
     settings: &'a Settings<'a>,
     hosts: Option<&'a mut Hosts>,
+    /// The server's address beside the lines.
+    control: Option<&'a str>,
     /// Seed of the lines.
     seed: u64,
 }
@@ -385,8 +392,11 @@ fn measure_rate(bench: &mut Bench<'_>, cell: &Cell) -> Result<Option<Turn>, Live
     let by_time = bench.settings.seconds.is_some();
     let hosts = bench.hosts.as_deref();
     let series = cell.all_series();
-    let measurements: Vec<Measurement<'_>> =
-        series.map(|series| measurement(hosts, cell, series, seconds, by_time)).collect();
+    let measurements = series.map(|series| Measurement {
+        control: bench.control,
+        ..measurement(hosts, cell, series, seconds, by_time)
+    });
+    let measurements: Vec<Measurement<'_>> = measurements.collect();
     let busy = OthersBusy::begin();
     let (measured, watched) =
         watch(hosts, &bench.plan.lines, seconds, |progress| at_once(&measurements, progress));
@@ -406,7 +416,11 @@ fn measure_answers(bench: &mut Bench<'_>, cell: &Cell) -> Result<Option<Run>, Li
     bench.restart()?;
     let seconds = bench.plan.latency_seconds(&cell.load, cell.series, bench.settings);
     let hosts = bench.hosts.as_deref();
-    let asked = Measurement { answered: true, ..measurement(hosts, cell, cell.series, seconds, true) };
+    let asked = Measurement {
+        answered: true,
+        control: bench.control,
+        ..measurement(hosts, cell, cell.series, seconds, true)
+    };
     let Some(mut measured) = at_once(&[asked], None)? else { return Ok(None) };
     let counts = bench.counts()?;
     Ok(measured.pop().map(|measured| Run::new(measured, counts.as_ref(), LinesSeen::default())))
@@ -476,6 +490,7 @@ fn measurement<'a>(
             Some(_) => (first..first + named).map(|path| address(path, end)).collect(),
             None => loopback(end),
         }),
+        control: None,
         tool: series.tool,
         // The kernel limits a requested buffer to net.core.rmem_max and then does not let it grow. TCP's default buffer grows to
         // the capacity of the lines.
