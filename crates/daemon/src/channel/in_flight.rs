@@ -306,6 +306,45 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
+    async fn an_empty_record_with_a_descriptor_breaks_the_socket_from_the_front_of_its_queue() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memfd = memfd_create("alone", flags).expect("a memfd");
+        fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW).expect("its seals");
+        send_with(&program_end, b"", &[memfd]);
+        assert!(is_broken(&socket).await);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn an_inspection_goes_on_once_copies_can_be_closed_and_the_socket_does_not_rest() {
+        for rests in [true, false] {
+            let registry = registry();
+            let (socket, program_end) = opened(&registry, Style::OneToOne);
+            send_only(&program_end, Kind::Filler);
+            let carrier = socket.channel().carrier();
+            let (end_it, ends) = std::sync::mpsc::channel::<()>();
+            if rests {
+                carrier.time().rest_for(Duration::from_secs(60));
+            } else {
+                carrier.closer().run(move || ends.recv().unwrap_or_default());
+                while carrier.closer().has_room() {
+                    carrier.closer().run(|| ());
+                }
+            }
+            let mut inspection = carrier.inspection();
+            inspection.in_flight = Some(1);
+            assert_eq!((carrier.inspect(&mut inspection), inspection.records), (Inspected::Partly, 0));
+            if !rests {
+                drop(end_it);
+                soon(carrier.closer().room()).await;
+                assert_eq!(carrier.inspect(&mut inspection), Inspected::Broken, "one was not found");
+                assert_eq!(inspection.records, 1);
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
     async fn a_program_that_has_shut_down_sending_is_inspected_once_more() {
         let registry = registry();
         for is_sound in [true, false] {

@@ -93,6 +93,7 @@ mod tests {
         assert!(turns.is_empty());
         let mut equal = FairQueue::new(2);
         let mut items: Vec<_> = (1..=3).filter_map(|user| equal.push(user, user)).collect();
+        assert_eq!(equal.order.len(), 2, "the user without items has no turn");
         items.extend(std::iter::from_fn(|| equal.next()));
         items.sort_unstable();
         assert_eq!(items, [1, 2, 3], "one gives way, and the others keep their turns");

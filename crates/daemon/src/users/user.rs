@@ -257,6 +257,33 @@ mod tests {
     }
 
     #[test]
+    fn received_data_and_blocks_of_short_messages_count_in_separate_accounts() {
+        let limits = Limits { user_receive_bytes: 1000, user_memory_bytes: 800, ..Limits::default() };
+        let user = Users::new(&limits).user(1);
+        let charged = || (user.received().charged_bytes(), user.sent().charged_bytes());
+        assert!(ReceiveBudget::take(&*user, 1000, true) && !ReceiveBudget::take(&*user, 1, true));
+        assert_eq!((charged(), ReceiveBudget::free_bytes(&*user, true)), ((1000, 0), 0));
+        ReceiveBudget::release(&*user, 400);
+        assert_eq!((charged(), ReceiveBudget::free_bytes(&*user, true)), ((600, 0), 400));
+        let free_before = SendBudget::free_bytes(&*user);
+        SendBudget::charge(&*user, 500);
+        assert_eq!((charged(), SendBudget::free_bytes(&*user)), ((600, 500), free_before - 500));
+        SendBudget::release(&*user, 500);
+        assert_eq!((charged(), SendBudget::free_bytes(&*user)), ((600, 0), free_before));
+    }
+
+    #[test]
+    fn what_programs_leave_has_a_limit_for_each_user_and_none_for_all() {
+        let limits = Limits { user_memory_bytes: 1000, memory_bytes: 1000, ..Limits::default() };
+        let users = Users::new(&limits);
+        let left: Vec<_> =
+            (1..=3).map(|id| users.user(id).left().take(1000).expect("its own limit")).collect();
+        assert!(users.user(1).left().take(1).is_none());
+        assert_eq!(users.user(2).sent().charged_bytes(), 0);
+        drop(left);
+    }
+
+    #[test]
     fn a_user_is_forgotten_with_the_last_socket_and_association() {
         let users = Users::new(&Limits::default());
         let first = users.user(1);

@@ -271,3 +271,68 @@ fn an_account_is_forgotten_with_the_last_that_is_charged_to_it() {
     let _other = budget.account(2);
     assert_eq!(lock(&budget.accounts).len(), 1);
 }
+
+#[test]
+fn a_charge_grows_while_there_is_room_and_takes_others_over() {
+    let account = budget(100, 1000).account(1);
+    let (mut charge, other) = (account.take(40).expect("room"), account.take(10).expect("room"));
+    assert!(charge.grow(50) && !charge.grow(1));
+    assert_eq!((charge.bytes(), account.charged_bytes()), (90, 100));
+    charge.join(other);
+    assert_eq!((charge.bytes(), account.charged_bytes()), (100, 100));
+    charge.shrink_to(30);
+    assert_eq!((charge.bytes(), account.charged_bytes()), (30, 30));
+    drop(charge);
+    assert_eq!(account.charged_bytes(), 0);
+}
+
+#[test]
+fn a_message_that_moves_exceeds_either_limit_by_so_much_and_no_more() {
+    for (user_bytes, all_bytes) in [(100, 1000), (1000, 100)] {
+        let account = budget(user_bytes, all_bytes).account(1);
+        let _full = account.charge_anyway(100);
+        assert!(account.take_moved(MOVED_BYTES_MAX + 1).is_none());
+        let moved = account.take_moved(MOVED_BYTES_MAX).expect("room for a message that moves");
+        assert_eq!(moved.bytes(), MOVED_BYTES_MAX);
+        assert!(account.take_moved(1).is_none());
+    }
+}
+
+#[test]
+fn memory_that_others_can_do_without_leaves_half_of_the_limit() {
+    let account = budget(100, 1000).account(1);
+    assert!(account.take_spare(51).is_none());
+    let spare = account.take_spare(50).expect("half");
+    assert_eq!(spare.bytes(), 50);
+    assert!(account.take_spare(1).is_none() && account.take(50).is_some());
+}
+
+#[test]
+fn charges_that_reach_the_mark_notify_once() {
+    let account = budget(usize::MAX, usize::MAX).account(1);
+    let budget = Arc::clone(&account.budget);
+    let mut much = pin!(budget.much_charged());
+    let below = account.charge_anyway(MUCH_BYTES - 1);
+    assert!(poll(much.as_mut()).is_pending());
+    let reached = account.charge_anyway(1);
+    assert!(poll(much).is_ready());
+    let beyond = account.charge_anyway(MUCH_BYTES);
+    let mut again = pin!(budget.much_charged());
+    assert!(poll(again.as_mut()).is_pending(), "they are beyond it already");
+    drop((below, reached, beyond));
+    let _charge = account.charge_anyway(MUCH_BYTES);
+    assert!(poll(again).is_ready());
+}
+
+#[test]
+fn messages_that_had_to_wait_are_counted() {
+    let account = budget(100, 1000).account(1);
+    let all = account.take(100).expect("room");
+    assert_eq!(account.waits(), 0);
+    for count in 1..=2 {
+        let mut waits = pin!(account.room(1));
+        assert!(poll(waits.as_mut()).is_pending());
+        assert_eq!(account.waits(), count);
+    }
+    drop(all);
+}
