@@ -27,8 +27,8 @@ use wait::{Ready, Waiter};
 pub const JOIN: Duration = Duration::from_micros(150);
 /// Rate up to which segments are not joined by default: on such a line a packet takes longer than [`JOIN`].
 const JOIN_ABOVE_BITS_PER_S: u64 = 100_000_000;
-/// Packets may leave late by this time, so that several leave at one wake-up, and so that the thread need not spin until the first
-/// is due. With [`JOIN`] it stays within 0.2 ms.
+/// Packets may leave late by this time, so that several leave at one wake-up, and so that the thread need not spin until the
+/// first is due. With [`JOIN`] it stays within 0.2 ms.
 const SLACK: Duration = Duration::from_micros(40);
 /// Largest number of paths of an emulator.
 pub const PATHS_MAX: usize = 4;

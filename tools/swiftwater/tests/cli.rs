@@ -341,6 +341,19 @@ fn a_server_for_one_test_prints_its_result_as_json() {
 }
 
 #[test]
+fn data_may_travel_to_another_address_than_the_control_connection() {
+    let server = Server::start_with(&["-B", "127.0.0.2", "--control", "127.0.0.1"]);
+    for protocol in ["tcp", "sctp"] {
+        let words = ["perf", "client", "127.0.0.2", "--control", "127.0.0.1", "-p", &server.port];
+        let mut client = swiftwater(&words);
+        let output = client.args(["--proto", protocol, "-n", "100", "-l", "10", "--json"]).output();
+        let rows = rows(&output.expect("the program starts"));
+        let total = rows.last().expect("a row of the whole test");
+        assert_eq!(number(total, "bytes"), 1_000.0, "{total}");
+    }
+}
+
+#[test]
 fn failures_are_reported_in_a_sentence() {
     let nobody =
         swiftwater(&["perf", "client", "127.0.0.1", "-p", "1", "--proto", "tcp"]).output().expect("starts");

@@ -139,8 +139,8 @@ impl Waiter {
     }
 }
 
-/// Reads how long the calling thread has waited for a processor while it was able to run: after the packet that has ended its sleep
-/// had come, for example.
+/// Reads how long the calling thread has waited for a processor while it was able to run: after the packet that has ended its
+/// sleep had come, for example.
 #[derive(Debug)]
 struct RunDelay {
     /// `None` if the kernel does not tell.

@@ -312,8 +312,8 @@ struct RunningTest {
     windows: WindowSamples,
 }
 
-/// Windows of the associations or connections, read at the intervals of the reports by the client's clock: a report may come late,
-/// over a line that was down.
+/// Windows of the associations or connections, read at the intervals of the reports by the client's clock: a report may come
+/// late, over a line that was down.
 #[derive(Debug, Default)]
 struct WindowSamples {
     /// Length of the intervals, once the test has begun. There are no reports without intervals.
@@ -344,8 +344,8 @@ impl WindowSamples {
         self.kept.push_back((now, read()));
     }
 
-    /// Returns the windows of the sample that is nearest to this moment, and forgets earlier ones. Reads them if the moment has no
-    /// sample yet.
+    /// Returns the windows of the sample that is nearest to this moment, and forgets earlier ones. Reads them if the moment has
+    /// no sample yet.
     fn at(
         &mut self,
         moment: Duration,
