@@ -1,7 +1,7 @@
-//! Decides which daemon a program trusts.
+//! Decides which daemon a program trusts, and which programs a daemon serves.
 //!
 //! Any program may listen at the daemon's address. The kernel reports its user (`SO_PEERCRED`), by the number that the user has
-//! in the user namespace of the asking program.
+//! in the user namespace of the asking process.
 
 use std::ffi::CStr;
 
@@ -15,6 +15,12 @@ pub const USER_MAP: &CStr = c"/proc/self/uid_map";
 /// false, the number of the overflow user identifies no user.
 pub fn may_serve(owner: u32, me: u32, sees_all_users: impl FnOnce() -> bool) -> bool {
     owner == 0 || owner == me && (me != OVERFLOW_USER || sees_all_users())
+}
+
+/// Returns whether a daemon serves programs of `user`. If `sees_all_users` is false, the number of the overflow user stands for
+/// several users, who would have each other's sockets, and the daemon's own rights if it is the daemon's number, too.
+pub fn may_request(user: u32, sees_all_users: impl FnOnce() -> bool) -> bool {
+    user != OVERFLOW_USER || sees_all_users()
 }
 
 /// Returns whether a user namespace with this [map](USER_MAP) maps every user, as the initial one does
@@ -45,6 +51,8 @@ mod tests {
         assert!(may_serve(OVERFLOW_USER, OVERFLOW_USER, || true));
         assert!(!may_serve(OVERFLOW_USER, OVERFLOW_USER, || false));
         assert!(may_serve(0, OVERFLOW_USER, || false));
+        assert!(may_request(OVERFLOW_USER, || true) && !may_request(OVERFLOW_USER, || false));
+        assert!([0, 1000].iter().all(|&user| may_request(user, || false)));
         assert!(maps_all_users(b"         0          0 4294967295\n"));
         for map in [&b""[..], b"0 0", b"         0     200000      65536\n", b"1 0 4294967295\n"] {
             assert!(!maps_all_users(map));

@@ -92,6 +92,16 @@ fn accept_some(
             accepted => accepted?,
         };
         let requester = Requester::new(rustix::net::sockopt::socket_peercred(&connection)?);
+        if !requester.is_identified() {
+            let cause = Cause::User(requester.user());
+            log(
+                cause,
+                format_args!(
+                    "refused a program of a user whom the user namespace of this daemon does not map"
+                ),
+            );
+            continue;
+        }
         let closer = registry.resources().closer(requester.user(), Source::Requests);
         let connection = closer.guard_connection(connection);
         if !connection.is_left() {

@@ -29,7 +29,8 @@ pub trait Device: Send {
     ///
     /// # Errors
     ///
-    /// The device was deleted (`EIO`, `EBADFD`) or is down (`ENETDOWN`). Other errors are those of the next packet, which is lost.
+    /// The device was deleted (`EIO`, `EBADFD`) or is down (`ENETDOWN`). Other errors are those of the next packet, which is
+    /// lost.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>>;
 
     /// Sends the host a packet, whose bytes are those of both parts.

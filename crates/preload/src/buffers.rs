@@ -3,8 +3,8 @@
 //! Safe code describes memory of slices only. A program's pointers need `unsafe`, once, where the function of the C library gets
 //! them. Most of a program's memory is touched by the kernel alone, which fails with `EFAULT` for an invalid pointer. The shim
 //! touches it in three places, where an invalid pointer that its value does not reveal raises SIGSEGV: [`Destination::write`]
-//! (values of options, and messages of a bundle), [`Content::for_each_part`] (messages that go through a ring), and the two joined
-//! parts of `parts.rs`.
+//! (values of options, and messages of a bundle), [`Content::for_each_part`] (messages that go through a ring), and the two
+//! joined parts of `parts.rs`.
 
 use std::marker::PhantomData;
 use std::{ptr, slice};
@@ -146,7 +146,8 @@ impl<'a> Source<'a> {
     ///
     /// # Safety
     ///
-    /// The program has lent this memory for `'a`, and does not change it. It may lend an invalid pointer (see the [module](self)).
+    /// The program has lent this memory for `'a`, and does not change it. It may lend an invalid pointer (see the
+    /// [module](self)).
     pub(crate) unsafe fn of_program(start: *const c_void, bytes: usize) -> Self {
         Source(iovec { iov_base: start.cast_mut(), iov_len: bytes }, PhantomData)
     }

@@ -6,8 +6,8 @@ use std::os::fd::RawFd;
 use crate::system_call::system_call;
 
 /// A descriptor that is closed when its owner is dropped. The standard library's `OwnedFd` would call `close` of the C library,
-/// which the shim replaces; this one makes the system call, so it may be dropped in signal handlers and between `vfork` and `exec`.
-/// No frame that waits may hold it (see [`cancel`](crate::cancel)).
+/// which the shim replaces; this one makes the system call, so it may be dropped in signal handlers and between `vfork` and
+/// `exec`. No frame that waits may hold it (see [`cancel`](crate::cancel)).
 #[derive(Debug)]
 pub(crate) struct Owned(RawFd);
 

@@ -74,7 +74,8 @@ pub(crate) type EnvironmentPointer = *const *const c_char;
 ///
 /// # Safety
 ///
-/// `environment` is an [`EnvironmentPointer`] with at least `n` variables, and is not null. The variable does not change for `'a`.
+/// `environment` is an [`EnvironmentPointer`] with at least `n` variables, and is not null. The variable does not change for
+/// `'a`.
 unsafe fn variable<'a>(environment: EnvironmentPointer, n: usize) -> Option<&'a CStr> {
     // SAFETY: the caller guarantees it: a null pointer ends the environment, and strings come before it.
     unsafe {

@@ -569,7 +569,7 @@ impl Endpoint {
     /// Waits until the program breaks the socket by what it sends while the daemon takes none of it, or leaves too much of it
     /// behind.
     pub(crate) async fn breach(&self, turn: Turn) -> Breach {
-        let charge = |bytes: usize| self.accounts.left().take(bytes + self.long.memory_bytes());
+        let charge = |bytes: usize| self.accounts.left().take(bytes.saturating_add(self.long.memory_bytes()));
         self.carrier.breach_in_flight(turn, charge).await
     }
 

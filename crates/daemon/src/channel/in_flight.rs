@@ -181,7 +181,7 @@ impl CarrierSocket {
 
 impl Inspection {
     fn pass(&mut self, record: &Peeked, memory_bytes: usize) {
-        self.memory_bytes += memory_bytes;
+        self.memory_bytes = self.memory_bytes.saturating_add(memory_bytes);
         self.found += record.descriptors.len();
         self.records += 1;
         self.bytes += record.bytes as u64;

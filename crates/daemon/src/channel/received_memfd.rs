@@ -2,6 +2,7 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use carrier::record::MESSAGE_BYTES_MAX;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_get_seals, fstat, memfd_create};
 use rustix::io::{Errno, pread};
@@ -31,14 +32,15 @@ pub(super) fn is_final(memfd: BorrowedFd<'_>, bytes: usize) -> bool {
             .is_ok_and(|status| u64::try_from(status.st_size).is_ok_and(|size| size == bytes as u64))
 }
 
-/// Returns the most memory that a memfd may ever have; `None` if its size can still change, or if this is no memfd: other
-/// descriptors have no seals, and are not queried further.
+/// Returns the most memory that a memfd may ever have; `None` if its size can still change, if it is longer than any message, or
+/// if this is no memfd: other descriptors have no seals, and are not queried further.
 pub(super) fn memory_max(memfd: BorrowedFd<'_>) -> Option<usize> {
     fcntl_get_seals(memfd).ok().filter(|seals| seals.contains(FIXED_SIZE))?;
     let status = fstat(memfd).ok()?;
     // There may be blocks beyond the end from before the seal against growth, and a hole may still get blocks.
     let allocated = u64::try_from(status.st_blocks).ok()?.checked_mul(BLOCK_BYTES)?;
-    usize::try_from(allocated.max(status.st_size.try_into().ok()?)).ok()
+    let bytes = usize::try_from(allocated.max(status.st_size.try_into().ok()?)).ok()?;
+    (bytes <= MESSAGE_BYTES_MAX).then_some(bytes)
 }
 
 /// Reason why the content of a memfd was not read.
@@ -110,16 +112,24 @@ mod tests {
     #[test]
     fn a_memfd_counts_with_all_memory_that_it_may_ever_have() {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        for (is_long, expected) in [(true, 1 << 20), (false, 64 << 10)] {
+        let longest = MESSAGE_BYTES_MAX as u64;
+        let sizes = [
+            (10, Some(64 << 10)),
+            (1 << 20, Some(1 << 20)),
+            (longest, Some(MESSAGE_BYTES_MAX)),
+            (longest + 1, None),
+            (1 << 62, None),
+        ];
+        for (size, expected) in sizes {
             let memfd = memfd_create("swiftwater-test", flags).expect("a memfd");
-            ftruncate(&memfd, if is_long { 1 << 20 } else { 10 }).expect("a hole");
+            ftruncate(&memfd, size).expect("a hole");
             fallocate(&memfd, FallocateFlags::KEEP_SIZE, 0, 64 << 10)
                 .expect("blocks beyond the end of a short one");
             for seals in [SealFlags::GROW, SealFlags::SHRINK] {
                 assert_eq!(memory_max(memfd.as_fd()), None, "its size may still change");
                 fcntl_add_seals(&memfd, seals).expect("the test made it");
             }
-            assert_eq!(memory_max(memfd.as_fd()), Some(expected));
+            assert_eq!(memory_max(memfd.as_fd()), expected, "of {size} bytes");
         }
         let file = std::fs::File::open("/dev/zero").expect("a file");
         assert_eq!(memory_max(file.as_fd()), None, "it is no memfd");

@@ -1,11 +1,8 @@
 //! The request that every process may send: the daemon's identity and link.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::time::Duration;
 
 use carrier::request::{Answer, DaemonRequest, FRAME_BYTES_MAX};
@@ -16,6 +13,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use serde::Deserialize;
 
 use crate::system::daemon_address::DaemonAddress;
+use crate::system::user_namespace::sees_all_users;
 
 /// Time limit for the answer of a daemon that accepts requests.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
@@ -150,8 +148,6 @@ impl DaemonAddress {
 
 /// Returns whether programs of this user trust a daemon that runs as `user`.
 pub fn trusts_daemon_of(user: u32) -> bool {
-    let map = Path::new(OsStr::from_bytes(trust::USER_MAP.to_bytes()));
-    let sees_all_users = || std::fs::read(map).is_ok_and(|map| trust::maps_all_users(&map));
     trust::may_serve(user, rustix::process::geteuid().as_raw(), sees_all_users)
 }
 

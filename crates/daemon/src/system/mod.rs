@@ -8,4 +8,5 @@ pub(crate) mod journal;
 pub(crate) mod listener;
 pub(crate) mod lock;
 pub(crate) mod socket_cookie;
+pub(crate) mod user_namespace;
 pub(crate) mod visible_name;

@@ -58,8 +58,8 @@ impl Limits {
         budget::Limits { user_bytes: self.user_unread_bytes, all_bytes: self.unread_bytes }
     }
 
-    /// Returns the limits for long messages in carriers whose programs have ended. There is no limit of all users: associations of
-    /// others would be aborted because one user has used it up.
+    /// Returns the limits for long messages in carriers whose programs have ended. There is no limit of all users: associations
+    /// of others would be aborted because one user has used it up.
     pub(crate) fn left(&self) -> budget::Limits {
         budget::Limits { user_bytes: self.user_memory_bytes, all_bytes: usize::MAX }
     }

@@ -1,10 +1,12 @@
 //! Who makes a request, and what the daemon permits to them.
 
+use carrier::trust;
 use rustix::net::UCred;
 use rustix::process::{Uid, geteuid};
 use swiftwater::streams::Credentials;
 
 use super::owner::Owner;
+use crate::system::user_namespace::sees_all_users;
 
 /// The program that makes a request, as the kernel identifies it (`SO_PEERCRED`). All permissions of requests are decided here.
 ///
@@ -25,6 +27,11 @@ impl Requester {
     fn of_daemon(credentials: UCred, daemon: Uid) -> Requester {
         let is_administrator = credentials.uid.is_root() || credentials.uid == daemon;
         Requester { credentials, is_administrator }
+    }
+
+    /// Returns whether the number of the requester's user stands for that user alone. Others are not served.
+    pub(crate) fn is_identified(self) -> bool {
+        trust::may_request(self.user(), sees_all_users)
     }
 
     pub(crate) fn user(self) -> u32 {

@@ -1,8 +1,8 @@
 //! Files of the taps that rules push, in a folder of the administrator.
 //!
-//! A thread creates, writes and closes them: the folder may lie on a disk or in a network file system that makes its callers wait,
-//! and neither the module nor the daemon's thread waits for it. Records that find no room are dropped, and the tap counts them in
-//! the file.
+//! A thread creates, writes and closes them: the folder may lie on a disk or in a network file system that makes its callers
+//! wait, and neither the module nor the daemon's thread waits for it. Records that find no room are dropped, and the tap counts
+//! them in the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

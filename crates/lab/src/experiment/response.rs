@@ -23,9 +23,9 @@ pub fn predicted_bits_per_s(
 /// Returns the mean window in packets at a loss rate and a round-trip time. `None`: no function is known, or nothing is lost and
 /// the queue determines the rate.
 ///
-/// NewReno is RFC 9260 §7.2.2 and halves its window: W = √(3 / 2p) packets (Mathis et al., 1997). It counts acknowledged bytes, so
-/// that acknowledging every second packet makes no difference. CUBIC is RFC 9438 §5.1, equation 6, or its Reno-friendly
-/// region if that is larger, which is as fast as NewReno (§4.3).
+/// NewReno is RFC 9260 §7.2.2 and halves its window: W = √(3 / 2p) packets (Mathis et al., 1997). It counts acknowledged bytes,
+/// so that acknowledging every second packet makes no difference. CUBIC is RFC 9438 §5.1, equation 6, or its Reno-friendly region
+/// if that is larger, which is as fast as NewReno (§4.3).
 pub fn predicted_window_packets(algorithm: Algorithm, loss: f64, round_trip_s: f64) -> Option<f64> {
     if loss <= 0.0 {
         return None;

@@ -13,8 +13,8 @@ use crate::socket_address::RawAddress;
 use crate::sockets::{About, Socket, Sockets, Taken};
 use crate::syscalls::{Arrivals, SLOTS_MAX, receive_into_parts};
 
-/// Room for a packet of a stranger, and some cache lines more: the beginnings of the slots, which all packets use, would otherwise
-/// take each other's places in the cache.
+/// Room for a packet of a stranger, and some cache lines more: the beginnings of the slots, which all packets use, would
+/// otherwise take each other's places in the cache.
 const SLOT_BYTES: usize = RECEIVE_BYTES + 5 * 64;
 
 /// A whole received packet; a raw IPv4 socket includes the IP header.

@@ -322,8 +322,8 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Returns the figures of these runs until a mark; `None` if there are no runs. Counters of lines and processor time are of whole
-    /// runs, so figures until a mark have none.
+    /// Returns the figures of these runs until a mark; `None` if there are no runs. Counters of lines and processor time are of
+    /// whole runs, so figures until a mark have none.
     pub(super) fn new(
         runs: &[&Run],
         mark_s: Option<f64>,
@@ -391,8 +391,8 @@ impl Figures {
     }
 }
 
-/// Returns the columns of the table that outcomes with figures have: the least and the highest rate, a mark of disturbed runs, and if
-/// wanted the counters of the line in a typical run.
+/// Returns the columns of the table that outcomes with figures have: the least and the highest rate, a mark of disturbed runs,
+/// and if wanted the counters of the line in a typical run.
 pub(in crate::lab) fn columns(figures: &[Option<&Figures>], with_counters: bool) -> Vec<AddedColumn> {
     let column = |head, cell: &dyn Fn(&Figures) -> Option<String>| AddedColumn {
         head,

@@ -398,8 +398,8 @@ impl Plan {
     }
 
     /// Returns the capacity of these lines in a test of this duration, which begins at `began_s` of their schedules, for messages
-    /// of this size, counted from the IP header, while they are up. Random losses take nothing from it: a packet is lost before it
-    /// reaches the queue.
+    /// of this size, counted from the IP header, while they are up. Random losses take nothing from it: a packet is lost before
+    /// it reaches the queue.
     pub(super) fn limit_bits_per_s(
         &self,
         load: &Load,

@@ -19,8 +19,8 @@ const LONG_RUN_S: f64 = 120.0;
 const RETURN_INTERVAL: Duration = Duration::from_millis(5);
 const RETURN_S: f64 = 1.0;
 
-/// A test whose lines have passed fewer bytes to the server than this in so much time stands still. Acknowledgements of reports, and
-/// heartbeats, are half as many.
+/// A test whose lines have passed fewer bytes to the server than this in so much time stands still. Acknowledgements of reports,
+/// and heartbeats, are half as many.
 const STALLED_BYTES: u64 = 64 << 10;
 pub(super) const STALLED: Duration = Duration::from_secs(60);
 
@@ -161,8 +161,8 @@ impl Moments {
     }
 }
 
-/// Observes the lines, which were just restarted, repeatedly while `work` runs, which takes about this number of seconds. `work` gets
-/// the progress of its test if there are lines.
+/// Observes the lines, which were just restarted, repeatedly while `work` runs, which takes about this number of seconds. `work`
+/// gets the progress of its test if there are lines.
 pub(super) fn watch<T>(
     hosts: Option<&Hosts>,
     lines: &[PathSpec],

@@ -1,5 +1,5 @@
-//! Drawings of `strsctp`: performance, delay, throughput and improvement by message size, of our transports alone and beside those
-//! of each machine of the paper, as its figures 4 to 31 have them.
+//! Drawings of `strsctp`: performance, delay, throughput and improvement by message size, of our transports alone and beside
+//! those of each machine of the paper, as its figures 4 to 31 have them.
 
 use serde_json::Value;
 
