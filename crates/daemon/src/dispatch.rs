@@ -84,7 +84,7 @@ async fn act_on_closes(registry: &Registry, requester: Requester) {
 async fn linger(registry: &Registry, cookie: Cookie, requester: Requester) -> Result<Reply, Errno> {
     let socket = registry.find(cookie).filter(|socket| requester.may_manage(socket.owner().user));
     act_on_closes(registry, requester).await;
-    if let Some(socket) = socket.filter(|socket| socket.channel().endpoint.is_closed()) {
+    if let Some(socket) = socket.filter(|socket| socket.channel().is_closed()) {
         take_waiting(registry, requester)?.unless_lost(socket.gone()).await?;
     }
     Ok(Answer::Done.into())

@@ -50,9 +50,7 @@ impl Ending {
 /// Waits until all messages are taken that programs sent before they closed their sockets, up to [`END_WAIT`].
 pub(crate) async fn drain(registry: &Registry) {
     let all_gone = async {
-        while let Some(closed) =
-            registry.all().into_iter().find(|socket| socket.channel().endpoint.is_closed())
-        {
+        while let Some(closed) = registry.all().into_iter().find(|socket| socket.channel().is_closed()) {
             closed.gone().await;
         }
     };

@@ -93,7 +93,7 @@ fn with_ring<R>(socket: &Socket, f: impl FnOnce(Writer<'_>, &mut Option<NonZeroU
     RINGS.with_borrow_mut(|rings| {
         if !rings.iter().any(|(of, _)| Arc::ptr_eq(of, &memory)) {
             let offered = OfferedMapping::new("ring", ring::WORDS).expect("memory");
-            socket.channel().endpoint.join_ring(&offered);
+            socket.channel().join_ring(&offered);
             rings.push((Arc::clone(&memory), (offered, None)));
         }
         let mut rings = rings.iter_mut();

@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use swiftwater::tokio::Listener;
 
 use super::bind::bound;
+use crate::channel::Channel;
 use crate::channel::carrier_socket::{self, CARRIER_RECORDS_MAX};
-use crate::channel::endpoint::Endpoint;
 use crate::channel::recall::Recalled;
 use crate::channel::style::Style;
 use crate::state::registry::Registry;
@@ -74,7 +74,7 @@ pub(crate) async fn unlisten(registry: &Registry, socket: &Socket, recalled: Rec
     socket.commands().unlisten()?;
     if socket.style() != Style::OneToMany {
         recalled.discard();
-        discard_all(&socket.channel().endpoint).await;
+        discard_all(socket.channel()).await;
     } else {
         recalled.put_back().await;
     }
@@ -88,8 +88,8 @@ pub(crate) fn check_listens(socket: &Socket) -> Result<(), Errno> {
 
 /// Discards the records that keep a channel from polling writable, and those sent meanwhile. Records that arrive while this runs
 /// may stay: otherwise a program that sends without pause would keep the daemon here. Waits only while the socket rests.
-pub(crate) async fn discard_all(endpoint: &Endpoint) {
-    let time = endpoint.carrier().time();
+pub(crate) async fn discard_all(channel: &Channel) {
+    let time = channel.carrier().time();
     for discarded in 0..CARRIER_RECORDS_MAX {
         if time.rests() {
             if discarded >= OWN_RECORDS_MAX {
@@ -98,7 +98,7 @@ pub(crate) async fn discard_all(endpoint: &Endpoint) {
             // The daemon's own records, which are the first, must go.
             time.rested().await;
         }
-        if !endpoint.discard() {
+        if !channel.discard() {
             return;
         }
     }
@@ -126,12 +126,12 @@ mod tests {
     async fn the_daemons_own_records_are_discarded_after_a_rest() {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToOne);
-        let endpoint = &socket.channel().endpoint;
+        let channel = socket.channel();
         carrier_socket::fill(program_end.as_fd()).expect("it is open");
-        endpoint.carrier().time().rest_for(Duration::from_secs(1));
+        channel.carrier().time().rest_for(Duration::from_secs(1));
         let is_writable = || polls(program_end.as_fd(), PollFlags::OUT);
         {
-            let mut discarding = pin!(discard_all(endpoint));
+            let mut discarding = pin!(discard_all(channel));
             assert!(discarding.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             assert!(!is_writable());
             soon(discarding).await;

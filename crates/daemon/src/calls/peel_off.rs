@@ -59,7 +59,7 @@ pub(crate) async fn peel_off(
     if let Err(error) = move_records(recalled, (socket.channel(), new.channel()), id, front).await {
         let cause = Cause::User(socket.owner().user);
         log(cause, format_args!("peeling off an association lost messages: {error}"));
-        socket.channel().credit.release_all();
+        socket.channel().release_all_credits();
     }
     new.channel().watch_reads();
     new.channel().watch_ring();
@@ -151,7 +151,7 @@ async fn move_records(
     let data: Vec<bool> = put.iter().flat_map(|(record, moves)| vec![*moves; of_data(record)]).collect();
     let long: Vec<bool> =
         put.iter().filter(|(record, _)| record.is_long()).map(|(_, moves)| *moves).collect();
-    channel.credit.move_to(&new.credit, &data, &long);
+    channel.move_credits_to(new, &data, &long);
     result
 }
 

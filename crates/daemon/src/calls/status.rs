@@ -184,7 +184,7 @@ pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
     };
     // The filler that keeps a carrier from polling writable is not data of the program.
     let is_filled = matches!(socket.state(), State::Listening | State::Connecting);
-    let carrier_bytes = if is_filled { 0 } else { socket.channel().endpoint.waiting_bytes() };
+    let carrier_bytes = if is_filled { 0 } else { socket.channel().waiting_bytes() };
     SocketStatus {
         number: socket.number(),
         style: style.into(),

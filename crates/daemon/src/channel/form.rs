@@ -15,17 +15,11 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
-use std::io::IoSlice;
-use std::net::SocketAddr;
-use std::rc::Rc;
 
 use bytes::Bytes;
-use carrier::record::{Flags, Header, Kind, PLAIN_BYTES_MAX};
+use carrier::record::{Header, Kind, PLAIN_BYTES_MAX};
 use rustix::io::Errno;
 use tokio::sync::Notify;
-
-use crate::channel::Channel;
-use crate::channel::blocked::{Blocked, NotPut};
 
 /// The form in which messages are put into a carrier.
 #[derive(Default)]
@@ -82,13 +76,13 @@ impl Message {
     }
 
     /// Returns the next packet of plain content.
-    fn packet(&self) -> Option<Bytes> {
+    pub(super) fn packet(&self) -> Option<Bytes> {
         let first = self.blocks.front().filter(|_| self.header.kind == Kind::Data)?;
         Some(first.slice(..first.len().min(PLAIN_BYTES_MAX)))
     }
 
     /// Removes this many bytes, which are in the carrier, from the first block.
-    fn cut(&mut self, bytes: usize) {
+    pub(super) fn cut(&mut self, bytes: usize) {
         if let Some(first) = self.blocks.front_mut() {
             let _done = first.split_to(bytes);
             self.header.bytes -= bytes as u32;
@@ -132,7 +126,8 @@ impl Form {
         state.take_end()
     }
 
-    fn hold(&self) -> Result<(), Errno> {
+    /// Records that nothing may be put until the form is set.
+    pub(super) fn hold(&self) -> Result<(), Errno> {
         let mut state = self.state();
         if state.end == End::Shown {
             return Err(Errno::SHUTDOWN);
@@ -142,7 +137,8 @@ impl Form {
         Ok(())
     }
 
-    fn put_back(&self, message: Message) -> Result<(), Errno> {
+    /// Adds a message that was taken out of the held carrier.
+    pub(super) fn put_back(&self, message: Message) -> Result<(), Errno> {
         let mut state = self.state();
         if !state.is_held {
             return Err(Errno::INVAL);
@@ -154,7 +150,7 @@ impl Form {
     }
 
     /// Sets the form. Returns the length of the longest returned message.
-    fn set(&self, plain: bool) -> Result<u32, Errno> {
+    pub(super) fn set(&self, plain: bool) -> Result<u32, Errno> {
         let mut state = self.state();
         if !state.is_held {
             return Err(Errno::INVAL);
@@ -166,6 +162,35 @@ impl Form {
         self.note(&state);
         self.released.notify_waiters();
         Ok(state.put_back.iter().map(|message| message.header.bytes).max().unwrap_or(0))
+    }
+
+    /// Puts the returned messages into the carrier by `put`, whose second argument says whether the form is plain. Returns whether
+    /// the program must be shown the end now.
+    pub(super) fn flush<E>(
+        &self,
+        mut put: impl FnMut(&mut Message, bool) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let mut state = self.state();
+        while !state.is_held
+            && let Some(mut message) = state.put_back.pop_front()
+        {
+            if let Err(error) = put(&mut message, state.is_plain) {
+                state.put_back.push_front(message);
+                return Err(error);
+            }
+        }
+        self.note(&state);
+        Ok(state.take_end())
+    }
+
+    /// Records that a task puts the returned messages into the carrier as the program reads; returns false if one does already.
+    pub(super) fn begin_flushing(&self) -> bool {
+        !std::mem::replace(&mut self.state().is_flushing, true)
+    }
+
+    /// Records that the task has put all returned messages.
+    pub(super) fn on_flushed(&self) {
+        self.state().is_flushing = false;
     }
 
     /// Returns whether the content is plain; `None` while the carrier is held.
@@ -197,94 +222,6 @@ impl State {
     }
 }
 
-impl Channel {
-    /// Stops putting messages into the channel until [`Channel::set_form`]
-    /// ([`SocketRequest::Hold`](carrier::request::SocketRequest::Hold)).
-    pub(crate) fn hold(&self) -> Result<(), Errno> {
-        self.endpoint.form.hold()
-    }
-
-    /// Takes back a message that a sharer has removed from the held channel
-    /// ([`SocketRequest::PutBack`](carrier::request::SocketRequest::PutBack)). Waits for memory if the user has too much
-    /// on its way. `association` and `peer` complete its header.
-    pub(crate) async fn put_back(
-        &self,
-        record: &[u8],
-        (association, peer): (u32, Option<SocketAddr>),
-    ) -> Result<(), Errno> {
-        let (header, content) = Header::split(record).ok_or(Errno::INVAL)?;
-        let is_message = header.kind == Kind::Data && !header.flags.contains(Flags::IN_MEMFD);
-        if !is_message || content.is_empty() || self.endpoint.form.is_ordinary() {
-            return Err(Errno::INVAL);
-        }
-        // Messages that the sharer has taken out whole make room, as soon as the watcher has seen that.
-        let content = self.endpoint.accounts().charge_and_copy(content).await?;
-        let header = Header { association, address: peer, ..header };
-        self.endpoint.form.put_back(Message::new(&header, &[content]))
-    }
-
-    /// Sets the form of the channel and releases it ([`SocketRequest::SetForm`](carrier::request::SocketRequest::SetForm)).
-    /// No sharer reads meanwhile.
-    pub(crate) fn set_form(self: &Rc<Self>, plain: bool) -> Result<(), Errno> {
-        let longest = self.endpoint.form.set(plain)?;
-        self.expect_length(longest);
-        self.pages.set_plain(plain);
-        let is_blocked = matches!(self.flush(), Err(NotPut::Blocked(_)));
-        // A program may change the form repeatedly; one task serves all changes.
-        if is_blocked && !std::mem::replace(&mut self.endpoint.form.state().is_flushing, true) {
-            let channel = Rc::clone(self);
-            tokio::task::spawn_local(async move {
-                while let Err(NotPut::Blocked(blocked)) = channel.flush() {
-                    match blocked {
-                        Blocked::Rest => channel.carrier().time().rested().await,
-                        Blocked::Recall => channel.carrier().recall_ended().await,
-                        _ => channel.carrier().has_room().await,
-                    }
-                }
-                channel.endpoint.form.state().is_flushing = false;
-            });
-        }
-        Ok(())
-    }
-
-    /// Puts the returned messages into the carrier, and then the end if it is due.
-    pub(super) fn flush(&self) -> Result<(), NotPut> {
-        let form = &self.endpoint.form;
-        let mut state = form.state();
-        while !state.is_held
-            && let Some(mut message) = state.put_back.pop_front()
-        {
-            let put =
-                if state.is_plain { self.try_put_plain(&mut message) } else { self.try_put_record(&message) };
-            if put.is_err() {
-                state.put_back.push_front(message);
-                return put;
-            }
-        }
-        form.note(&state);
-        if state.take_end() {
-            self.carrier().end_output();
-        }
-        Ok(())
-    }
-
-    fn try_put_record(&self, message: &Message) -> Result<(), NotPut> {
-        self.carrier().try_put_message(&message.header, &message.blocks())?;
-        self.credit.count(1);
-        self.credit.hold_no_credit(1);
-        Ok(())
-    }
-
-    /// Puts the rest of a message as plain content; puts nothing of a notification.
-    pub(super) fn try_put_plain(&self, message: &mut Message) -> Result<(), NotPut> {
-        while let Some(packet) = message.packet() {
-            self.carrier().try_put_parts(&[IoSlice::new(&packet)], &[])?;
-            message.cut(packet.len());
-        }
-        Ok(())
-    }
-}
-
 /// The form in which a message was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
@@ -292,82 +229,4 @@ pub(crate) enum Put {
     Record,
     /// As plain content, or partly so: nothing shows when it was read.
     Plain,
-}
-
-#[cfg(test)]
-mod tests {
-    use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
-
-    use std::time::Duration;
-
-    use carrier::record::{Header, MESSAGE_BYTES_MAX};
-
-    use crate::channel::style::Style;
-    use crate::testing::{header, opened, read, registry, until};
-    use crate::users::budget::MOVED_BYTES_MAX;
-    use crate::users::limits::Limits;
-
-    #[tokio::test(flavor = "local")]
-    async fn returned_messages_come_after_a_rest() {
-        let registry = registry();
-        let (socket, program_end) = opened(&registry, Style::OneToOne);
-        let channel = socket.channel();
-        channel.hold().expect("it is open");
-        let record = [&header(3, 5).encode()[..], b"hello"].concat();
-        channel.put_back(&record, (3, None)).await.expect("memory");
-        channel.carrier().time().rest_for(Duration::from_millis(200));
-        channel.set_form(false).expect("it is held");
-        assert!(read(&program_end).is_none());
-        let mut returned = Vec::new();
-        let comes = || {
-            let content = read(&program_end).and_then(|record| Some(Header::split(&record)?.1.to_vec()));
-            returned.extend(content.into_iter().flatten());
-            !returned.is_empty()
-        };
-        until("the message that was put back", comes).await;
-        assert_eq!(returned, b"hello");
-    }
-
-    /// The user's memory is full of messages that this carrier holds, so only the sharer that changes the form can free it.
-    #[tokio::test(flavor = "local")]
-    async fn a_message_that_is_put_back_waits_for_no_reader() {
-        let registry = registry();
-        let (socket, _program_end) = opened(&registry, Style::OneToOne);
-        let channel = socket.channel();
-        let account = registry.resources().users().unread().account(1);
-        let _full = account.charge_anyway(Limits::default().user_unread_bytes);
-        let record = [&header(3, 60_000).encode()[..], &[7; 60_000]].concat();
-        channel.hold().expect("it is open");
-        let is_put_back = || {
-            let put = pin!(channel.put_back(&record, (3, None)));
-            put.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(Ok(()))
-        };
-        let mut bytes = 0;
-        while bytes < 2 * MOVED_BYTES_MAX && is_put_back() {
-            bytes += record.len();
-        }
-        assert!(bytes > MESSAGE_BYTES_MAX, "{bytes}");
-        assert!(bytes <= MOVED_BYTES_MAX, "a program may put back what was never there: {bytes}");
-    }
-
-    #[tokio::test(flavor = "local")]
-    async fn forms_that_change_again_and_again_start_one_task() {
-        let registry = registry();
-        let (socket, _program_end) = opened(&registry, Style::OneToOne);
-        let channel = socket.channel();
-        channel.hold().expect("it is open");
-        let record = [&header(3, 60_000).encode()[..], &[7; 60_000]].concat();
-        for _ in 0..10 {
-            channel.put_back(&record, (3, None)).await.expect("memory");
-        }
-        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-        let before = tasks();
-        for _ in 0..20 {
-            channel.set_form(false).expect("it is held");
-            channel.hold().expect("it is open");
-        }
-        channel.set_form(false).expect("it is held");
-        assert_eq!(tasks(), before + 1, "it waits for room");
-    }
 }

@@ -245,14 +245,14 @@ mod tests {
         let long = header(1, 10);
         send_memfd(&program_end, &Header { flags: long.flags.with(Flags::IN_MEMFD), ..long });
         assert!(!is_broken(&socket).await);
-        let endpoint = &socket.channel().endpoint;
-        soon(endpoint.readable()).await;
-        assert!(matches!(endpoint.try_take(), Ok(Incoming::Message(..))));
-        soon(endpoint.readable()).await;
-        assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)), "a thread reads the long one");
-        soon(endpoint.readable()).await;
-        assert!(matches!(endpoint.try_take(), Ok(Incoming::Message(..))));
-        assert!(!socket.channel().carrier().arrivals().are_hidden() || endpoint.try_take().is_err());
+        let channel = socket.channel();
+        soon(channel.readable()).await;
+        assert!(matches!(channel.try_take(), Ok(Incoming::Message(..))));
+        soon(channel.readable()).await;
+        assert!(matches!(channel.try_take(), Ok(Incoming::Filler)), "a thread reads the long one");
+        soon(channel.readable()).await;
+        assert!(matches!(channel.try_take(), Ok(Incoming::Message(..))));
+        assert!(!socket.channel().carrier().arrivals().are_hidden() || channel.try_take().is_err());
     }
 
     #[tokio::test(flavor = "local")]
@@ -450,11 +450,11 @@ mod tests {
         let carrier = socket.channel().carrier();
         let mut inspection = carrier.inspection();
         assert_eq!(carrier.inspect(&mut inspection), Inspected::Partly);
-        assert!(socket.channel().endpoint.discard());
+        assert!(socket.channel().discard());
         // It begins again.
         assert_eq!(carrier.inspect(&mut inspection), Inspected::Partly);
         assert_eq!(carrier.inspect(&mut inspection), Inspected::Sound);
         rustix::net::send(&program_end, b"a word", SendFlags::DONTWAIT).expect("it has ended no peek");
-        assert!(socket.channel().endpoint.try_take().is_ok());
+        assert!(socket.channel().try_take().is_ok());
     }
 }

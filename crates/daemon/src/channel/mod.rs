@@ -2,12 +2,14 @@
 //! messages hold in the receive windows of associations. The layers above see messages, not where they are stored.
 
 pub(crate) mod accounts;
+mod announced;
 mod arrivals;
 pub(crate) mod blocked;
 pub(crate) mod busy_poll;
 pub(crate) mod carrier_socket;
 pub(crate) mod endpoint;
 mod form;
+mod form_change;
 pub(crate) mod in_flight;
 mod inbound_long;
 pub(crate) mod incoming;
@@ -21,11 +23,14 @@ mod reset;
 pub(crate) mod ring;
 pub(crate) mod shared_pages;
 pub(crate) mod style;
+mod unread;
 mod unread_long_messages;
 pub(crate) mod window_credit;
 
 use std::cell::{RefCell, RefMut};
 use std::io::IoSlice;
+#[cfg(test)]
+use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -33,45 +38,31 @@ use std::sync::Arc;
 use carrier::record::{Header, Kind};
 use rustix::io::Errno;
 
+#[cfg(test)]
+use accounts::Accounts;
+use announced::{ALONE_MAX, Announced};
 use blocked::NotPut;
 use carrier_socket::CarrierSocket;
-use endpoint::Endpoint;
-pub(crate) use form::Put;
+use endpoint::{Endpoint, Progress};
+use in_flight::Breach;
+use incoming::Incoming;
 use raw_record::RawRecord;
 use receive_ring::IDLE_TIME;
 use shared_pages::SharedPages;
 use window_credit::WindowCredit;
 
+use crate::users::close_watches::CloseWatch;
+use crate::users::round_share::Turn;
+
 /// The state that a socket shares with its program. The program has the other end of `endpoint`, and maps `pages`.
 pub(crate) struct Channel {
-    pub(crate) endpoint: Endpoint,
+    endpoint: Endpoint,
     pages: Rc<SharedPages>,
-    pub(crate) credit: WindowCredit,
+    credit: Rc<WindowCredit>,
     /// Locked while the daemon puts a message, from its first part to its last.
-    pub(crate) delivery: Arc<tokio::sync::Mutex<()>>,
+    delivery: Arc<tokio::sync::Mutex<()>>,
     announced: RefCell<Announced>,
 }
-
-/// The reader's knowledge of the records in its carrier. A reader takes a message without peeking first if the message cannot be
-/// longer than its buffer and no bundles are announced.
-#[derive(Clone, Copy, Default)]
-struct Announced {
-    /// Length of the longest message so far.
-    longest: u32,
-    /// Number of times that `longest` has grown.
-    size_hints: u32,
-    /// Whether records may be bundles.
-    bundles: bool,
-    /// Messages put alone since the last bundle.
-    alone: u32,
-    /// Number of messages put when the sharers' page was asked last how many were read.
-    asked: Option<u32>,
-}
-
-/// Number of size hints with exact lengths. Later size hints round up to a power of two, so that few are sent.
-const EXACT_SIZE_HINTS_MAX: u32 = 8;
-/// Interval, in messages put alone, at which the daemon announces that no more bundles come, if the program has read everything.
-const ALONE_MAX: u32 = 64;
 
 impl Channel {
     pub(crate) fn new(endpoint: Endpoint, pages: SharedPages) -> Channel {
@@ -168,6 +159,130 @@ impl Channel {
     }
 }
 
+/// Input: what the program sends.
+impl Channel {
+    /// Takes the next record.
+    pub(crate) fn try_take(&self) -> Result<Incoming, Errno> {
+        self.endpoint.try_take()
+    }
+
+    /// Takes the next record after the program has closed the socket.
+    pub(crate) async fn take_at_close(&self) -> Result<Incoming, Errno> {
+        self.endpoint.take_at_close().await
+    }
+
+    /// Returns whether a record that is there is taken later only: the socket rests, or a thread reads it.
+    pub(crate) fn takes_later(&self) -> bool {
+        self.endpoint.takes_later()
+    }
+
+    /// Returns whether a thread is busy with the next record.
+    pub(crate) fn awaits_thread(&self) -> bool {
+        self.endpoint.awaits_thread()
+    }
+
+    /// Waits until a record can be taken.
+    pub(crate) async fn readable(&self) {
+        self.endpoint.readable().await;
+    }
+
+    /// Waits until the program breaks the socket by what it has sent, while no records are taken.
+    pub(crate) async fn breach(&self, turn: Turn) -> Breach {
+        self.endpoint.breach(turn).await
+    }
+
+    /// Waits until the user has memory for the next message.
+    pub(crate) async fn room(&self) {
+        self.endpoint.room().await;
+    }
+
+    /// Returns whether the next message is a short one in the ring.
+    pub(crate) fn has_short(&self) -> bool {
+        self.endpoint.has_short()
+    }
+
+    /// Passes at most `count` short messages from the ring to `accept`, until it returns false; returns their number.
+    pub(crate) fn pass_short(&self, count: usize, accept: impl FnMut(&Header, &[u8]) -> bool) -> usize {
+        self.endpoint.pass_short(count, accept)
+    }
+
+    /// Discards the next record; returns false if there is none.
+    pub(crate) fn discard(&self) -> bool {
+        self.endpoint.discard()
+    }
+
+    /// Resets a carrier again that programs have filled meanwhile.
+    pub(crate) fn repeat_reset(&self) {
+        self.endpoint.repeat_reset();
+    }
+
+    /// Returns the number of bytes that the program has sent and the daemon has not taken.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.endpoint.waiting_bytes()
+    }
+
+    /// Returns the end of what the daemon has taken.
+    pub(crate) fn taken(&self) -> Progress {
+        self.endpoint.taken()
+    }
+
+    /// Returns the end of what the program has sent.
+    pub(crate) fn sent(&self) -> Progress {
+        self.endpoint.sent()
+    }
+}
+
+/// The ends of the content, and of the channel.
+impl Channel {
+    /// Ends the content: the program reads the available messages, and then the end.
+    pub(crate) fn end_content(&self) {
+        self.endpoint.end();
+    }
+
+    /// Ends the content silently: a program that reads records is not shown that, because its descriptor would poll readable.
+    pub(crate) fn end_content_silently(&self) {
+        self.endpoint.end_silently();
+    }
+
+    /// Keeps the channel open until the program's last descriptor is closed, as `watch` shows.
+    pub(crate) fn watch_close(&self, watch: impl FnOnce() -> Result<CloseWatch, Errno>) -> Result<(), Errno> {
+        self.endpoint.watch_close(watch)
+    }
+
+    /// Returns whether the program has closed its end.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.endpoint.is_closed()
+    }
+
+    /// Waits until the program has closed its end.
+    pub(crate) async fn closed(&self) {
+        self.endpoint.closed().await;
+    }
+}
+
+#[cfg(test)]
+impl Channel {
+    /// Returns the accounts of the socket's user.
+    pub(crate) fn accounts(&self) -> &Accounts {
+        self.endpoint.accounts()
+    }
+
+    /// Moves to a ring that no program has announced, and is awake for it.
+    pub(crate) fn join_ring(&self, memfd: impl AsFd) {
+        self.endpoint.join_ring(memfd);
+    }
+
+    /// Reads the sharers' page.
+    pub(crate) async fn read_page(&self) -> bool {
+        self.endpoint.read_page().await
+    }
+
+    /// Returns the lock that excludes other senders while a message is put.
+    pub(crate) fn delivery(&self) -> &Arc<tokio::sync::Mutex<()>> {
+        &self.delivery
+    }
+}
+
 /// Returns the memory of a socket's receive ring to the system once it is idle, on a thread that may wait for programs.
 async fn return_idle_ring(channel: Weak<Channel>, mut bundles: u64) {
     loop {
@@ -180,20 +295,5 @@ async fn return_idle_ring(channel: Weak<Channel>, mut bundles: u64) {
             worker.run(move || carrier.ring().return_memory());
             return;
         }
-    }
-}
-
-impl Announced {
-    /// Returns the announcement due before a message of this length; `None` if an earlier message was as long.
-    fn hint_for_longer(&self, bytes: u32) -> Option<Announced> {
-        let exact = self.size_hints < EXACT_SIZE_HINTS_MAX;
-        let longest = if exact { bytes } else { bytes.next_power_of_two() };
-        (bytes > self.longest).then_some(Announced { longest, size_hints: self.size_hints + 1, ..*self })
-    }
-
-    /// Returns the announcement due before a bundle; `None` if the reader expects bundles already.
-    fn hint_for_bundle(&mut self) -> Option<Announced> {
-        (self.alone, self.asked) = (0, None);
-        (!self.bundles).then_some(Announced { bundles: true, ..*self })
     }
 }

@@ -16,12 +16,13 @@ use super::endpoint::SHORTAGE_WAIT;
 use super::form::{Message, Put};
 use super::lent_memfd::LentMemfd;
 use super::receive_ring::BundleWriter;
+use super::window_credit::{Attempted, HeldCredit};
 use crate::users::budget::Charge;
 
 /// Puts messages and notifications into a channel for one sender, in their order.
 ///
-/// A message whose first part was put excludes other senders until [`Putter::release_delivery`]. A blocked attempt is repeated
-/// with the same message; the memory and the memfd that it has obtained stay here.
+/// A message whose first part was put excludes other senders until its last part was put, or [`Putter::release_delivery`]. A blocked
+/// attempt is repeated with the same message; the memory and the memfd that it has obtained stay here.
 pub(crate) struct Putter {
     channel: Rc<Channel>,
     delivery: Option<OwnedMutexGuard<()>>,
@@ -41,8 +42,8 @@ struct Attempt {
     rest: Option<Message>,
     /// Whether a part of the message may have been put as plain content.
     was_plain: bool,
-    /// Number of messages that count as put while they wait: they are unread.
-    counted: u32,
+    /// The messages, which count as unread while they wait.
+    attempted: Option<Attempted>,
     /// The error of a wait that has failed.
     failed: Option<Errno>,
 }
@@ -57,13 +58,19 @@ impl Putter {
         self.channel.endpoint.form.is_ordinary() && self.attempt.rest.is_none()
     }
 
-    /// Admits other senders: the message has ended, or may be interrupted.
+    /// Admits other senders, although the message has not ended: it may be interrupted.
     pub(crate) fn release_delivery(&mut self) {
         self.delivery = None;
     }
 
-    /// Puts a message or a notification.
-    pub(crate) fn try_put(&mut self, header: &Header, blocks: &[Bytes]) -> Result<Put, NotPut> {
+    /// Puts a message or a notification. Once it is put, the message holds its `credit` until it was read; where nothing shows
+    /// when that is, the credit is released at once.
+    pub(crate) fn try_put(
+        &mut self,
+        header: &Header,
+        blocks: &[Bytes],
+        credit: impl FnOnce() -> Option<HeldCredit>,
+    ) -> Result<Put, NotPut> {
         self.begin()?;
         let put = match self.takes_bundles() {
             true => self.try_put_record(header, blocks).map(|()| Put::Record),
@@ -71,7 +78,29 @@ impl Putter {
         };
         // A long message in its memfd is charged already.
         let bytes = if self.attempt.long.is_some() { HEADER_BYTES } else { header.bytes as usize };
-        self.charge_or_finish(put, bytes)
+        let is_last = header.kind != Kind::Data || header.flags.contains(Flags::END);
+        if let Ok(put) = put {
+            self.on_put((header.kind == Kind::Data).then(credit).flatten(), put);
+        }
+        self.charge_or_finish(put, bytes, is_last)
+    }
+
+    /// Counts a message that was put as unread, and holds or releases its credit.
+    fn on_put(&mut self, credit: Option<HeldCredit>, put: Put) {
+        let held = match put {
+            Put::Record => credit,
+            Put::Plain => {
+                credit.into_iter().for_each(HeldCredit::release);
+                None
+            }
+        };
+        let holds = held.is_some();
+        if let Some(attempted) = self.attempt.attempted.take() {
+            attempted.on_put(held);
+        }
+        if holds {
+            self.channel.watch_reads();
+        }
     }
 
     /// Puts the messages that `fill` writes together, which hold no credit in the receive window; the first one takes
@@ -95,20 +124,21 @@ impl Putter {
         if put == Ok(false) {
             return Ok(false);
         }
-        self.count(messages);
+        self.attempt.count(&channel, messages);
+        if put.is_ok() {
+            self.on_put(None, Put::Record);
+        }
         if !matches!(put, Err(NotPut::Blocked(_))) {
-            self.attempt.counted = 0;
-            channel.credit.hold_no_credit(messages);
             channel.watch_ring();
         }
-        self.charge_or_finish(put, first_bytes).map_err(|not_put| (not_put, messages))
+        self.charge_or_finish(put, first_bytes, true).map_err(|not_put| (not_put, messages))
     }
 
-    /// Puts a message or a notification; waits while blocked.
-    pub(crate) async fn put(&mut self, header: &Header, blocks: &[Bytes]) -> Result<Put, Errno> {
+    /// Puts a notification; waits while blocked.
+    pub(crate) async fn put(&mut self, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
         loop {
-            match self.try_put(header, blocks) {
-                Ok(put) => return Ok(put),
+            match self.try_put(header, blocks, || None) {
+                Ok(_) => return Ok(()),
                 Err(NotPut::Failed(error)) => return Err(error),
                 Err(NotPut::Blocked(blocked)) => self.unblocked(blocked).await,
             }
@@ -144,8 +174,14 @@ impl Putter {
         Ok(())
     }
 
-    /// Charges the user for a message that waits for the program; forgets the attempt if the message does not wait.
-    fn charge_or_finish<T>(&mut self, put: Result<T, NotPut>, bytes: usize) -> Result<T, NotPut> {
+    /// Charges the user for a message that waits for the program; forgets the attempt if the message does not wait, and admits
+    /// other senders at the end of the message.
+    fn charge_or_finish<T>(
+        &mut self,
+        put: Result<T, NotPut>,
+        bytes: usize,
+        is_last: bool,
+    ) -> Result<T, NotPut> {
         match put {
             Err(NotPut::Blocked(
                 Blocked::Full | Blocked::Ring | Blocked::Recall | Blocked::Rest | Blocked::Held,
@@ -154,7 +190,19 @@ impl Putter {
                 self.attempt.waiting.get_or_insert_with(|| endpoint.accounts().charge_waiting(bytes));
             }
             Err(NotPut::Blocked(_)) => {}
-            Ok(_) | Err(NotPut::Failed(_)) => self.forget_attempt(),
+            Ok(_) => {
+                self.attempt = Attempt::default();
+                if is_last {
+                    self.delivery = None;
+                }
+            }
+            Err(NotPut::Failed(_)) => {
+                if let Some(attempted) = self.attempt.attempted.take() {
+                    attempted.on_lost();
+                }
+                self.attempt = Attempt::default();
+                self.delivery = None;
+            }
         }
         put
     }
@@ -167,25 +215,13 @@ impl Putter {
         }
     }
 
-    fn forget_attempt(&mut self) {
-        self.channel.credit.uncount(self.attempt.counted);
-        self.attempt = Attempt::default();
-    }
-
-    /// Counts the messages of this attempt, once however often it is repeated.
-    fn count(&mut self, messages: u32) {
-        self.channel.credit.uncount(self.attempt.counted);
-        self.channel.credit.count(messages);
-        self.attempt.counted = messages;
-    }
-
     fn try_put_record(&mut self, header: &Header, blocks: &[Bytes]) -> Result<(), NotPut> {
         if let Some(error) = self.attempt.failed {
             return Err(NotPut::Failed(error));
         }
-        let messages = u32::from(header.kind == Kind::Data);
-        self.count(messages);
         let channel = &self.channel;
+        let messages = u32::from(header.kind == Kind::Data);
+        self.attempt.count(channel, messages);
         let put = match channel.announce_one(header.bytes, messages) {
             Ok(()) if header.bytes as usize > PAYLOAD_BYTES_MAX => {
                 self.attempt.try_put_long(channel, header, blocks)
@@ -193,10 +229,6 @@ impl Putter {
             Ok(()) => channel.carrier().try_put_message(header, blocks),
             announced => announced,
         };
-        if !matches!(put, Err(NotPut::Blocked(_))) {
-            // A message that cannot reach the program any more is unread, too.
-            self.attempt.counted = 0;
-        }
         if put.is_ok() {
             channel.note_alone();
         }
@@ -212,6 +244,8 @@ impl Putter {
         let put = match is_plain {
             true => {
                 self.attempt.was_plain = true;
+                // Nothing shows when it is read.
+                self.attempt.attempted = None;
                 channel.try_put_plain(&mut message)
             }
             false => self.try_put_record(&message.header, &message.blocks()),
@@ -220,23 +254,18 @@ impl Putter {
             self.attempt.rest = Some(message);
             return Err(error);
         }
-        if !self.attempt.was_plain {
-            return Ok(Put::Record);
-        }
-        if !is_plain && header.kind == Kind::Data {
-            channel.credit.hold_no_credit(1);
-        }
-        Ok(Put::Plain)
-    }
-}
-
-impl Drop for Putter {
-    fn drop(&mut self) {
-        self.forget_attempt();
+        Ok(if self.attempt.was_plain { Put::Plain } else { Put::Record })
     }
 }
 
 impl Attempt {
+    /// Counts the messages of this attempt, once however often it is repeated.
+    fn count(&mut self, channel: &Channel, messages: u32) {
+        // Those of an earlier try no longer count.
+        self.attempted = None;
+        self.attempted = Some(channel.credit.attempt(messages));
+    }
+
     /// Puts a long message: a record with the descriptor of a memfd.
     fn try_put_long(
         &mut self,
@@ -291,7 +320,7 @@ mod tests {
     }
 
     fn try_put(putter: &mut Putter, (header, content): &(Header, Bytes)) -> Result<Put, NotPut> {
-        putter.try_put(header, std::slice::from_ref(content))
+        putter.try_put(header, std::slice::from_ref(content), || None)
     }
 
     /// Puts messages into a bundle.

@@ -7,25 +7,17 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
-use std::rc::Rc;
-use std::rc::Weak;
-use std::time::Duration;
+use std::rc::{Rc, Weak};
 
 use tokio::task::AbortHandle;
 
-use crate::channel::Channel;
 use crate::channel::lent_memfd::{self, LentMemfd};
 use crate::channel::unread_long_messages::UnreadLongMessages;
 use crate::users::worker::Worker;
 
-/// Interval for rechecking whether a reader has counted a message, and the number of checks. If the reader takes longer, the
-/// peer's next window probe makes the daemon check again.
-const COUNT_WAIT: Duration = Duration::from_millis(1);
-const COUNT_LOOKS_MAX: u32 = 100;
-
 /// The messages that a program has not read yet, and the credit that they hold.
 pub(crate) struct WindowCredit {
-    /// Number of messages put into the carrier, modulo 2^32.
+    /// Number of messages that were put into the carrier, or wait for that, modulo 2^32.
     put: Cell<u32>,
     unread: RefCell<UnreadMessages>,
     /// Returns the memory of long messages.
@@ -67,6 +59,36 @@ impl HeldCredit {
     }
 }
 
+/// Messages that wait to be put, and count as unread. Unless they are put, they no longer count when this is dropped.
+#[must_use]
+pub(super) struct Attempted {
+    credit: Rc<WindowCredit>,
+    messages: u32,
+}
+
+impl Attempted {
+    /// Records that the messages are in the carrier; the last one holds `credit`, and the others none.
+    pub(super) fn on_put(mut self, credit: Option<HeldCredit>) {
+        let messages = std::mem::take(&mut self.messages);
+        let mut unread = self.credit.unread();
+        (1..messages).for_each(|_| unread.push(None));
+        if messages > 0 {
+            unread.push(credit);
+        }
+    }
+
+    /// Records that the messages cannot reach the program any more: they stay unread.
+    pub(super) fn on_lost(self) {
+        self.on_put(None);
+    }
+}
+
+impl Drop for Attempted {
+    fn drop(&mut self) {
+        self.credit.put.set(self.credit.put.get().wrapping_sub(self.messages));
+    }
+}
+
 fn release(held: impl IntoIterator<Item = Option<HeldCredit>>) {
     held.into_iter().flatten().for_each(HeldCredit::release);
 }
@@ -95,8 +117,8 @@ impl UnreadMessages {
 }
 
 impl WindowCredit {
-    pub(crate) fn new(worker: Worker) -> WindowCredit {
-        WindowCredit { put: Cell::default(), unread: RefCell::default(), worker }
+    pub(super) fn new(worker: Worker) -> Rc<WindowCredit> {
+        Rc::new(WindowCredit { put: Cell::default(), unread: RefCell::default(), worker })
     }
 
     /// Returns the number of messages put, apart from `waiting` messages that wait for that.
@@ -104,25 +126,60 @@ impl WindowCredit {
         self.put.get().wrapping_sub(waiting)
     }
 
-    /// Counts messages that were put, or wait for that.
-    pub(crate) fn count(&self, messages: u32) {
+    /// Counts messages that wait to be put: they are unread.
+    pub(super) fn attempt(self: &Rc<Self>, messages: u32) -> Attempted {
         self.put.set(self.put.get().wrapping_add(messages));
+        Attempted { credit: Rc::clone(self), messages }
     }
 
-    /// Undoes the count of messages that are not put after all.
-    pub(crate) fn uncount(&self, messages: u32) {
-        self.put.set(self.put.get().wrapping_sub(messages));
+    /// Returns the number of unread messages, if the program has read `taken`.
+    pub(super) fn unread_count(&self, taken: u32) -> u32 {
+        self.put.get().wrapping_sub(taken)
     }
 
-    /// Records that this many messages were put into the carrier without credit.
-    pub(crate) fn hold_no_credit(&self, messages: u32) {
+    /// Holds the memory of a long message or notification that was put.
+    pub(super) fn hold_memory(&self, message: LentMemfd) {
+        self.unread().long.push(message);
+    }
+
+    /// Releases the credits and the memory of all messages that were read, if the program has read `taken` messages, `long_taken`
+    /// of them long.
+    pub(super) fn on_read(&self, taken: u32, long_taken: u32) {
+        let (credits, long) = {
+            let mut unread = self.unread();
+            let credits = unread.take_all_but(self.unread_count(taken) as usize);
+            (credits, unread.long.take_read(long_taken))
+        };
+        release(credits);
+        lent_memfd::empty_on(&self.worker, long);
+    }
+
+    /// Starts a watcher that releases credits as the program reads, if credits are held and none runs.
+    pub(super) fn watch(&self, start: impl FnOnce() -> AbortHandle) {
         let mut unread = self.unread();
-        (0..messages).for_each(|_| unread.push(None));
+        if unread.needs_watcher() && unread.watcher.is_none() {
+            unread.watcher = Some(start());
+        }
+    }
+
+    /// Returns whether credits are held. If not, the watcher ends.
+    pub(super) fn needs_watcher(&self) -> bool {
+        let mut unread = self.unread();
+        let needs = unread.needs_watcher();
+        if !needs {
+            unread.watcher = None;
+        }
+        needs
+    }
+
+    /// Records that the watcher ends, although credits are held.
+    pub(super) fn on_watcher_ended(&self) {
+        self.unread().watcher = None;
     }
 
     /// Moves the messages marked in `moved`, the oldest first, to the carrier of another socket. `moved_long` marks the messages
     /// whose content is in a memfd.
-    pub(crate) fn move_to(&self, other: &WindowCredit, moved: &[bool], moved_long: &[bool]) {
+    pub(super) fn move_to(&self, other: &WindowCredit, moved: &[bool], moved_long: &[bool]) {
         let count = moved.iter().filter(|moved| **moved).count() as u32;
         self.put.set(self.put.get().wrapping_sub(count));
         other.put.set(other.put.get().wrapping_add(count));
@@ -141,7 +198,7 @@ impl WindowCredit {
     }
 
     /// Releases all credits and memory, because the program does not read any more.
-    pub(crate) fn release_all(&self) {
+    pub(super) fn release_all(&self) {
         let (credits, long) = {
             let mut unread = self.unread();
             (unread.take_all_but(0), unread.long.take_all_but(0))
@@ -151,7 +208,7 @@ impl WindowCredit {
     }
 
     /// Releases everything and stops the watcher, because the socket is closed.
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         self.release_all();
         if let Some(watcher) = self.unread().watcher.take() {
             watcher.abort();
@@ -163,104 +220,9 @@ impl WindowCredit {
     }
 }
 
-impl Channel {
-    /// Returns whether the program has left a message unread, according to what the sharers' page said last. Notifications do not
-    /// count.
-    pub(crate) fn has_unread_data(&self) -> bool {
-        self.has_unread_besides(0)
-    }
-
-    /// Returns whether a message is unread, apart from `waiting` messages that wait to be put.
-    pub(super) fn has_unread_besides(&self, waiting: u32) -> bool {
-        self.pages.read_so_far().data_taken != self.credit.put_besides(waiting)
-    }
-
-    /// Returns whether the program, which has closed its end, has left a message unread, apart from `waiting` messages that
-    /// could not be put. If not, releases all credits. Otherwise they keep the window closed until the association is
-    /// aborted: the peer must not hear that more has arrived.
-    pub(crate) async fn is_left_unread(&self, waiting: u32) -> bool {
-        // Without the page the daemon does not know of unread messages, and supposes that there are none.
-        let is_unread = self.endpoint.read_page().await && self.has_unread_besides(waiting);
-        if !is_unread {
-            self.credit.release_all();
-        }
-        is_unread
-    }
-
-    /// Holds the credit of a message that was put into the carrier until the message was read.
-    pub(crate) fn hold_credit(self: &Rc<Self>, credit: Option<HeldCredit>) {
-        self.credit.unread().push(credit);
-        self.watch_reads();
-    }
-
-    /// Holds the memory of a long message or notification that was put into the carrier until it was read.
-    pub(crate) fn hold_memory(self: &Rc<Self>, message: LentMemfd) {
-        self.credit.unread().long.push(message);
-        self.watch_reads();
-    }
-
-    /// Starts a watcher that releases credits as the program reads, if credits are held and none runs.
-    pub(crate) fn watch_reads(self: &Rc<Self>) {
-        let mut unread = self.credit.unread();
-        if unread.needs_watcher() && unread.watcher.is_none() {
-            unread.watcher = Some(tokio::task::spawn_local(release_as_read(Rc::clone(self))).abort_handle());
-        }
-    }
-
-    /// Releases the credits and the memory of all messages that were read according to the sharers. Returns whether a sharer was
-    /// reading.
-    pub(super) async fn release_read(&self) -> bool {
-        // If the page cannot be read, the next call releases the messages.
-        let _ = self.endpoint.read_page().await;
-        let read = self.pages.read_so_far();
-        let unread_count = self.credit.put.get().wrapping_sub(read.data_taken);
-        let (credits, long) = {
-            let mut unread = self.credit.unread();
-            (unread.take_all_but(unread_count as usize), unread.long.take_read(read.long_taken))
-        };
-        release(credits);
-        lent_memfd::empty_on(&self.credit.worker, long);
-        read.is_being_read
-    }
-}
-
-/// Releases credits as the program reads, until none is held.
-async fn release_as_read(channel: Rc<Channel>) {
-    let reads = channel.carrier().reads();
-    loop {
-        reads.next().await;
-        for _ in 0..COUNT_LOOKS_MAX {
-            if channel.carrier().is_hung_up() {
-                if channel.endpoint.is_closed() && channel.is_left_unread(0).await {
-                    channel.credit.unread().watcher = None;
-                    return;
-                }
-                channel.credit.release_all();
-            }
-            // A reader counts a message before it releases the lock, and the lock stands in front of the number.
-            let is_being_read = channel.release_read().await;
-            {
-                let mut unread = channel.credit.unread();
-                if !unread.needs_watcher() {
-                    unread.watcher = None;
-                    return;
-                }
-            }
-            if !is_being_read {
-                break;
-            }
-            tokio::time::sleep(COUNT_WAIT).await;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use carrier::sharers_page::SharersPage;
-
     use super::*;
-    use crate::channel::style::Style;
-    use crate::testing::{opened, registry, soon};
     use crate::users::closer::{Closers, Source};
     use crate::users::descriptor_numbers::Numbers;
 
@@ -273,13 +235,12 @@ mod tests {
     }
 
     /// Returns a carrier with one message for each number: the credit that it holds, or 0 for none.
-    fn carrier(credits: &[usize]) -> WindowCredit {
+    fn carrier(credits: &[usize]) -> Rc<WindowCredit> {
         let closers = Closers::new(Numbers::with_max(1 << 16));
         let unread = WindowCredit::new(closers.of(1, Source::Carriers).worker().clone());
         for bytes in credits {
-            unread.count(1);
             let credit = (*bytes > 0).then(|| HeldCredit { window: Weak::<NoWindow>::new(), bytes: *bytes });
-            unread.unread().push(credit);
+            unread.attempt(1).on_put(credit);
         }
         unread
     }
@@ -304,43 +265,16 @@ mod tests {
         assert_eq!(taken(0), [30]);
     }
 
-    struct Window(Cell<usize>);
-
-    impl ReceiveWindow for Window {
-        fn release(&self, bytes: usize) {
-            self.0.set(self.0.get() + bytes);
-        }
-    }
-
-    #[tokio::test(flavor = "local")]
-    async fn a_close_opens_the_window_only_if_everything_was_read() {
-        for read in [0, 1, 2] {
-            let registry = registry();
-            let (socket, program_end) = opened(&registry, Style::OneToOne);
-            let channel = socket.channel();
-            let window: Rc<Window> = Rc::new(Window(Cell::new(0)));
-            for _ in 0..2 {
-                let of: Weak<Window> = Rc::downgrade(&window);
-                channel.credit.count(1);
-                channel.credit.unread().push(Some(HeldCredit::new(of, 10)));
-            }
-            channel.pages.write_as_sharer(SharersPage::DATA_TAKEN_AT, &[read]);
-            drop(program_end);
-            soon(channel.carrier().hung_up()).await;
-            soon(release_as_read(Rc::clone(channel))).await;
-            let released = if read == 2 { 20 } else { 0 };
-            assert_eq!(window.0.get(), released, "{read} were read");
-            channel.credit.close();
-            assert_eq!(window.0.get(), 20);
-        }
-    }
-
     #[test]
     fn a_record_that_is_not_put_after_all_does_not_count() {
         let unread = carrier(&[10]);
-        unread.count(1);
-        unread.uncount(1);
+        let attempted = unread.attempt(1);
+        assert_eq!(kept(&unread), (2, vec![10]), "it is unread while it waits");
+        drop(attempted);
         assert_eq!(kept(&unread), (1, vec![10]));
+        unread.attempt(1).on_lost();
+        unread.attempt(2).on_put(None);
+        assert_eq!(kept(&unread), (4, vec![10, 0, 0, 0]));
     }
 
     #[test]

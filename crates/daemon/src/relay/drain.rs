@@ -24,7 +24,7 @@ pub(crate) struct Drain {
 
 impl Drain {
     pub(crate) fn new(socket: &Socket) -> Drain {
-        Drain { until: socket.channel().endpoint.sent() }
+        Drain { until: socket.channel().sent() }
     }
 
     /// Takes records, up to the limit of one turn. Returns true if all were taken, false if records stay because the user's
@@ -38,7 +38,7 @@ impl Drain {
 
     /// Returns whether all of them were taken out of the carrier and the ring. A thread may still read the last one.
     pub(crate) fn has_taken_all(&self, socket: &Socket) -> bool {
-        socket.channel().endpoint.taken().reaches(self.until)
+        socket.channel().taken().reaches(self.until)
     }
 
     /// Takes records, whether they were sent before or not, up to the limit of one turn; returns as [`Drain::step`].
@@ -46,7 +46,7 @@ impl Drain {
         let taken = take_batch(socket);
         // The end, like a malformed record, is reported to each reader again: the socket's task handles it.
         if matches!(taken.departure, Some(Departure::Unread)) {
-            socket.channel().endpoint.repeat_reset();
+            socket.channel().repeat_reset();
         }
         if taken.departure.is_some() {
             return Some(!taken.stalled);
@@ -71,7 +71,7 @@ pub(crate) struct Batch {
 pub(crate) fn take_batch(socket: &Socket) -> Batch {
     let mut batch = Batch::default();
     while batch.weight < RECORDS_PER_TURN && batch.departure.is_none() {
-        let taken = match socket.channel().endpoint.try_take() {
+        let taken = match socket.channel().try_take() {
             Ok(taken) => taken,
             Err(Errno::AGAIN) => break,
             Err(Errno::NOBUFS) => {
@@ -177,7 +177,7 @@ mod tests {
             (0..RECORDS_PER_TURN).for_each(|_| send_one(&program_end));
         }
         assert_eq!(drain.step(&socket), Some(true));
-        assert!(socket.channel().endpoint.waiting_bytes() > 0);
+        assert!(socket.channel().waiting_bytes() > 0);
     }
 
     #[tokio::test(flavor = "local")]
@@ -185,8 +185,8 @@ mod tests {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         with_writer(&socket, |_| ());
-        let endpoint = &socket.channel().endpoint;
-        let mut readable = pin!(endpoint.readable());
+        let channel = socket.channel();
+        let mut readable = pin!(channel.readable());
         assert!(readable.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert!(put(&socket, NONE, b"earlier"), "the daemon sleeps");
         send_only(&program_end, Kind::Wake);
@@ -217,9 +217,9 @@ mod tests {
         let broken = &Header::new(Kind::Data).encode()[..8];
         rustix::net::send(&program_end, broken, SendFlags::DONTWAIT).expect("room in the carrier");
         while Drain::new(&socket).step(&socket).is_none() {}
-        let endpoint = &socket.channel().endpoint;
-        soon(endpoint.readable()).await;
-        let found = endpoint.try_take();
+        let channel = socket.channel();
+        soon(channel.readable()).await;
+        let found = channel.try_take();
         assert!(matches!(found, Ok(Incoming::Malformed)), "{found:?}");
     }
 
@@ -235,7 +235,7 @@ mod tests {
             assert!(batch.records <= 3 && batch.weight < 2 * RECORDS_PER_TURN, "one message a turn");
             messages += batch.weight / RECORDS_PER_TURN;
             if batch.records == 0 {
-                soon(socket.channel().endpoint.readable()).await;
+                soon(socket.channel().readable()).await;
             }
         }
         assert_eq!(take_batch(&socket).records, 0);
@@ -282,7 +282,7 @@ mod tests {
         let taken = take_batch(&socket);
         assert_eq!((taken.records, taken.departure.is_none()), (2, true));
         send_nothing();
-        assert!(socket.channel().endpoint.discard() && !socket.channel().endpoint.discard());
+        assert!(socket.channel().discard() && !socket.channel().discard());
         // Nor is it the end if the end follows.
         send_nothing();
         send_one(&program_end);

@@ -10,7 +10,6 @@ use swiftwater::{Event, Message, Received, RecvError};
 use super::Wait;
 use super::batching::{Bundled, take_along, to_program};
 use super::notifications;
-use crate::channel::Put;
 use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::putter::Putter;
 use crate::channel::window_credit::HeldCredit;
@@ -140,7 +139,7 @@ impl<'a> Inbound<'a> {
     /// more has arrived. Otherwise discards messages from now on.
     pub(crate) async fn left(&mut self) {
         let channel = self.socket.channel();
-        if channel.endpoint.is_closed() && channel.is_left_unread(self.refused).await {
+        if channel.is_closed() && channel.is_left_unread(self.refused).await {
             std::future::pending::<()>().await;
         }
         self.is_discarding = true;
@@ -199,7 +198,6 @@ impl<'a> Inbound<'a> {
             .try_put_bundle(first_bytes, |bundle| bundled = Bundled::write(self.assoc, held, bundle));
         let is_put = put.map_err(|(not_put, messages)| self.waits_for(not_put, messages))?;
         if is_put {
-            self.putter.release_delivery();
             bundled.remove_from(held);
         }
         Ok(is_put)
@@ -211,43 +209,38 @@ impl<'a> Inbound<'a> {
             NotPut::Blocked(blocked) => Wait::Channel(blocked),
             NotPut::Failed(_) => {
                 self.refused = messages;
-                self.putter.release_delivery();
                 Wait::Departure
             }
         }
     }
 
     fn put(&mut self, upward: &ToProgram) -> Result<(), Wait> {
-        let mut is_read_reported = false;
-        if !self.is_discarding {
-            let messages = u32::from(matches!(upward, ToProgram::Message(..)));
-            let put = self.putter.try_put(upward.header(), upward.blocks());
-            is_read_reported = put.map_err(|not_put| self.waits_for(not_put, messages))? == Put::Record;
-            self.is_message_open =
-                !upward.header().flags.contains(Flags::END) && !self.socket.options().interleaves();
-            if !self.is_message_open {
-                self.putter.release_delivery();
-            }
+        let assoc = self.assoc;
+        let message = match upward {
+            ToProgram::Message(_, message) => Some(message),
+            ToProgram::Notification(..) => None,
+        };
+        let holding = message.filter(|message| assoc.holds_credit(message));
+        let credit = || holding.map(|message| held_credit(assoc, message));
+        if self.is_discarding {
+            credit().into_iter().for_each(HeldCredit::release);
+            return Ok(());
         }
-        if let ToProgram::Message(_, message) = upward {
-            self.hold_credit(message, is_read_reported);
+        let put = self.putter.try_put(upward.header(), upward.blocks(), credit);
+        put.map_err(|not_put| self.waits_for(not_put, message.is_some().into()))?;
+        let has_more = !upward.header().flags.contains(Flags::END);
+        self.is_message_open = has_more && !self.socket.options().interleaves();
+        if has_more && !self.is_message_open {
+            self.putter.release_delivery();
         }
         Ok(())
     }
+}
 
-    fn held_credit(&self, message: &Message) -> HeldCredit {
-        let association = Rc::downgrade(self.assoc);
-        HeldCredit::new(association, internals::window_bytes(message))
-    }
-
-    /// Holds the credit of a message until it was read, if the daemon can tell; otherwise releases it.
-    fn hold_credit(&self, message: &Message, is_read_reported: bool) {
-        let room = self.assoc.holds_credit(message).then(|| self.held_credit(message));
-        match is_read_reported {
-            true => self.socket.channel().hold_credit(room),
-            false => room.into_iter().for_each(HeldCredit::release),
-        }
-    }
+/// Returns the credit of a message in the window of its association.
+fn held_credit(assoc: &Rc<SocketAssociation>, message: &Message) -> HeldCredit {
+    let association = Rc::downgrade(assoc);
+    HeldCredit::new(association, internals::window_bytes(message))
 }
 
 /// Shows the program the end of the data, because all messages of a peer that has shut down are in the carrier. The association

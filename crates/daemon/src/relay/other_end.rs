@@ -13,7 +13,7 @@ pub(crate) fn declare_rest(socket: &Socket, assoc: &SocketAssociation) {
     let Some(assoc) = socket.associations().get(id) else { return };
     let queue = assoc.send_queue();
     let has_rest = match queue {
-        None => socket.channel().endpoint.waiting_bytes() > 0,
+        None => socket.channel().waiting_bytes() > 0,
         Some(queue) => {
             // Only the records say which association they are for.
             Drain::new(&socket).take(&socket);

@@ -65,7 +65,7 @@ impl<'a> Outbound<'a> {
             if let Err(blocked) = self.reports.put() {
                 return Ok(Wait::Channel(blocked));
             }
-            if self.is_gone && self.socket.channel().endpoint.is_closed() {
+            if self.is_gone && self.socket.channel().is_closed() {
                 return Err(Departure::Closed);
             }
             if self.turn.is_spent_by(weight) {
@@ -84,7 +84,7 @@ impl<'a> Outbound<'a> {
                         continue;
                     }
                     Next::Waits(wait) => {
-                        let takes_later = self.socket.channel().endpoint.takes_later();
+                        let takes_later = self.socket.channel().takes_later();
                         self.rest.set(wait == Wait::Memory || takes_later && self.assoc.has_rest());
                         return Ok(wait);
                     }
@@ -120,12 +120,12 @@ impl<'a> Outbound<'a> {
     /// Moves short messages from the ring, which cost less together. Returns how many records of a turn they count as: 0 also if
     /// the next message is not short, the association does not take it, or others come first.
     fn pass_short(&self) -> usize {
-        let (endpoint, assoc) = (&self.socket.channel().endpoint, self.assoc);
-        if !self.unsent.is_empty() || self.is_gone || !endpoint.has_short() {
+        let (channel, assoc) = (self.socket.channel(), self.assoc);
+        if !self.unsent.is_empty() || self.is_gone || !channel.has_short() {
             return 0;
         }
         let passed = internals::send_short_no_poll(self.association, |sender| {
-            endpoint.pass_short(self.turn.left(), |header, content| {
+            channel.pass_short(self.turn.left(), |header, content| {
                 let header = completed(assoc, *header);
                 is_plain(&header) && sender.send(content, &send_info(&header))
             })
@@ -145,10 +145,10 @@ impl<'a> Outbound<'a> {
 
     /// Takes the next message of the program. The error is how the program has left.
     fn take(&self) -> Result<Next, Departure> {
-        let (channel, endpoint) = (self.socket.channel(), &self.socket.channel().endpoint);
-        match endpoint.try_take() {
+        let channel = self.socket.channel();
+        match channel.try_take() {
             Ok(Incoming::Message(header, content)) => Ok(Next::Message(header, content)),
-            Ok(Incoming::End) if endpoint.is_closed() => Err(Departure::Closed),
+            Ok(Incoming::End) if channel.is_closed() => Err(Departure::Closed),
             Ok(Incoming::End) => Err(Departure::HalfClosed),
             Ok(Incoming::Unread) if channel.has_unread_data() => Err(Departure::Unread),
             Ok(Incoming::Unread | Incoming::Filler | Incoming::Empty) => Ok(Next::Nothing),
@@ -298,11 +298,12 @@ impl Reports {
 
     fn put(&mut self) -> Result<(), Blocked> {
         while let Some(report) = self.queue.front() {
-            if let Err(NotPut::Blocked(blocked)) = self.putter.try_put(report.header(), report.blocks()) {
+            if let Err(NotPut::Blocked(blocked)) =
+                self.putter.try_put(report.header(), report.blocks(), || None)
+            {
                 return Err(blocked);
             }
             // A notification to a program that has closed the socket is lost.
-            self.putter.release_delivery();
             self.queue.pop_front();
         }
         Ok(())

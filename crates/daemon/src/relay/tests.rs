@@ -215,21 +215,21 @@ const REST: Duration = Duration::from_secs(2);
 #[tokio::test(flavor = "local")]
 async fn a_user_who_rests_waits_and_loses_nothing() {
     let joined = Joined::new().await;
-    let (endpoint, mut outbound) = (&joined.socket.channel().endpoint, joined.outbound());
+    let (channel, mut outbound) = (joined.socket.channel(), joined.outbound());
     let (mut held, association) = (Held::default(), joined.association());
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
     joined.send(b"a word");
     joined.peer.send(b"an answer").await.expect("it is open");
     soon(association.readable()).await.expect("it is open");
-    endpoint.carrier().time().rest_for(REST);
+    channel.carrier().time().rest_for(REST);
     assert_eq!(outbound.step().expect("it is open"), Wait::Message);
     let wait = inbound.step(&mut held, &mut |_| ());
     assert_eq!(wait, Some(Wait::Channel(Blocked::Rest)));
-    assert!(endpoint.waiting_bytes() > 0 && read(&joined.program_end).is_none());
-    soon(endpoint.readable()).await;
-    assert!(!endpoint.carrier().time().rests());
+    assert!(channel.waiting_bytes() > 0 && read(&joined.program_end).is_none());
+    soon(channel.readable()).await;
+    assert!(!channel.carrier().time().rests());
     assert_eq!(outbound.step().expect("it is open"), Wait::Message);
-    assert_eq!(endpoint.waiting_bytes(), 0, "it was taken");
+    assert_eq!(channel.waiting_bytes(), 0, "it was taken");
     soon(inbound.unblocked(Blocked::Rest)).await;
     assert_eq!(inbound.step(&mut held, &mut |_| ()), Some(Wait::Message));
     assert!(read(&joined.program_end).is_some());
@@ -247,25 +247,25 @@ async fn a_turn_of_a_peer_ends_however_often_it_is_interrupted() {
 #[tokio::test(flavor = "local")]
 async fn a_long_message_whose_memory_has_come_is_read_when_the_thread_is_free() {
     let joined = Joined::new().await;
-    let (endpoint, mut outbound) = (&joined.socket.channel().endpoint, joined.outbound());
+    let (channel, mut outbound) = (joined.socket.channel(), joined.outbound());
     // There is memory for the record, but not for the content of its memfd.
-    let all = endpoint.accounts().sent().charge_anyway(Limits::default().user_memory_bytes - 80_000);
+    let all = channel.accounts().sent().charge_anyway(Limits::default().user_memory_bytes - 80_000);
     send_long(&joined.program_end, ID, 100_000);
     assert_eq!(outbound.step().expect("it is open"), Wait::Memory);
     // Work for another socket of this user is stuck, and so is the close of a descriptor.
     let (end_it, ends) = mpsc::channel::<()>();
-    endpoint.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
+    channel.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
     let (_end_close, close_ends) = mpsc::channel::<()>();
-    endpoint.carrier().closer().run(move || close_ends.recv().unwrap_or_default());
-    while endpoint.carrier().closer().has_room() {
-        endpoint.carrier().closer().run(|| ());
+    channel.carrier().closer().run(move || close_ends.recv().unwrap_or_default());
+    while channel.carrier().closer().has_room() {
+        channel.carrier().closer().run(|| ());
     }
     drop(all);
-    soon(endpoint.room()).await;
+    soon(channel.room()).await;
     assert_eq!(outbound.step().expect("it is open"), Wait::Message);
-    assert!(endpoint.awaits_thread());
+    assert!(channel.awaits_thread());
     drop(end_it);
-    soon(endpoint.readable()).await;
+    soon(channel.readable()).await;
     assert_eq!(outbound.step().expect("it is open"), Wait::Message);
     let mut received = 0;
     while received < 100_000 {
@@ -288,7 +288,7 @@ async fn a_request_waits_for_a_long_message_that_was_sent_before() {
         })
     };
     assert!(soon(taken).await.0);
-    assert!(!socket.channel().endpoint.awaits_thread(), "it was taken");
+    assert!(!socket.channel().awaits_thread(), "it was taken");
 }
 
 #[tokio::test(flavor = "local")]
@@ -314,13 +314,13 @@ async fn a_turn_whose_message_never_comes_takes_one_record_a_call() {
     let in_turn = |counter| Header { sequence: Sequence::in_turn(Turn { counter, thread: 0 }), ..long };
     put_record(&joined.socket, &in_turn(u32::MAX), b"");
     (0..20).for_each(|counter| send_memfd(&joined.program_end, &in_turn(counter)));
-    let endpoint = &joined.socket.channel().endpoint;
+    let channel = joined.socket.channel();
     for _ in 0..20 {
-        let before = endpoint.carrier().waiting_bytes();
-        assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)));
-        assert_eq!(before - endpoint.carrier().waiting_bytes(), HEADER_BYTES as u64);
+        let before = channel.carrier().waiting_bytes();
+        assert!(matches!(channel.try_take(), Ok(Incoming::Filler)));
+        assert_eq!(before - channel.carrier().waiting_bytes(), HEADER_BYTES as u64);
     }
-    assert!(matches!(endpoint.try_take(), Ok(Incoming::Malformed)));
+    assert!(matches!(channel.try_take(), Ok(Incoming::Malformed)));
 }
 
 /// Fills more than half of the ring.
@@ -328,7 +328,7 @@ fn fill_half(socket: &Socket) {
     for _ in 0..5 {
         put(socket, ID, &[0; 60_000]);
     }
-    assert!(socket.channel().endpoint.waiting_bytes() > ring::CONTENT_BYTES as u64 / 2);
+    assert!(socket.channel().waiting_bytes() > ring::CONTENT_BYTES as u64 / 2);
 }
 
 #[tokio::test(flavor = "local")]
@@ -340,12 +340,12 @@ async fn a_long_message_is_taken_from_behind_a_filler_though_the_ring_is_full_be
     send_memfd(&joined.program_end, &long);
     put_record(&joined.socket, &long, b"");
     fill_half(&joined.socket);
-    let endpoint = &joined.socket.channel().endpoint;
+    let channel = joined.socket.channel();
     // The filler, the record, and the announcement.
     for _ in 0..3 {
-        assert!(!endpoint.awaits_thread() && matches!(endpoint.try_take(), Ok(Incoming::Filler)));
+        assert!(!channel.awaits_thread() && matches!(channel.try_take(), Ok(Incoming::Filler)));
     }
-    assert!(endpoint.awaits_thread());
+    assert!(channel.awaits_thread());
 }
 
 #[tokio::test(flavor = "local")]
@@ -359,10 +359,10 @@ async fn a_record_is_taken_from_behind_a_filler_though_the_ring_is_full_behind_i
         b"after",
     );
     fill_half(&joined.socket);
-    let endpoint = &joined.socket.channel().endpoint;
-    assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)));
+    let channel = joined.socket.channel();
+    assert!(matches!(channel.try_take(), Ok(Incoming::Filler)));
     for expected in [&b"before"[..], b"after"] {
-        let Ok(Incoming::Message(_, content)) = endpoint.try_take() else { panic!("no message") };
+        let Ok(Incoming::Message(_, content)) = channel.try_take() else { panic!("no message") };
         assert_eq!(&content[..], expected);
     }
 }
@@ -371,17 +371,17 @@ async fn a_record_is_taken_from_behind_a_filler_though_the_ring_is_full_behind_i
 async fn one_reading_of_the_page_waits_however_many_ask_for_it() {
     let registry = registry();
     let (socket, _program_end) = opened(&registry, Style::OneToOne);
-    let endpoint = &socket.channel().endpoint;
+    let channel = socket.channel();
     let (_end_it, ends) = mpsc::channel::<()>();
     let ends = Arc::new(Mutex::new(ends));
     for _ in 0..WORKERS_MAX {
         let ends = Arc::clone(&ends);
-        endpoint.carrier().closer().worker().run(move || lock(&ends).recv().unwrap_or_default());
+        channel.carrier().closer().worker().run(move || lock(&ends).recv().unwrap_or_default());
     }
     let memory = socket.channel().shared_pages().memory();
     let before = Arc::strong_count(&memory);
     for _ in 0..100 {
-        let reading = tokio::time::timeout(Duration::from_micros(1), endpoint.read_page());
+        let reading = tokio::time::timeout(Duration::from_micros(1), channel.read_page());
         assert!(reading.await.is_err(), "all threads are stuck");
     }
     assert!(Arc::strong_count(&memory) <= before + 1);
@@ -402,11 +402,11 @@ async fn messages_in_the_ring_and_long_ones_keep_their_order() {
     send_memfd(&joined.program_end, &long);
     put_record(&joined.socket, &long, b"");
     put(&joined.socket, ID, b"third");
-    let (endpoint, mut outbound) = (&joined.socket.channel().endpoint, joined.outbound());
+    let (channel, mut outbound) = (joined.socket.channel(), joined.outbound());
     assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
     // A thread reads the long one, and may have done so already.
-    while endpoint.awaits_thread() {
-        soon(endpoint.readable()).await;
+    while channel.awaits_thread() {
+        soon(channel.readable()).await;
         assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
     }
     for length in [5, 100_000, 5] {
@@ -423,12 +423,12 @@ async fn messages_in_the_ring_and_long_ones_keep_their_order() {
 async fn what_a_program_sent_before_it_left_something_unread_keeps_its_order() {
     let registry = registry();
     let (socket, program_end) = opened(&registry, Style::OneToOne);
-    let endpoint = &socket.channel().endpoint;
+    let channel = socket.channel();
     with_writer(&socket, |_| ());
-    assert!(matches!(endpoint.try_take(), Err(Errno::AGAIN)));
+    assert!(matches!(channel.try_take(), Err(Errno::AGAIN)));
     let mut context = Context::from_waker(Waker::noop());
-    assert!(std::pin::pin!(endpoint.readable()).poll(&mut context).is_pending(), "the daemon sleeps");
-    endpoint.carrier().put_record(&Header::new(Kind::Notification).encode(), &[]).await.expect("room");
+    assert!(std::pin::pin!(channel.readable()).poll(&mut context).is_pending(), "the daemon sleeps");
+    channel.carrier().put_record(&Header::new(Kind::Notification).encode(), &[]).await.expect("room");
     send(&program_end, ID, b"1");
     assert!(put(&socket, ID, b"2"));
     send_only(&program_end, Kind::Wake);
@@ -436,11 +436,11 @@ async fn what_a_program_sent_before_it_left_something_unread_keeps_its_order() {
     drop(program_end);
     let mut contents = Vec::new();
     loop {
-        match endpoint.try_take() {
+        match channel.try_take() {
             Ok(Incoming::Message(_, content)) => contents.push(content),
             Ok(Incoming::Filler | Incoming::Empty | Incoming::Unread) => {}
             Ok(Incoming::End) => break,
-            Err(Errno::AGAIN) => soon(endpoint.readable()).await,
+            Err(Errno::AGAIN) => soon(channel.readable()).await,
             other => panic!("{other:?}"),
         }
     }
@@ -451,33 +451,33 @@ async fn what_a_program_sent_before_it_left_something_unread_keeps_its_order() {
 async fn a_page_that_nobody_can_read_is_given_up_however_often_the_wait_begins_anew() {
     let registry = registry();
     let (socket, program_end) = opened(&registry, Style::OneToMany);
-    let endpoint = &socket.channel().endpoint;
+    let channel = socket.channel();
     let stuck = [(); WORKERS_MAX].map(|()| {
         let (end_it, ends) = mpsc::channel::<()>();
-        endpoint.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
+        channel.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
         end_it
     });
-    endpoint.carrier().put_record(&Header::new(Kind::Notification).encode(), &[]).await.expect("room");
+    channel.carrier().put_record(&Header::new(Kind::Notification).encode(), &[]).await.expect("room");
     drop(program_end);
-    assert!(matches!(endpoint.try_take(), Err(Errno::AGAIN)));
+    assert!(matches!(channel.try_take(), Err(Errno::AGAIN)));
     let given_up = async {
         let pause = Duration::from_millis(20);
-        while tokio::time::timeout(pause, endpoint.readable()).await.is_err() {}
+        while tokio::time::timeout(pause, channel.readable()).await.is_err() {}
     };
     soon(given_up).await;
-    assert!(matches!(endpoint.try_take(), Ok(Incoming::End)));
+    assert!(matches!(channel.try_take(), Ok(Incoming::End)));
     drop(stuck);
 }
 
 #[tokio::test(flavor = "local")]
 async fn a_daemon_that_sleeps_is_woken_and_misses_nothing() {
     let joined = Joined::new().await;
-    let (endpoint, mut outbound) = (&joined.socket.channel().endpoint, joined.outbound());
+    let (channel, mut outbound) = (joined.socket.channel(), joined.outbound());
     for wakes in [true, false, true] {
         // A wake record of earlier messages may come late.
         for comes_late in [true, false] {
             assert_eq!(outbound.step().expect("it is open"), Wait::Message);
-            let mut readable = std::pin::pin!(endpoint.readable());
+            let mut readable = std::pin::pin!(channel.readable());
             let mut context = Context::from_waker(Waker::noop());
             assert!(readable.as_mut().poll(&mut context).is_pending(), "{comes_late}");
             if comes_late {
@@ -507,7 +507,7 @@ async fn messages_in_the_ring_leave_before_the_end() {
     soon(async {
         tokio::select! {
             biased;
-            () = joined.socket.channel().endpoint.readable() => panic!("nothing has come"),
+            () = joined.socket.channel().readable() => panic!("nothing has come"),
             () = tokio::task::yield_now() => {}
         }
     })
@@ -567,10 +567,10 @@ async fn a_program_that_waits_for_room_in_the_ring_is_told() {
     with_writer(&joined.socket, |ring| ring.request_notification());
     (0..2).for_each(|_| send_only(&joined.program_end, Kind::Filler));
     let mut outbound = joined.outbound();
-    let endpoint = &joined.socket.channel().endpoint;
-    let ring_bytes = || endpoint.waiting_bytes();
+    let channel = joined.socket.channel();
+    let ring_bytes = || channel.waiting_bytes();
     let full = ring_bytes();
-    while endpoint.carrier().waiting_bytes() > 0 {
+    while channel.carrier().waiting_bytes() > 0 {
         assert_eq!(outbound.step().expect("it is open"), Wait::Turn);
         outbound.next_turn().await;
     }
@@ -588,14 +588,14 @@ async fn a_request_waits_for_what_the_ring_holds() {
     assert_eq!(drain.step(&socket), None);
     put(&socket, 77, b"later");
     assert_eq!((drain.step(&socket), drain.step(&socket)), (None, Some(true)));
-    assert!(socket.channel().endpoint.waiting_bytes() > 0, "a later message is another request's");
+    assert!(socket.channel().waiting_bytes() > 0, "a later message is another request's");
 }
 
 /// Takes records until one says that nothing more is there.
 fn take_all(socket: &Socket) -> Vec<Bytes> {
     let mut contents = Vec::new();
     loop {
-        match socket.channel().endpoint.try_take() {
+        match socket.channel().try_take() {
             Ok(Incoming::Message(_, content)) => contents.push(content),
             Ok(Incoming::Filler) => {}
             other => {
@@ -628,12 +628,12 @@ async fn a_ring_is_used_once_it_was_checked_and_behind_what_was_sent_before() {
     send(&program_end, ID, b"2");
     assert_eq!(take_all(&socket), ["1"], "what follows waits for the check");
     assert_eq!((take_all(&socket).len(), number()), (0, 0));
-    soon(socket.channel().endpoint.readable()).await;
+    soon(socket.channel().readable()).await;
     assert_eq!(number(), 7);
     // The daemon sleeps: a wake record follows what was sent before.
     assert!(matches!(put_into(&one, &socket, b"3"), PutOutcome::Done { sleep: Some(_) }));
     send_only(&program_end, Kind::Wake);
-    soon(socket.channel().endpoint.readable()).await;
+    soon(socket.channel().readable()).await;
     assert_eq!(take_all(&socket), ["2", "3"]);
     // Another program goes on in a ring of its own.
     put_into(&one, &socket, b"4");
@@ -641,13 +641,13 @@ async fn a_ring_is_used_once_it_was_checked_and_behind_what_was_sent_before() {
     put_into(&one, &socket, b"5");
     send(&program_end, ID, b"6");
     assert_eq!(take_all(&socket), ["4", "5"], "the earlier ring comes first");
-    soon(socket.channel().endpoint.readable()).await;
+    soon(socket.channel().readable()).await;
     assert_eq!(number(), 8);
     put_into(&other, &socket, b"7");
     send_only(&program_end, Kind::Wake);
     put_into(&one, &socket, b"nobody looks here");
     assert_eq!(take_all(&socket), ["6", "7"]);
-    assert!(socket.channel().endpoint.taken().reaches(socket.channel().endpoint.sent()));
+    assert!(socket.channel().taken().reaches(socket.channel().sent()));
 }
 
 #[tokio::test(flavor = "local")]
@@ -668,19 +668,19 @@ async fn a_ring_that_its_program_could_take_away_is_not_used() {
         announce(&program_end, 7, memfd);
         send(&program_end, ID, b"a record");
         assert_eq!(take_all(&socket), Vec::<Bytes>::new());
-        soon(socket.channel().endpoint.readable()).await;
+        soon(socket.channel().readable()).await;
         assert_eq!(take_all(&socket), ["a record"], "the socket goes on");
         assert_eq!(socket.channel().shared_pages().field(StatusPage::RING_NUMBER_AT), 0);
     }
     // A record without memory is none of the shim's.
     send_only(&program_end, Kind::Ring);
-    assert!(matches!(socket.channel().endpoint.try_take(), Ok(Incoming::Malformed)));
+    assert!(matches!(socket.channel().try_take(), Ok(Incoming::Malformed)));
 }
 
 #[tokio::test(flavor = "local")]
 async fn a_program_that_fills_its_carrier_without_end_ends_a_turn() {
     let joined = Joined::new().await;
-    let endpoint = &joined.socket.channel().endpoint;
+    let channel = joined.socket.channel();
     let fill = || {
         while rustix::net::send(
             &joined.program_end,
@@ -691,23 +691,23 @@ async fn a_program_that_fills_its_carrier_without_end_ends_a_turn() {
         {}
     };
     fill();
-    let before = endpoint.carrier().waiting_bytes();
+    let before = channel.carrier().waiting_bytes();
     let long = testing::header(ID, 100_000);
     let flags = long.flags.with(Flags::IN_MEMFD);
     put_record(&joined.socket, &Header { flags: flags.with(Flags::IN_TURN), ..long }, b"");
     // The message whose turn it is does not come: each attempt takes one record.
     for _ in 0..3 {
-        assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)));
+        assert!(matches!(channel.try_take(), Ok(Incoming::Filler)));
     }
-    assert_eq!(before - endpoint.carrier().waiting_bytes(), 3 * 64);
-    assert!(endpoint.discard() && endpoint.carrier().waiting_bytes() > 0, "the ring alone");
+    assert_eq!(before - channel.carrier().waiting_bytes(), 3 * 64);
+    assert!(channel.discard() && channel.carrier().waiting_bytes() > 0, "the ring alone");
     // A note of a full ring makes the daemon discard some of them at once.
     put(&joined.socket, ID, b"a word");
     with_writer(&joined.socket, |ring| ring.request_notification());
-    let before = endpoint.carrier().waiting_bytes();
-    let taken = endpoint.try_take();
+    let before = channel.carrier().waiting_bytes();
+    let taken = channel.try_take();
     assert!(matches!(taken, Ok(Incoming::Message(..))), "{taken:?}");
-    assert_eq!(before - endpoint.carrier().waiting_bytes(), 8 * 64);
+    assert_eq!(before - channel.carrier().waiting_bytes(), 8 * 64);
 }
 
 #[tokio::test(flavor = "local")]

@@ -247,7 +247,6 @@ impl Registry {
     pub(crate) fn watch_close(&self, socket: &Socket, program_end: BorrowedFd<'_>) -> Result<(), Errno> {
         socket
             .channel()
-            .endpoint
             .watch_close(|| self.resources.close_watches().watch(program_end, socket.owner().user))
     }
 
@@ -257,7 +256,7 @@ impl Registry {
         let holders: Vec<u64> = self.ports.borrow().holders(port).take(HOLDERS_LOOKED_AT_MAX).collect();
         let table = self.table();
         let mut holders = holders.iter().filter_map(|number| table.by_number.get(number));
-        holders.find(|socket| socket.channel().endpoint.is_closed()).cloned()
+        holders.find(|socket| socket.channel().is_closed()).cloned()
     }
 
     /// Returns whether a user may bind this port: only root may bind the lowest ones.
@@ -339,7 +338,7 @@ impl Registry {
         };
         self.count.send_replace(count);
         let channel = socket.channel();
-        channel.credit.close();
+        channel.on_closed();
         if !self.ends.get() {
             // The share is released only after the page is emptied: a program that delays this cannot open more
             // sockets.

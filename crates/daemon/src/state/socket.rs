@@ -372,7 +372,7 @@ impl Socket {
         self.set_state(State::Idle);
         if ends_content {
             // The end comes before the channel becomes writable: a descriptor that is only writable looks connected.
-            self.channel.endpoint.end();
+            self.channel.end_content();
         }
     }
 
@@ -407,8 +407,8 @@ impl Socket {
     pub(crate) fn on_data_ended(&self, silently: bool) {
         self.set_peer_shut(PeerShut::Both);
         match silently {
-            true => self.channel.endpoint.end_silently(),
-            false => self.channel.endpoint.end(),
+            true => self.channel.end_content_silently(),
+            false => self.channel.end_content(),
         }
     }
 

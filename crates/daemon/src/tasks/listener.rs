@@ -72,11 +72,11 @@ async fn hand_over(
     }
     let carried =
         socket.commands().one_to_one(OneToOneCommand::Relay { association: assoc, unsent: Messages::new() });
-    let (record, endpoint) = (record::encode_accepted(&peer), &listener.channel().endpoint);
+    let (record, channel) = (record::encode_accepted(&peer), listener.channel());
     let [status, sharers] = socket.channel().page_descriptors()?;
-    endpoint.carrier().put_record(&record, &[program_end.as_fd(), status.as_fd(), sharers.as_fd()]).await?;
+    channel.carrier().put_record(&record, &[program_end.as_fd(), status.as_fd(), sharers.as_fd()]).await?;
     // The program may have closed the descriptor already, so the closer closes this copy.
-    drop(endpoint.carrier().closer().take_over(program_end));
+    drop(channel.carrier().closer().take_over(program_end));
     carried
 }
 

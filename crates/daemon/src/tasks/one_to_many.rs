@@ -43,19 +43,19 @@ pub(super) async fn run(
     let mut listener = None;
     let (mut turn, mut quantum) = (socket.turn(), Quantum::new());
     let (mut stalled, mut closed) = (false, false);
-    let endpoint = &socket.channel().endpoint;
+    let channel = socket.channel();
     loop {
         let mut batch = Batch::default();
         tokio::select! {
-            () = endpoint.readable(), if !stalled => {
+            () = channel.readable(), if !stalled => {
                 turn.begin().await;
                 batch = take_batch(socket);
                 turn.is_spent_by(batch.weight);
                 turn.end();
             }
-            () = endpoint.room(), if stalled => stalled = false,
+            () = channel.room(), if stalled => stalled = false,
             // Records that the program sent before the close may still wait for memory.
-            () = endpoint.closed(), if stalled && !closed => {
+            () = channel.closed(), if stalled && !closed => {
                 closed = true;
                 batch.departure = close_early(socket).await;
             }
@@ -251,7 +251,7 @@ async fn close(socket: &Rc<Socket>, departure: Departure) {
         Departure::Broken => Some(BROKEN),
     };
     if reason.is_none() {
-        socket.channel().credit.release_all();
+        socket.channel().release_all_credits();
     }
     let mut turn = socket.turn();
     for assoc in associations {
@@ -352,7 +352,7 @@ mod tests {
         let (peer, _) = listener.accept().await.expect("an association comes");
         assoc.set_up_ended().await;
         // The peer's message cannot be delivered, so the socket has the association after its end, too.
-        let delivery = socket.channel().delivery.lock().await;
+        let delivery = socket.channel().delivery().lock().await;
         peer.send(b"a word").await.expect("it is up");
         peer.abort("");
         assoc.association().expect("it is up").closed().await;

@@ -86,7 +86,7 @@ async fn connect(socket: &Rc<Socket>, request: &ConnectRequest, assoc: &Rc<Socke
             let error = errno::of_connect(&error);
             socket.on_connect_failed(error, request.ends_content);
             // The channel becomes writable, and the socket may connect again.
-            discard_all(&socket.channel().endpoint).await;
+            discard_all(socket.channel()).await;
             assoc.set_failed(error);
             if !request.ends_content {
                 notify(socket, notifications::cannot_start(assoc, 0)).await;
@@ -109,17 +109,17 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
         departure = tokio::select! {
             // The task ends with the association, and the time limit of the shutdown bounds that.
             _ = &mut inbound.0 => Departure::HalfClosed,
-            () = socket.channel().endpoint.closed() => match socket.channel().endpoint.take_at_close().await {
+            () = socket.channel().closed() => match socket.channel().take_at_close().await {
                 Ok(Incoming::Unread) if socket.channel().has_unread_data() => Departure::Unread,
                 _ => Departure::Closed,
             },
         };
         // The program may still have the socket, and ask for its options.
-        socket.channel().endpoint.closed().await;
+        socket.channel().closed().await;
     }
     let lingers = socket.options().lingers();
     if matches!(departure, Departure::HalfClosed | Departure::Closed) && lingers {
-        socket.channel().credit.release_all();
+        socket.channel().release_all_credits();
     }
     let reason = match departure {
         // Dropping the last handle delivers the messages and shuts the association down.
@@ -179,11 +179,11 @@ async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) 
     // A descriptor must not poll readable for an end that this side has caused, but a program that takes it for
     // TCP waits for one.
     match by_us && socket.style() != Style::TcpStream {
-        true => socket.channel().endpoint.end_silently(),
-        false => socket.channel().endpoint.end(),
+        true => socket.channel().end_content_silently(),
+        false => socket.channel().end_content(),
     }
     if by_us {
-        socket.channel().endpoint.closed().await;
+        socket.channel().closed().await;
     }
 }
 

@@ -51,13 +51,13 @@ async fn until_over(
     association: &Association,
     outbound: &mut Outbound<'_>,
 ) -> Result<(), Departure> {
-    let endpoint = &socket.channel().endpoint;
+    let channel = socket.channel();
     match wait {
         Wait::Turn | Wait::Departure | Wait::End => outbound.next_turn().await,
-        Wait::Message => endpoint.readable().await,
+        Wait::Message => channel.readable().await,
         Wait::Channel(blocked) => unless_broken(socket, outbound.unblocked(blocked)).await?,
         Wait::Memory => {
-            unless_broken(socket, unless_discarded(socket, pin!(endpoint.room()))).await??;
+            unless_broken(socket, unless_discarded(socket, pin!(channel.room()))).await??;
         }
         Wait::Association => {
             unless_broken(socket, unless_discarded(socket, pin!(room(association)))).await??;
@@ -122,7 +122,7 @@ async fn unless_broken<T>(socket: &Socket, needed: impl Future<Output = T>) -> R
 
 /// Waits until the program breaks a socket that takes no records by what it has sent, and says how in the log.
 pub(super) async fn breach(socket: &Socket) {
-    let breach = socket.channel().endpoint.breach(socket.turn()).await;
+    let breach = socket.channel().breach(socket.turn()).await;
     let said = match breach {
         Breach::Descriptor => "a program has sent a descriptor over its socket; the socket is closed",
         Breach::Memory => {
@@ -142,7 +142,7 @@ async fn unless_discarded(
     tokio::select! {
         biased;
         () = &mut needed => return Ok(()),
-        () = socket.channel().endpoint.closed() => {}
+        () = socket.channel().closed() => {}
     }
     if !socket.options().lingers() {
         return Err(Departure::Closed);
@@ -157,19 +157,19 @@ async fn unless_discarded(
 /// Takes the records that the program has sent before a request. Returns false if records stay because the user's memory is used
 /// up, or because nothing can be taken for too long.
 pub(crate) async fn drain(socket: &Socket) -> bool {
-    let (mut drain, endpoint) = (Drain::new(socket), &socket.channel().endpoint);
+    let (mut drain, channel) = (Drain::new(socket), socket.channel());
     let drained = async {
         let is_complete = loop {
             match drain.step(socket) {
                 None => yield_now().await,
-                Some(_) if endpoint.takes_later() && !drain.has_taken_all(socket) => {
-                    endpoint.readable().await;
+                Some(_) if channel.takes_later() && !drain.has_taken_all(socket) => {
+                    channel.readable().await;
                 }
                 Some(is_complete) => break is_complete,
             }
         };
-        if is_complete && endpoint.awaits_thread() {
-            endpoint.readable().await;
+        if is_complete && channel.awaits_thread() {
+            channel.readable().await;
             drain.take(socket);
         }
         is_complete
@@ -197,7 +197,6 @@ pub(super) async fn notify(socket: &Socket, notifications: impl IntoIterator<Ite
     for notification in notifications {
         // A notification to a program that has closed the socket is lost.
         let _ = putter.put(notification.header(), notification.blocks()).await;
-        putter.release_delivery();
     }
 }
 

@@ -31,7 +31,7 @@ async fn messages_behind_those_that_a_program_has_left_unread_are_not_taken() {
             let mut is_over = left.as_mut().poll(&mut cx).is_ready();
             // The second reading of the page ends after the first.
             for _ in 0..2 {
-                assert!(channel.endpoint.read_page().await);
+                assert!(channel.read_page().await);
                 is_over = is_over || left.as_mut().poll(&mut cx).is_ready();
             }
             assert_eq!(is_over, is_read);

@@ -19,7 +19,7 @@ fn put_counted(joined: &Joined, records_sent: u32, content: &[u8]) {
 
 /// Takes all messages.
 fn taken(joined: &Joined) -> Vec<String> {
-    let take = || match joined.socket.channel().endpoint.try_take() {
+    let take = || match joined.socket.channel().try_take() {
         Ok(Incoming::Message(_, content)) => Some(String::from_utf8_lossy(&content).into_owned()),
         Err(Errno::AGAIN) => None,
         other => panic!("{other:?}"),
@@ -91,9 +91,9 @@ async fn other_records_in_front_are_taken_on_the_way() {
     rustix::net::send(&joined.program_end, &filler, rustix::net::SendFlags::DONTWAIT).expect("room");
     send_counted(&joined, 0, b"first");
     put_counted(&joined, 1, b"second");
-    let endpoint = &joined.socket.channel().endpoint;
-    assert!(matches!(endpoint.try_take(), Ok(Incoming::Message(..))));
-    assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)));
+    let channel = joined.socket.channel();
+    assert!(matches!(channel.try_take(), Ok(Incoming::Message(..))));
+    assert!(matches!(channel.try_take(), Ok(Incoming::Filler)));
     assert_eq!(taken(&joined), ["first", "second"]);
 }
 
@@ -105,7 +105,7 @@ async fn a_filler_without_an_earlier_record_behind_it_stays_while_the_ring_is_fu
     rustix::net::send(&joined.program_end, &filler, rustix::net::SendFlags::DONTWAIT).expect("room");
     put_counted(&joined, 40, b"first");
     fill_half(&joined.socket);
-    let endpoint = &joined.socket.channel().endpoint;
-    assert!(matches!(endpoint.try_take(), Ok(Incoming::Message(..))));
-    assert_eq!(endpoint.carrier().waiting_bytes(), filler.len() as u64);
+    let channel = joined.socket.channel();
+    assert!(matches!(channel.try_take(), Ok(Incoming::Message(..))));
+    assert_eq!(channel.carrier().waiting_bytes(), filler.len() as u64);
 }

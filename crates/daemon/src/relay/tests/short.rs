@@ -98,7 +98,7 @@ async fn a_turn_moves_so_many_short_messages_of_a_ring() {
     (0..=RECORDS_PER_TURN).for_each(|_| assert!(!put(&joined.socket, ID, b"a word")));
     assert_eq!(outbound.step().expect("it is open"), Wait::Turn);
     let (channel, before) = (joined.socket.channel(), RECORDS_PER_TURN as u64);
-    assert!(channel.endpoint.waiting_bytes() > 0, "one is left");
+    assert!(channel.waiting_bytes() > 0, "one is left");
     outbound.next_turn().await;
     assert_eq!(outbound.step().expect("it is open"), Wait::Message);
     assert_eq!(joined._registry.busy_polling().records(), before + 1);
@@ -226,14 +226,14 @@ async fn short_messages_wait_for_a_full_channel_and_none_is_lost_with_the_end_be
 #[tokio::test(flavor = "local")]
 async fn memory_that_was_waited_for_is_released_with_the_short_message() {
     let joined = Joined::new().await;
-    let endpoint = &joined.socket.channel().endpoint;
-    let account = Arc::clone(endpoint.accounts().sent());
+    let channel = joined.socket.channel();
+    let account = Arc::clone(channel.accounts().sent());
     let mut outbound = joined.outbound();
     put(&joined.socket, ID, b"a word");
     let all = account.charge_anyway(Limits::default().user_memory_bytes);
     assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Memory);
     drop(all);
-    soon(endpoint.room()).await;
+    soon(channel.room()).await;
     assert!(account.charged_bytes() > 0, "it is reserved");
     assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
     assert_eq!(receive(&joined.peer).await, b"a word");
@@ -248,7 +248,7 @@ async fn memory_that_was_waited_for_is_released_with_the_short_message() {
 async fn messages_that_wait_for_another_sender_are_charged() {
     let joined = Joined::new().await;
     let association = joined.association();
-    let _delivery = Arc::clone(&joined.socket.channel().delivery).try_lock_owned().expect("it is free");
+    let _delivery = Arc::clone(joined.socket.channel().delivery()).try_lock_owned().expect("it is free");
     let received = joined._registry.resources().users().received().account(1);
     for _ in 0..100 {
         joined.peer.send(&[7; 1000]).await.expect("it is open");
