@@ -69,6 +69,11 @@ impl Rate {
     const fn for_seconds(self, seconds: u64) -> Self {
         Rate { capacity: Duration::from_secs(seconds), ..self }
     }
+
+    /// Returns the rate of a bucket whose last part is for others.
+    fn sparing(self, spared: Duration) -> Self {
+        Rate { capacity: self.capacity.saturating_sub(spared), ..self }
+    }
 }
 
 /// A token bucket, kept as the time at which it is full again (the generic cell rate algorithm).
@@ -129,13 +134,14 @@ impl Allowance {
         Allowance { rates, quiet: Bucket::default(), busy: Bucket::default(), shares: Vec::new() }
     }
 
-    fn draw(&mut self, now: Time, share: usize) -> Grant {
+    /// Draws an answer. `spared` is the part of the quiet prefixes' bucket that this answer leaves to others.
+    fn draw(&mut self, now: Time, share: usize, spared: Duration) -> Grant {
         if self.shares.is_empty() {
             self.shares = vec![Share::default(); SHARES];
         }
         let (rates, share) = (&self.rates, &mut self.shares[share % SHARES]);
         if share.quiet.has(now, rates.quiet_share) {
-            if !self.quiet.has(now, rates.quiet) {
+            if !self.quiet.has(now, rates.quiet.sparing(spared)) {
                 return Grant::QuietWithout;
             }
             share.quiet.take(now, rates.quiet_share);
@@ -221,10 +227,12 @@ impl AnswerBudget {
         }
     }
 
-    /// Draws the answer to an INIT from the budget. Returns false if none is left.
-    pub(super) fn draw_for_init(&mut self, now: Time, source: InitSource) -> bool {
+    /// Draws the answer to an INIT from the budget. Returns false if none is left. An INIT for a port that nobody uses leaves half of
+    /// the budget to peers of open ports.
+    pub(super) fn draw_for_init(&mut self, now: Time, source: InitSource, is_port_in_use: bool) -> bool {
         let share = self.share(now, source.remote.ip());
-        match self.handshakes.draw(now, share) {
+        let spared = if is_port_in_use { Duration::ZERO } else { HANDSHAKES.quiet.capacity / 2 };
+        match self.handshakes.draw(now, share, spared) {
             Grant::Given => true,
             Grant::BusyWithout => false,
             Grant::QuietWithout => {
@@ -242,13 +250,13 @@ impl AnswerBudget {
     /// Draws the answer to a COOKIE ECHO with a cookie of ours that leads to no association.
     pub(super) fn draw_for_cookie(&mut self, now: Time, source: IpAddr) -> bool {
         let share = self.share(now, source);
-        self.handshakes.draw(now, share) == Grant::Given
+        self.handshakes.draw(now, share, Duration::ZERO) == Grant::Given
     }
 
     /// Draws the answer to a packet out of the blue.
     pub(super) fn draw_out_of_the_blue(&mut self, now: Time, source: IpAddr) -> bool {
         let share = self.share(now, source);
-        self.out_of_the_blue.draw(now, share) == Grant::Given
+        self.out_of_the_blue.draw(now, share, Duration::ZERO) == Grant::Given
     }
 
     fn share(&self, now: Time, source: IpAddr) -> usize {
@@ -305,31 +313,48 @@ mod tests {
     }
 
     /// Floods a budget for three seconds with INITs whose source is drawn by `source`. Returns the answers that they got,
-    /// and of 200 peers that ask after 1 s, and again 1 s later, how many were answered.
+    /// and of 200 peers that ask for open ports after 1 s, and again 1 s later, how many were answered.
     fn flood(source: impl Fn(u32) -> u32) -> (u64, u64) {
+        let (answers, _, served) = flood_ports(true, source);
+        (answers, served)
+    }
+
+    /// Floods a budget as [`flood`] does, for ports in use or for others. Returns the answers, how many of the 200 peers were
+    /// answered at once, and how many in all.
+    fn flood_ports(is_port_in_use: bool, source: impl Fn(u32) -> u32) -> (u64, u64, u64) {
         let mut budget = AnswerBudget::new((1, 2));
         let mut random = ChaCha8Rng::from_seed([3; 32]);
-        let (mut answers, mut served) = (0, 0);
+        let (mut answers, mut at_once, mut served) = (0, 0, 0);
         let mut waiting = Vec::new();
         for n in 0..3 * FLOOD_PER_S {
             let now = Time::from_nanos(n * 1_000_000_000 / FLOOD_PER_S);
-            answers +=
-                u64::from(budget.draw_for_init(now, init(source(random.next_u32()), random.next_u32())));
+            answers += u64::from(budget.draw_for_init(
+                now,
+                init(source(random.next_u32()), random.next_u32()),
+                is_port_in_use,
+            ));
             // 200 peers, one every millisecond, each from a network of its own.
             let peer = (n % FLOOD_PER_S) / (FLOOD_PER_S / 1000);
             if n % (FLOOD_PER_S / 1000) == 0 && peer < 200 {
                 let peer = init(0xc000_0000 + ((peer as u32) << 8), 77);
                 match n / FLOOD_PER_S {
-                    1 if budget.draw_for_init(now, peer) => served += 1,
+                    1 if budget.draw_for_init(now, peer, true) => at_once += 1,
                     1 => waiting.push(peer),
                     2 if waiting.iter().any(|waiting| waiting.remote == peer.remote) => {
-                        served += u64::from(budget.draw_for_init(now, peer));
+                        served += u64::from(budget.draw_for_init(now, peer, true));
                     }
                     _ => {}
                 }
             }
         }
-        (answers, served)
+        (answers, at_once, at_once + served)
+    }
+
+    #[test]
+    fn a_flood_for_closed_ports_leaves_answers_to_peers_of_open_ones() {
+        let (answers, at_once, _) = flood_ports(false, |random| random);
+        assert!(answers <= (1 + 3) * 2_500 + 200, "{answers}");
+        assert_eq!(at_once, 200);
     }
 
     #[test]
@@ -400,8 +425,8 @@ mod tests {
         let answered = repeated.filter(|source| {
             // Others have used up the part of all quiet prefixes, so repetitions alone are answered.
             budget.handshakes.quiet.full_at = again + HANDSHAKES.quiet.capacity;
-            assert!(!budget.draw_for_init(Time::ZERO, *source), "the first");
-            budget.draw_for_init(again, *source)
+            assert!(!budget.draw_for_init(Time::ZERO, *source, true), "the first");
+            budget.draw_for_init(again, *source, true)
         });
         assert_eq!(answered.count() as u128, limit);
     }
@@ -409,7 +434,8 @@ mod tests {
     #[test]
     fn ten_thousand_peers_behind_one_address_are_answered_at_once() {
         let mut budget = AnswerBudget::new((1, 2));
-        let answered = (0..10_000).filter(|&tag| budget.draw_for_init(Time::ZERO, init(1, tag))).count();
+        let answered =
+            (0..10_000).filter(|&tag| budget.draw_for_init(Time::ZERO, init(1, tag), true)).count();
         assert_eq!(answered, 10_000);
     }
 

@@ -62,7 +62,8 @@ impl Endpoint {
             self.statistics.malformed += 1;
             return;
         };
-        if !self.is_port_in_use(header.destination_port) {
+        let is_port_in_use = self.is_port_in_use(header.destination_port);
+        if !is_port_in_use {
             self.strays.on_stray(now);
         }
         let source = InitSource {
@@ -70,7 +71,7 @@ impl Endpoint {
             ports: (header.source_port, header.destination_port),
             tag: init.initiate_tag,
         };
-        if !self.budget.draw_for_init(now, source) {
+        if !self.budget.draw_for_init(now, source, is_port_in_use) {
             self.statistics.answers_withheld += 1;
             return;
         }
