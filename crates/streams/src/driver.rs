@@ -172,11 +172,6 @@ pub trait Driver: Any + Send {
         false
     }
 
-    /// Returns whether readers should take what has come before the next [`Driver::receive`], which copies what they leave.
-    fn awaits_readers(&self) -> bool {
-        false
-    }
-
     /// Returns the time by which [`Driver::timeout`] must be called.
     fn deadline(&self) -> Option<Instant> {
         None

@@ -254,11 +254,6 @@ impl StagedExecutive {
         self.executive.has_arrivals()
     }
 
-    #[inline]
-    pub(crate) fn awaits_readers(&self) -> bool {
-        self.executive.awaits_readers()
-    }
-
     /// Returns when the next timer expires.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.executive.deadline()

@@ -31,12 +31,6 @@ impl Attached {
         self.until
     }
 
-    /// Returns whether waiting slices must be copied before the next receive.
-    #[inline]
-    pub(super) fn is_due(&self) -> bool {
-        self.received_bytes >= RECEIVED_BYTES_MAX
-    }
-
     /// Counts a received batch by the bytes of the block that it takes. Counting a small packet for more would copy
     /// waiting payloads earlier: in a flood, several times as often.
     #[inline]
@@ -57,7 +51,7 @@ impl SctpDriver {
     /// Copies waiting payloads if enough was received since the last time. Call before receiving more.
     #[inline]
     pub(super) fn detach_before_more(&mut self, cx: &mut Cx<'_>) {
-        if self.attached.is_due() {
+        if self.attached.received_bytes >= RECEIVED_BYTES_MAX {
             self.detach(cx, false);
         }
     }

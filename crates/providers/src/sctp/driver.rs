@@ -103,12 +103,6 @@ impl Driver for SctpDriver {
         self.received.has_batches() || self.link.held_bytes() > 0
     }
 
-    #[inline]
-    fn awaits_readers(&self) -> bool {
-        // Packets between programs of this host are handled before timers, so they do not wait.
-        self.attached.is_due() && !self.received.has_held() && self.link.held_bytes() == 0
-    }
-
     fn deadline(&self) -> Option<Instant> {
         if !self.leftovers.unwanted.is_empty() {
             return Some(self.epoch);

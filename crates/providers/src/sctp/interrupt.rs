@@ -44,12 +44,7 @@ pub(super) struct Arrivals {
 impl Arrivals {
     #[inline]
     pub(super) fn has_batches(&self) -> bool {
-        !self.from_network.is_empty() || self.has_held()
-    }
-
-    #[inline]
-    pub(super) fn has_held(&self) -> bool {
-        !self.held.is_empty()
+        !self.from_network.is_empty() || !self.held.is_empty()
     }
 }
 

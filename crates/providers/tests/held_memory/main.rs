@@ -210,18 +210,3 @@ fn a_receive_returns_to_its_caller_after_16_kb() {
     assert_eq!(rig.sends_at_once(&peer, (0..9).map(batch)), 3, "three batches in each");
     assert_eq!(rig.messages(), 9, "the order is kept");
 }
-
-#[test]
-fn readers_come_before_a_receive_that_copies_what_they_leave() {
-    const BATCH_BYTES: usize = 20_000;
-    let _alone = alone();
-    let mut rig = Rig::new(SctpDriver::ONE_TO_MANY);
-    let peer = rig.associate(1);
-    rig.read_all();
-    let batch = |n| vec![peer.data(WHOLE, n, 0, n as u16, &vec![1; BATCH_BYTES])];
-    // A receive handles one batch, and 14 of them have more than 256 KB.
-    assert_eq!((rig.receives_before_readers(&peer, (0..34).map(batch)), rig.messages()), (14, 14));
-    for count in [14, 6] {
-        assert_eq!((rig.receives_before_readers(&peer, std::iter::empty()), rig.messages()), (count, count));
-    }
-}

@@ -252,23 +252,6 @@ impl Rig {
         receives
     }
 
-    /// Delivers these batches of `peer` at once, and receives until readers come first. Returns the number of receives.
-    pub(crate) fn receives_before_readers(
-        &mut self,
-        peer: &Peer,
-        batches: impl Iterator<Item = Batch>,
-    ) -> usize {
-        let batches = batches.map(|batch| (peer.address, batch));
-        self.wire.lock().expect("no test has failed").arriving.extend(batches);
-        let receives = 1 + std::iter::from_fn(|| {
-            let more = self.executive.receive(self.now).expect("the link is in order");
-            (more && !self.executive.awaits_readers()).then_some(())
-        })
-        .count();
-        self.executive.flush(self.now, FlushScope::All);
-        receives
-    }
-
     /// Returns how many messages the program reads.
     pub(crate) fn messages(&mut self) -> usize {
         std::iter::from_fn(|| self.executive.getmsg(self.stream).ok().flatten()).count()

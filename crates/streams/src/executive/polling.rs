@@ -125,11 +125,6 @@ impl Executive {
         self.drivers.iter().any(|driver| driver.has_arrivals())
     }
 
-    /// Returns whether readers should take what has come before the next [`Executive::receive`], which copies what they leave.
-    pub fn awaits_readers(&self) -> bool {
-        self.drivers.iter().any(|driver| driver.awaits_readers())
-    }
-
     /// Returns whether a driver should send its waiting data now. Coalesced bytes of heads do not count: see
     /// [`Executive::is_coalescing`].
     pub fn flush_due(&self) -> bool {

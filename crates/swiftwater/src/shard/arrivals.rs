@@ -83,20 +83,16 @@ impl Inner {
         self.shorten_sleep();
     }
 
-    /// Returns the time of the next turn; `None` if nothing is left that no descriptor announces, readers come first, or the time
-    /// is up.
+    /// Returns the time of the next turn; `None` if nothing is left that no descriptor announces, or the time is up.
     fn next_turn(&self, until: Instant) -> Option<Instant> {
-        let is_left = self.executive.has_arrivals() && !self.executive.awaits_readers();
-        is_left.then(Instant::now).filter(|now| *now < until)
+        self.executive.has_arrivals().then(Instant::now).filter(|now| *now < until)
     }
 
-    /// Handles the datagrams that have arrived, as many as there is time for, and answers them. In a flood there are always more,
-    /// and a reader that had to wait for the end of the time would find its data copied.
+    /// Handles the datagrams that have arrived, as many as there is time for, and answers them.
     fn take_turn(&mut self, now: Instant, until: Instant) {
         let executive = self.executive.at(now);
         for _ in 0..RECEIVES_MAX {
-            let received = executive.receive(now);
-            if !self.arrivals.on_received(received) || executive.awaits_readers() || Instant::now() >= until {
+            if !self.arrivals.on_received(executive.receive(now)) || Instant::now() >= until {
                 break;
             }
         }
