@@ -1,0 +1,139 @@
+//! The documents name source files that exist, and limits where they are defined.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders with source files that documents name.
+const SOURCES: [&str; 3] = ["crates", "tests", "tools"];
+
+/// Documents outside of `docs` that describe the present code.
+const OTHER_DOCUMENTS: [&str; 2] = ["ARCHITECTURE.md", "README.md"];
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Returns the files in a folder whose names end so, with their texts.
+fn files(folder: &Path, extension: &str, found: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files(&path, extension, found);
+        } else if path.extension().is_some_and(|own| own == extension) {
+            let text = fs::read_to_string(&path).expect("text");
+            found.push((path, text));
+        }
+    }
+}
+
+fn sources() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for folder in SOURCES {
+        files(&project().join(folder), "rs", &mut found);
+    }
+    found
+}
+
+/// Returns the paragraphs of a document without its blocks of code, each as alternating prose and code.
+fn paragraphs(document: &str) -> Vec<Vec<String>> {
+    let mut paragraphs = vec![String::new()];
+    let mut is_block = false;
+    for line in document.lines() {
+        let is_fence = line.trim_start().starts_with("```");
+        is_block ^= is_fence;
+        if is_fence || is_block || line.trim().is_empty() {
+            paragraphs.push(String::new());
+        } else if let Some(last) = paragraphs.last_mut() {
+            *last += line.trim();
+            last.push(' ');
+        }
+    }
+    paragraphs.iter().map(|paragraph| paragraph.split('`').map(str::to_owned).collect()).collect()
+}
+
+fn is_source(code: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_/.".contains(c);
+    code.ends_with(".rs") && code.chars().all(is_part)
+}
+
+fn is_constant(code: &str) -> bool {
+    code.starts_with(|c: char| c.is_ascii_uppercase())
+        && code.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+}
+
+/// Returns whether this prose says that what stands before it is in the file behind it: "of", "in", "of the core's".
+fn says_where(prose: &str) -> bool {
+    let mut words = prose.split_whitespace();
+    matches!(words.next(), Some("of" | "in")) && words.all(|word| word == "the" || word.ends_with("'s"))
+}
+
+/// Returns the constants that a paragraph names in front of the source file at `place`: "`A`, `B` and `C` of `file.rs`".
+fn constants_of(parts: &[String], place: usize) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut before = place;
+    while before >= 2 {
+        let (code, prose) = (&*parts[before - 2], &*parts[before - 1]);
+        let joins = if before == place { says_where(prose) } else { matches!(prose, ", " | " and ") };
+        if !joins || !is_constant(code) {
+            break;
+        }
+        found.push(code);
+        before -= 2;
+    }
+    found
+}
+
+/// Returns what a document says about the sources that is not so.
+fn mistakes(document: &str, sources: &[(PathBuf, String)]) -> Vec<String> {
+    let mut found = Vec::new();
+    for parts in paragraphs(document) {
+        for (place, file) in parts.iter().enumerate().skip(1).step_by(2).filter(|(_, code)| is_source(code)) {
+            let texts: Vec<&String> =
+                sources.iter().filter(|(path, _)| path.ends_with(file)).map(|(_, text)| text).collect();
+            if texts.is_empty() {
+                found.push(format!("no {file}"));
+            }
+            for constant in constants_of(&parts, place) {
+                let definition = format!("const {constant}:");
+                if !texts.iter().any(|text| text.contains(&definition)) {
+                    found.push(format!("no {constant} in {file}"));
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn documents_name_files_and_limits_that_exist() {
+    let sources = sources();
+    let mut documents = Vec::new();
+    files(&project().join("docs"), "md", &mut documents);
+    documents.extend(OTHER_DOCUMENTS.map(|name| {
+        let path = project().join(name);
+        let text = fs::read_to_string(&path).expect("the document");
+        (path, text)
+    }));
+    for (path, text) in documents {
+        assert_eq!(mistakes(&text, &sources), Vec::<String>::new(), "{}", path.display());
+    }
+}
+
+#[test]
+fn a_wrong_place_is_found() {
+    let sources =
+        [("crates/a/src/users/file.rs".into(), "pub const LIMIT: u32 = 1;\nconst WAIT: u8 = 2;".into())];
+    let mistakes = |text: &str| mistakes(text, &sources);
+    for right in [
+        "| `LIMIT`, `WAIT` of `file.rs` |",
+        "`LIMIT` and `WAIT` of the crate's\n`users/file.rs`",
+        "`OTHER`; `LIMIT` in `file.rs`",
+        "`OTHER` is `file.rs`",
+        "```\n`NONE` of `none.rs`\n```",
+    ] {
+        assert!(mistakes(right).is_empty(), "{right}");
+    }
+    assert_eq!(mistakes("`system/file.rs`"), ["no system/file.rs"]);
+    assert_eq!(mistakes("`LIMIT`, `OTHER` and `WAIT` of\n`file.rs`"), ["no OTHER in file.rs"]);
+    assert_eq!(mistakes("`LIMITS` of the crate's `file.rs`"), ["no LIMITS in file.rs"]);
+}
