@@ -202,7 +202,7 @@ fn reason(args: &DaemonArgs, error: &DaemonError) -> String {
     }
 }
 
-/// Raises the limit on descriptors, since each socket of a program costs the daemon two.
+/// Raises the limit on descriptors, since each socket of a program costs the daemon at least three.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
