@@ -17,10 +17,11 @@ pub fn may_serve(owner: u32, me: u32, sees_all_users: impl FnOnce() -> bool) -> 
     owner == 0 || owner == me && (me != OVERFLOW_USER || sees_all_users())
 }
 
-/// Returns whether a daemon serves programs of `user`. If `sees_all_users` is false, the number of the overflow user stands for
-/// several users, who would have each other's sockets, and the daemon's own rights if it is the daemon's number, too.
-pub fn may_request(user: u32, sees_all_users: impl FnOnce() -> bool) -> bool {
-    user != OVERFLOW_USER || sees_all_users()
+/// Returns whether a daemon serves programs of `user`: those of all users if root has made its socket, and otherwise those of root and
+/// of `owner`, who has made it. If `sees_all_users` is false, the number of the overflow user stands for several users, who would
+/// have each other's sockets, and the rights of `owner` if it is that number, too.
+pub fn may_request(user: u32, owner: u32, sees_all_users: impl FnOnce() -> bool) -> bool {
+    (owner == 0 || user == 0 || user == owner) && (user != OVERFLOW_USER || sees_all_users())
 }
 
 /// Returns whether a user namespace with this [map](USER_MAP) maps every user, as the initial one does
@@ -51,11 +52,20 @@ mod tests {
         assert!(may_serve(OVERFLOW_USER, OVERFLOW_USER, || true));
         assert!(!may_serve(OVERFLOW_USER, OVERFLOW_USER, || false));
         assert!(may_serve(0, OVERFLOW_USER, || false));
-        assert!(may_request(OVERFLOW_USER, || true) && !may_request(OVERFLOW_USER, || false));
-        assert!([0, 1000].iter().all(|&user| may_request(user, || false)));
         assert!(maps_all_users(b"         0          0 4294967295\n"));
         for map in [&b""[..], b"0 0", b"         0     200000      65536\n", b"1 0 4294967295\n"] {
             assert!(!maps_all_users(map));
         }
+    }
+
+    #[test]
+    fn a_daemon_serves_users_that_it_can_tell_apart() {
+        let serves = |user, owner, sees_all| may_request(user, owner, || sees_all);
+        for owner in [0, 1000] {
+            assert!(serves(0, owner, false) && serves(1000, owner, false));
+            assert_eq!(serves(1001, owner, true), owner == 0, "only root's daemon serves all");
+        }
+        assert!(serves(OVERFLOW_USER, OVERFLOW_USER, true) && serves(OVERFLOW_USER, 0, true));
+        assert!(!serves(OVERFLOW_USER, OVERFLOW_USER, false) && !serves(OVERFLOW_USER, 0, false));
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use carrier::request::{AnswerKind, FRAME_BYTES_MAX, Request, RequestError};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags};
+use rustix::process::Uid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
@@ -52,6 +53,8 @@ struct Arrival {
 /// Runs as a task of its own. The runtime polls the future that it blocks on before ready tasks, so a user that
 /// connects without end would have connections accepted faster than earlier ones are answered and closed.
 pub(crate) async fn serve(listener: Listener, registry: Rc<Registry>) -> io::Result<()> {
+    // Programs decide by the same user whether they trust the daemon.
+    let owner = rustix::net::sockopt::socket_peercred(&listener)?.uid;
     let listener = register(listener, Interest::READABLE)?;
     let mut arrivals =
         FairQueue::new(ARRIVALS_MAX.min(registry.resources().numbers().max() / PART_OF_ARRIVALS));
@@ -64,7 +67,7 @@ pub(crate) async fn serve(listener: Listener, registry: Rc<Registry>) -> io::Res
             // The listener stays ready until `accept` returns EWOULDBLOCK.
             drop(listener.readable().await?);
         }
-        if let Err(error) = accept_some(&listener, &registry, &mut arrivals) {
+        if let Err(error) = accept_some((&listener, owner), &registry, &mut arrivals) {
             log(Cause::Daemon, format_args!("cannot accept connections for the moment: {error}"));
             tokio::time::sleep(EXHAUSTED_WAIT).await;
         }
@@ -75,9 +78,10 @@ pub(crate) async fn serve(listener: Listener, registry: Rc<Registry>) -> io::Res
     }
 }
 
-/// Accepts the connections that wait, as many as a turn has time for, and closes those that were given up already.
+/// Accepts the connections that wait, as many as a turn has time for, and closes those that were given up already and those of users
+/// whom the daemon of a user does not serve.
 fn accept_some(
-    listener: &AsyncFd<Listener>,
+    (listener, owner): (&AsyncFd<Listener>, Uid),
     registry: &Registry,
     arrivals: &mut FairQueue<Arrival>,
 ) -> io::Result<()> {
@@ -92,13 +96,10 @@ fn accept_some(
             accepted => accepted?,
         };
         let requester = Requester::new(rustix::net::sockopt::socket_peercred(&connection)?);
-        if !requester.is_identified() {
-            let cause = Cause::User(requester.user());
+        if !requester.is_served_by(owner) {
             log(
-                cause,
-                format_args!(
-                    "refused a program of a user whom the user namespace of this daemon does not map"
-                ),
+                Cause::User(requester.user()),
+                format_args!("refused a program of a user whom this daemon does not serve"),
             );
             continue;
         }

@@ -27,6 +27,8 @@ use swiftwater_tests::tools;
 
 /// User of the attacker, unknown to the system.
 const ATTACKER: u32 = 41_001;
+/// User of a daemon that is not root's, unknown to the system.
+const OWNER: u32 = 41_002;
 /// Memory that a daemon may keep beyond its accounts.
 const SLACK_BYTES: u64 = 64 << 20;
 /// A user's budget (`--user-memory`).
@@ -265,6 +267,19 @@ fn nobody_gets_at_a_socket_by_the_name_of_its_carrier() {
         return tools::skip("no user namespaces for users here");
     }
     assert_success("the thief", &thief);
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn the_daemon_of_a_user_serves_no_other_user() {
+    let Some(mut scene) = Scene::set("served") else { return };
+    let mut command = Command::new(daemon::SWIFTWATER);
+    command.uid(OWNER).gid(OWNER).current_dir("/");
+    scene.daemon = Daemon::start_with("hostile-served-own", command);
+    assert_success("another user", &output(scene.attacker("refused")));
+    let owner = output(scene.attacker_of(OWNER, "refused"));
+    let said = String::from_utf8_lossy(&owner.stderr);
+    assert!(!owner.status.success() && said.contains("ECONNRESET"), "the owner is answered: {said}");
 }
 
 #[test]

@@ -29,9 +29,9 @@ impl Requester {
         Requester { credentials, is_administrator }
     }
 
-    /// Returns whether the number of the requester's user stands for that user alone. Others are not served.
-    pub(crate) fn is_identified(self) -> bool {
-        trust::may_request(self.user(), sees_all_users)
+    /// Returns whether a daemon whose socket `owner` has made serves the requester.
+    pub(crate) fn is_served_by(self, owner: Uid) -> bool {
+        trust::may_request(self.user(), owner.as_raw(), sees_all_users)
     }
 
     pub(crate) fn user(self) -> u32 {

@@ -221,6 +221,8 @@ mod tests {
             open.pop();
             files.finish();
             assert!(create(FILES_MAX).is_ok());
+            // Nothing is created any more when the folder is removed.
+            files.finish();
         });
     }
 
