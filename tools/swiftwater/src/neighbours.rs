@@ -267,11 +267,11 @@ fn table(rows: &[Row]) -> String {
         "p99 us",
         "p99.9 us",
         "max us",
-        "above idle: p99.9 us",
+        "above none: p99.9 us",
         "max us",
         "socket(): p50 us",
         "max us",
-        "above idle: p50 us",
+        "above none: p50 us",
         "max us",
     ];
     let line = |row: &Row| {
