@@ -303,9 +303,9 @@ pub(crate) struct Figures {
     bits_per_s_max: Option<f64>,
     /// Number of disturbed runs that others have replaced.
     repeated: u32,
-    /// The lines, with their queues; none on loopback.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    lines: Vec<String>,
+    /// The lines, with their queues, separated by "; " because a line has commas; none on loopback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lines: Option<String>,
     #[serde(flatten)]
     line: Option<LineFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -344,7 +344,7 @@ impl Figures {
             bits_per_s_min: extreme(f64::min),
             bits_per_s_max: extreme(f64::max),
             repeated: 0,
-            lines: Vec::new(),
+            lines: None,
             line: typical.line.clone().filter(|_| mark_s.is_none()),
             client_cpu_ns_per_byte: cpu(|cpu| cpu.client_ns_per_byte).filter(|_| mark_s.is_none()),
             server_cpu_ns_per_byte: cpu(|cpu| cpu.server_ns_per_byte).filter(|_| mark_s.is_none()),
@@ -367,7 +367,8 @@ impl Figures {
 
     /// Adds the lines that the series used.
     pub(super) fn on_lines(self, lines: &[PathSpec]) -> Self {
-        Figures { lines: lines.iter().map(PathSpec::with_queue).collect(), ..self }
+        let joined = lines.iter().map(PathSpec::with_queue).collect::<Vec<_>>().join("; ");
+        Figures { lines: Some(joined).filter(|lines| !lines.is_empty()), ..self }
     }
 
     /// Adds the number of disturbed runs that others have replaced.

@@ -661,7 +661,7 @@ mod tests {
         let cells = measured(&plan, 0, &[("tcp-cubic", 1, &[28e6])]);
         let outcomes = outcomes(&plan, &cells, &SETTINGS, &[]);
         let row = serde_json::to_value(outcomes[0].1.figures().expect("measured")).expect("JSON");
-        assert_eq!(row["lines"], serde_json::json!(["30mbit,50ms,queue=400KiB"]));
+        assert_eq!(row["lines"], "30mbit,50ms,queue=400KiB");
         assert_eq!(row["repeated"], 0);
     }
 
