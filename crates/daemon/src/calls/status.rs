@@ -146,7 +146,7 @@ pub struct PathStatus {
     pub remote: SocketAddr,
     /// Whether this is the primary path.
     pub primary: bool,
-    /// `unconfirmed`, `active`, `suspected`, `potentially-failed` or `inactive`.
+    /// `unconfirmed`, `active`, `suspected`, `potentially_failed` or `inactive`.
     pub state: String,
     /// The size of the largest packet.
     pub mtu_bytes: usize,
@@ -242,7 +242,7 @@ fn of_path(path: &PathStatistics, primary: bool) -> PathStatus {
         PathState::Unconfirmed => "unconfirmed",
         PathState::Active => "active",
         PathState::Suspected => "suspected",
-        PathState::PotentiallyFailed => "potentially-failed",
+        PathState::PotentiallyFailed => "potentially_failed",
         PathState::Inactive => "inactive",
     };
     PathStatus {
