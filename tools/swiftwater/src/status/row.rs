@@ -1,4 +1,4 @@
-//! The status as flat objects: a row for each socket, association, path and user.
+//! The status as flat objects: a row for each socket, association, path and user, and one for what the report lacks.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -84,6 +84,10 @@ pub(super) enum Row<'a> {
         associations_limit: usize,
         associations_refused: u64,
     },
+    Omitted {
+        sockets: usize,
+        associations: usize,
+    },
 }
 
 pub(super) fn of<'a>(status: &'a Status, rates: &HashMap<u32, Rates>) -> Vec<Row<'a>> {
@@ -96,6 +100,10 @@ pub(super) fn of<'a>(status: &'a Status, rates: &HashMap<u32, Rates>) -> Vec<Row
         }
     }
     rows.extend(status.users.iter().map(of_user));
+    let (sockets, associations) = (status.sockets_omitted, status.associations_omitted);
+    if sockets > 0 || associations > 0 {
+        rows.push(Row::Omitted { sockets, associations });
+    }
     rows
 }
 
@@ -181,5 +189,26 @@ fn of_path<'a>(socket: &SocketStatus, association: &AssociationStatus, path: &'a
         packets_sent: path.packets_sent,
         packets_received: path.packets_received,
         packets_lost: path.packets_lost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::example;
+    use super::*;
+
+    #[test]
+    fn the_last_row_tells_what_the_report_lacks() {
+        let rows = |status: &Status| serde_json::to_value(of(status, &HashMap::new())).expect("rows");
+        let kinds = |rows: &serde_json::Value| -> Vec<String> {
+            rows.as_array().expect("an array").iter().map(|row| row["row"].to_string()).collect()
+        };
+        let mut status = example(1000);
+        assert_eq!(kinds(&rows(&status)), ["\"socket\"", "\"association\"", "\"path\"", "\"path\""]);
+        (status.sockets_omitted, status.associations_omitted) = (0, 7);
+        let last = rows(&status)[4].clone();
+        assert_eq!(last, serde_json::json!({ "row": "omitted", "sockets": 0, "associations": 7 }));
+        (status.sockets_omitted, status.associations_omitted) = (2, 0);
+        assert_eq!(rows(&status)[4]["sockets"], 2);
     }
 }

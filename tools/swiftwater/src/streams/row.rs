@@ -1,4 +1,4 @@
-//! Streams as flat objects: a row for each stream, each part of it, and each counter.
+//! Streams as flat objects: a row for each stream, each part of it, and each counter, and one for what the report lacks.
 
 use std::net::SocketAddr;
 
@@ -50,10 +50,15 @@ pub(super) enum Row<'a> {
         what: &'a str,
         count: u64,
     },
+    Omitted {
+        streams: usize,
+    },
 }
 
 pub(super) fn of(streams: &Streams) -> Vec<Row<'_>> {
-    streams.streams.iter().flat_map(of_stream).collect()
+    let omitted = Some(streams.omitted).filter(|omitted| *omitted > 0);
+    let omitted = omitted.map(|streams| Row::Omitted { streams });
+    streams.streams.iter().flat_map(of_stream).chain(omitted).collect()
 }
 
 fn of_stream(stream: &StreamStatus) -> Vec<Row<'_>> {
@@ -103,5 +108,20 @@ fn of_part(stream: u32, place: usize, part: &PartStatus) -> Row<'_> {
         write_hiwat_bytes: write.hiwat_bytes,
         write_lowat_bytes: write.lowat_bytes,
         write_full: write.is_full,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::example;
+    use super::*;
+
+    #[test]
+    fn the_last_row_tells_how_many_streams_the_report_lacks() {
+        let last = |streams: &Streams| serde_json::to_value(of(streams).last()).expect("a row");
+        let mut streams = example();
+        assert_eq!(last(&streams)["row"], "count");
+        streams.omitted = 3;
+        assert_eq!(last(&streams), serde_json::json!({ "row": "omitted", "streams": 3 }));
     }
 }
