@@ -34,7 +34,8 @@ const MODULES: [&str; 10] =
 #[command(after_help = "\
 Each association has a stream: the head that the program reads and writes, modules, and the driver that speaks SCTP. ID is the number \
 of the association. Recv-Q and Send-Q are what waits in a queue on its way up and down, with the high mark at which senders wait \
-behind it. You see and change your own streams, root all; only root pops what root has pushed.
+behind it. You see and change your own streams; root, and the user of the daemon, those of all users, and only these two pop \
+what one of them has pushed. Like programs, the command asks only a daemon of root, or of its own user.
 
 Modules are pushed and popped while messages pass: none is lost, duplicated or reordered.
 
