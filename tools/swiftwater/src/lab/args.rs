@@ -20,8 +20,9 @@ IP, UDP and SCTP. `of best path` and `of their sum` compare with each path alone
 1 BDP holds the bandwidth-delay product of its line. The processor is not simulated: neither end is ever busy.
 
 A live experiment runs `swiftwater perf` between two hosts that `lab run` would make, over lines in real time, each \
-measurement five times in turn with the others: the median. A run in which this machine itself lost packets, or was a \
-millisecond late, is repeated up to three times, but not with --quick. Ctrl-C ends the experiment and removes its hosts.
+measurement five times in turn with the others: the median. A run is disturbed if this machine itself lost packets, \
+delivered half of them 0.2 ms late or one in a hundred 1 ms late, or was busy with other programs: it is repeated up to \
+three times, but not with --quick. Ctrl-C ends the experiment and removes its hosts.
 
 docs/published/INDEX.md of the source lists the command for each published figure and table.
 
