@@ -358,8 +358,8 @@ fn file_of(
     None
 }
 
-/// Returns a file that uses itself through others, with the files that it reaches. A parent and its children count as one module in
-/// several files, except for `strict` and its children.
+/// Returns a file that uses itself through others, with the files that it reaches. A parent and its children count as one module
+/// in several files, except for `strict` and its children.
 fn circle(all: &BTreeMap<String, String>, strict: &str) -> Option<(String, BTreeSet<String>)> {
     let is_below = |module: &str, parent: &str| module.starts_with(&format!("{parent}::"));
     let has_children =

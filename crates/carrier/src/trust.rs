@@ -17,9 +17,9 @@ pub fn may_serve(owner: u32, me: u32, sees_all_users: impl FnOnce() -> bool) -> 
     owner == 0 || owner == me && (me != OVERFLOW_USER || sees_all_users())
 }
 
-/// Returns whether a daemon serves programs of `user`: those of all users if root has made its socket, and otherwise those of root and
-/// of `owner`, who has made it. If `sees_all_users` is false, the number of the overflow user stands for several users, who would
-/// have each other's sockets, and the rights of `owner` if it is that number, too.
+/// Returns whether a daemon serves programs of `user`: those of all users if root has made its socket, and otherwise those of
+/// root and of `owner`, who has made it. If `sees_all_users` is false, the number of the overflow user stands for several users,
+/// who would have each other's sockets, and the rights of `owner` if it is that number, too.
 pub fn may_request(user: u32, owner: u32, sees_all_users: impl FnOnce() -> bool) -> bool {
     (owner == 0 || user == 0 || user == owner) && (user != OVERFLOW_USER || sees_all_users())
 }

@@ -78,8 +78,8 @@ pub(crate) async fn serve(listener: Listener, registry: Rc<Registry>) -> io::Res
     }
 }
 
-/// Accepts the connections that wait, as many as a turn has time for, and closes those that were given up already and those of users
-/// whom the daemon of a user does not serve.
+/// Accepts the connections that wait, as many as a turn has time for, and closes those that were given up already and those of
+/// users whom the daemon of a user does not serve.
 fn accept_some(
     (listener, owner): (&AsyncFd<Listener>, Uid),
     registry: &Registry,

@@ -164,8 +164,8 @@ impl Form {
         Ok(state.put_back.iter().map(|message| message.header.bytes).max().unwrap_or(0))
     }
 
-    /// Puts the returned messages into the carrier by `put`, whose second argument says whether the form is plain. Returns whether
-    /// the program must be shown the end now.
+    /// Puts the returned messages into the carrier by `put`, whose second argument says whether the form is plain. Returns
+    /// whether the program must be shown the end now.
     pub(super) fn flush<E>(
         &self,
         mut put: impl FnMut(&mut Message, bool) -> Result<(), E>,

@@ -21,8 +21,8 @@ use crate::users::budget::Charge;
 
 /// Puts messages and notifications into a channel for one sender, in their order.
 ///
-/// A message whose first part was put excludes other senders until its last part was put, or [`Putter::release_delivery`]. A blocked
-/// attempt is repeated with the same message; the memory and the memfd that it has obtained stay here.
+/// A message whose first part was put excludes other senders until its last part was put, or [`Putter::release_delivery`]. A
+/// blocked attempt is repeated with the same message; the memory and the memfd that it has obtained stay here.
 pub(crate) struct Putter {
     channel: Rc<Channel>,
     delivery: Option<OwnedMutexGuard<()>>,
