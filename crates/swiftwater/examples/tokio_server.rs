@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use swiftwater::SendInfo;
-use swiftwater::tokio::{Association, Listener};
+use swiftwater::tokio::{Association, Listener, close_stack};
 
 /// A client that sends nothing for this time is disconnected.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -54,7 +54,7 @@ async fn serve(address: &str) -> Result<(), Box<dyn Error>> {
     // The kernel does not tell peers that the process is gone: this call does, and delivers everything sent before.
     let stack = listener.stack().clone();
     drop(listener);
-    tokio::task::spawn_blocking(move || stack.close(CLOSE_WITHIN, "the server ends")).await?;
+    close_stack(&stack, CLOSE_WITHIN, "the server ends").await;
     Ok(())
 }
 
