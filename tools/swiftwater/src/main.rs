@@ -10,6 +10,7 @@ mod bench;
 mod daemon;
 mod doctor;
 mod failure;
+mod folder;
 mod host;
 mod interrupt;
 mod lab;

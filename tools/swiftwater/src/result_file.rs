@@ -1,10 +1,10 @@
 //! A file of results: opened when a command begins, and written when there are results.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::regular_file;
+use crate::folder::{Made, MadeFolders, Missing, Opened, open_file};
 
 /// A file that keeps its content until the first write, so that a command that fails does not affect it. It is opened at the
 /// start, so that a long command fails early if the file cannot be written.
@@ -14,36 +14,26 @@ pub(crate) struct ResultFile {
     file: File,
     /// Whether results are in the file.
     begun: bool,
-    /// Whether this command has made the file.
-    is_new: bool,
-    /// Folders that this command has made for the file, the innermost first.
-    new_folders: Vec<PathBuf>,
+    /// The file, if this command has made it.
+    new: Option<Made>,
+    /// Folders that this command has made for the file.
+    new_folders: MadeFolders,
 }
 
 impl ResultFile {
     /// Opens a file in a folder that exists.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let (file, is_new) = regular_file::open_named(path)?;
-        Ok(Self { path: path.to_owned(), file, begun: false, is_new, new_folders: Vec::new() })
+        Self::open_in(path, Missing::Fail)
     }
 
     /// Opens a file, and makes the folders that it needs.
     pub(crate) fn open_with_folders(path: &Path) -> io::Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
-        let folders = folder.into_iter().flat_map(Path::ancestors).take_while(missing);
-        let new_folders: Vec<PathBuf> = folders.map(Path::to_owned).collect();
-        let opened = folder.map_or(Ok(()), fs::create_dir_all).and_then(|()| Self::open(path));
-        match opened {
-            Ok(mut file) => {
-                file.new_folders = new_folders;
-                Ok(file)
-            }
-            Err(error) => {
-                remove_empty(&new_folders);
-                Err(error)
-            }
-        }
+        Self::open_in(path, Missing::Make)
+    }
+
+    fn open_in(path: &Path, missing: Missing) -> io::Result<Self> {
+        let Opened { file, new, new_folders } = open_file(path, missing)?;
+        Ok(Self { path: path.to_owned(), file, begun: false, new, new_folders })
     }
 
     /// Returns where the file is.
@@ -76,19 +66,19 @@ impl Drop for ResultFile {
     /// Removes a file that this command has made for nothing, as on a full disk, and its folders.
     fn drop(&mut self) {
         let is_empty = || self.file.metadata().is_ok_and(|found| found.len() == 0);
-        if self.is_new && is_empty() && fs::remove_file(&self.path).is_ok() {
-            remove_empty(&self.new_folders);
+        if let Some(new) = &self.new
+            && is_empty()
+            && new.remove_file().is_ok()
+        {
+            self.new_folders.remove_empty();
         }
     }
 }
 
-/// Removes folders, the innermost first, up to one that has other contents.
-fn remove_empty(folders: &[PathBuf]) {
-    let _ = folders.iter().try_for_each(fs::remove_dir);
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     struct Folder(PathBuf);

@@ -5,10 +5,12 @@
 //!
 //! The three belong together. So all files of an experiment are first written into the folder [`NEW`], which is renamed to
 //! [`READY`] once it is complete, and then moved out of it. A full disk or the end of the command before the renaming leaves the
-//! results from before; whoever uses the folder next moves what the end of the command has left in [`READY`].
+//! results from before; the next command of the same user moves what the end of the command has left in [`READY`].
+//!
+//! The folder may belong to another user, who may put links and folders of its own into it at any time. So no name in it is
+//! followed, and [`NEW`] and [`READY`] are used only if the user of this command has made them: nobody else can change what they have.
 
-use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::live;
 use super::live::trace::Trace;
 use super::{LabError, write_error};
+use crate::folder::Folder;
 use crate::host;
-use crate::regular_file;
 
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const RESULTS: &str = "results.json";
@@ -70,7 +72,8 @@ pub(super) struct RunSettings {
 
 /// The folder of one run of the command.
 pub(super) struct Archive {
-    folder: PathBuf,
+    path: PathBuf,
+    folder: Folder,
     manifest: Manifest,
     began: Instant,
     busy_before: Duration,
@@ -82,7 +85,7 @@ pub(super) struct Archive {
 
 impl Archive {
     /// Makes the folder at the start, so that a long command fails early.
-    pub(super) fn create(folder: &Path, seed: u64) -> Result<Self, LabError> {
+    pub(super) fn create(path: &Path, seed: u64) -> Result<Self, LabError> {
         let manifest = Manifest {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: host::kernel(),
@@ -93,22 +96,28 @@ impl Archive {
             seed,
             ..Manifest::default()
         };
-        finish(folder).map_err(|error| write_error(folder, &error))?;
-        check_owner(folder)?;
-        let traces = folder.join(TRACES);
         // The error names the folder that the user has named.
-        for made in [folder, &traces] {
-            fs::create_dir_all(made).map_err(|error| write_error(made, &error))?;
-        }
-        if traces.is_symlink() {
-            return Err(LabError::Foreign { path: traces });
-        }
-        for folder in [folder, &traces] {
-            check_writable(folder).map_err(|error| write_error(folder, &error))?;
-        }
-        let folder = folder.to_owned();
+        let failed = |error| write_error(path, &error);
+        let folder = Folder::create(path).map_err(failed)?;
+        finish(&folder).map_err(failed)?;
+        check_owner(path, &folder)?;
+        folder.make_missing_folder(TRACES).map_err(failed)?;
+        let Ok(traces) = folder.folder(TRACES) else {
+            return Err(LabError::Foreign { path: path.join(TRACES) });
+        };
+        check_writable(&folder).map_err(failed)?;
+        check_writable(&traces).map_err(|error| write_error(&path.join(TRACES), &error))?;
+        let path = path.to_owned();
         let busy_before = host::others_busy_time();
-        Ok(Archive { folder, manifest, began: Instant::now(), busy_before, traces: 0, has_results: false })
+        Ok(Archive {
+            path,
+            folder,
+            manifest,
+            began: Instant::now(),
+            busy_before,
+            traces: 0,
+            has_results: false,
+        })
     }
 
     /// Describes the settings of the run and the conditions on this host.
@@ -132,124 +141,130 @@ impl Archive {
         traces: &[Trace],
     ) -> Result<(), LabError> {
         let written = self.write(experiment, rows, traces).and_then(|()| {
-            let ready = self.folder.join(READY);
-            fs::rename(self.folder.join(NEW), &ready).map_err(|error| write_error(&ready, &error))
+            let renamed = self.folder.rename(NEW, &self.folder, READY);
+            renamed.map_err(|error| write_error(&self.path.join(READY), &error))
         });
         if let Err(error) = written {
             // What is not complete only takes room.
-            let _ = remove_folder(&self.folder.join(NEW));
+            let _ = remove_new(&self.folder);
             return Err(error);
         }
         self.traces += traces.len();
         self.has_results = true;
-        finish(&self.folder).map_err(|error| write_error(&self.folder, &error))
+        finish(&self.folder).map_err(|error| write_error(&self.path, &error))
     }
 
     /// Writes the files of an experiment into the folder [`NEW`].
     fn write(&mut self, experiment: &str, rows: &[impl Serialize], traces: &[Trace]) -> Result<(), LabError> {
-        let folder = self.folder.join(NEW);
-        let made = remove_folder(&folder).and_then(|()| fs::create_dir_all(folder.join(TRACES)));
-        made.map_err(|error| write_error(&folder, &error))?;
+        let path = self.path.join(NEW);
+        let (new, new_traces) = make_new(&self.folder).map_err(|error| write_error(&path, &error))?;
         self.manifest.experiments.push(experiment.to_owned());
         let elapsed_s = self.began.elapsed().as_secs_f64();
         let busy = host::others_busy_time().saturating_sub(self.busy_before).as_secs_f64();
         self.manifest.elapsed_s = elapsed_s;
         self.manifest.others_busy_processors = Some(busy / elapsed_s.max(1e-9));
-        write(&folder.join(MANIFEST), &self.manifest)?;
-        write(&folder.join(RESULTS), &rows)?;
+        write(&path, &new, MANIFEST, &self.manifest)?;
+        write(&path, &new, RESULTS, &rows)?;
         for (number, trace) in (self.traces + 1..).zip(traces) {
-            write(&folder.join(TRACES).join(trace_name(number, experiment)), trace)?;
+            write(&path.join(TRACES), &new_traces, &trace_name(number, experiment), trace)?;
         }
         if !self.has_results {
-            write(&folder.join(FIRST), &())?;
+            write(&path, &new, FIRST, &())?;
         }
         Ok(())
     }
 }
 
-fn write(path: &Path, what: &impl Serialize) -> Result<(), LabError> {
+/// Writes a file into a folder, which has this path in errors.
+fn write(path: &Path, folder: &Folder, name: &str, what: &impl Serialize) -> Result<(), LabError> {
     let text = serde_json::to_vec_pretty(what).map_err(io::Error::from);
-    text.and_then(|text| regular_file::replace(path, &text)).map_err(|error| write_error(path, &error))
+    text.and_then(|text| folder.replace(name, &text)).map_err(|error| write_error(&path.join(name), &error))
 }
 
-/// Moves complete files in place of those from before, if the command that has written them could not.
-pub(super) fn finish(folder: &Path) -> io::Result<()> {
-    let ready = folder.join(READY);
-    if ready.symlink_metadata().is_ok_and(|found| found.is_dir()) {
-        move_all(&ready, folder)?;
+/// Moves complete files in place of those from before, if the command that has written them could not. Fails if that was a
+/// command of another user.
+pub(super) fn finish(folder: &Folder) -> io::Result<()> {
+    match folder.own_folder(READY) {
+        Ok(ready) => move_all(&ready, folder),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
+        Err(error) => Err(error),
     }
-    Ok(())
 }
 
 /// Moves all files of the folder [`READY`], so that the end of the command at any moment leaves what remains to be done.
-fn move_all(ready: &Path, folder: &Path) -> io::Result<()> {
-    let first = ready.join(FIRST);
-    let traces = folder.join(TRACES);
-    fs::create_dir_all(&traces)?;
-    if traces.is_symlink() {
-        return Err(io::Error::new(io::ErrorKind::NotADirectory, "the folder of the traces is a link"));
+fn move_all(ready: &Folder, folder: &Folder) -> io::Result<()> {
+    folder.make_missing_folder(TRACES)?;
+    let traces = folder.folder(TRACES)?;
+    if ready.has(FIRST) {
+        trace_names(&traces)?.iter().try_for_each(|name| traces.remove_file(name))?;
+        ready.remove_file(FIRST)?;
     }
-    if first.exists() {
-        trace_files(&traces)?.iter().try_for_each(fs::remove_file)?;
-        fs::remove_file(&first)?;
-    }
-    for trace in trace_files(&ready.join(TRACES))? {
-        let name = trace.file_name().unwrap_or_default();
-        fs::rename(&trace, traces.join(name))?;
+    let ready_traces = ready.own_folder(TRACES)?;
+    for name in trace_names(&ready_traces)? {
+        ready_traces.rename(&name, &traces, &name)?;
     }
     for name in [RESULTS, MANIFEST] {
-        match fs::rename(ready.join(name), folder.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        match ready.rename(name, folder, name) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
     // A folder of which a part is removed is not ready.
-    let rest = folder.join(NEW);
-    remove_folder(&rest)?;
-    fs::rename(ready, &rest)?;
-    remove_folder(&rest)
+    remove_new(folder)?;
+    folder.rename(READY, folder, NEW)?;
+    remove_new(folder)
 }
 
-/// Removes a folder, or a link in its place.
-fn remove_folder(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+/// Makes the folder [`NEW`] and its folder of traces.
+fn make_new(folder: &Folder) -> io::Result<(Folder, Folder)> {
+    remove_new(folder)?;
+    folder.make_folder(NEW)?;
+    let new = folder.own_folder(NEW)?;
+    new.make_folder(TRACES)?;
+    let traces = new.own_folder(TRACES)?;
+    Ok((new, traces))
+}
+
+/// Removes the folder [`NEW`] with the files that this command writes there, or a link in its place.
+fn remove_new(folder: &Folder) -> io::Result<()> {
+    let new = match folder.own_folder(NEW) {
+        Ok(new) => new,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => return folder.remove_file(NEW),
+        Err(error) => return Err(error),
+    };
+    if new.has(TRACES) {
+        let traces = new.own_folder(TRACES)?;
+        trace_names(&traces)?.iter().try_for_each(|name| traces.remove_file(name))?;
+        new.remove_folder(TRACES)?;
     }
+    [MANIFEST, RESULTS, FIRST].iter().try_for_each(|name| new.remove_file(name))?;
+    folder.remove_folder(NEW)
 }
 
 /// Fails if a folder has files under the names of the laboratory's that are not its own.
-fn check_owner(folder: &Path) -> Result<(), LabError> {
-    let manifest = regular_file::read(&folder.join(MANIFEST));
+fn check_owner(path: &Path, folder: &Folder) -> Result<(), LabError> {
+    let manifest = folder.read(MANIFEST);
     if manifest.is_ok_and(|text| serde_json::from_slice::<Manifest>(&text).is_ok()) {
         return Ok(());
     }
-    let traces = trace_files(&folder.join(TRACES)).unwrap_or_default();
-    let mut taken = [MANIFEST, RESULTS].map(|name| folder.join(name)).into_iter().chain(traces);
-    match taken.find(|path| path.symlink_metadata().is_ok()) {
+    let traces = folder.folder(TRACES).and_then(|traces| trace_names(&traces)).unwrap_or_default();
+    let taken = [MANIFEST, RESULTS].into_iter().find(|name| folder.has(name)).map(|name| path.join(name));
+    match taken.or_else(|| traces.first().map(|name| path.join(TRACES).join(name))) {
         Some(path) => Err(LabError::Foreign { path }),
         None => Ok(()),
     }
 }
 
-/// Returns the traces in a folder of traces, in their order: files with such a name as [`trace_name`] returns.
-pub(super) fn trace_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let is_trace = |name: &str| {
+/// Returns the names of the traces in a folder of traces, in their order: files with such a name as [`trace_name`] returns.
+pub(super) fn trace_names(folder: &Folder) -> io::Result<Vec<String>> {
+    folder.files(|name| {
         let parts = name.strip_suffix(".json").and_then(|stem| stem.split_once('-'));
         parts.is_some_and(|(number, experiment)| {
             number.parse().is_ok_and(|number| trace_name(number, experiment) == name)
                 && live::is_experiment(experiment)
         })
-    };
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_file() && entry.file_name().to_str().is_some_and(is_trace) {
-            paths.push(entry.path());
-        }
-    }
-    paths.sort();
-    Ok(paths)
+    })
 }
 
 /// Returns the name of the file of a trace.
@@ -258,17 +273,20 @@ fn trace_name(number: usize, experiment: &str) -> String {
 }
 
 /// Fails early if nothing can be made in a folder.
-fn check_writable(folder: &Path) -> io::Result<()> {
-    let probe = folder.join(NEW);
-    remove_folder(&probe)?;
-    fs::create_dir(&probe)?;
-    fs::remove_dir(probe)
+fn check_writable(folder: &Folder) -> io::Result<()> {
+    remove_new(folder)?;
+    folder.make_folder(NEW)?;
+    folder.remove_folder(NEW)
 }
 
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
-    use std::os::unix::fs::symlink;
+    use std::fs;
+    use std::os::unix::fs::{chown, symlink};
+
+    use rustix::process::geteuid;
+    use swiftwater_tests::tools;
 
     use super::*;
 
@@ -279,6 +297,10 @@ mod tests {
         let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
         names.sort();
         names
+    }
+
+    fn open(folder: &Path) -> Folder {
+        Folder::open(folder).expect("a folder")
     }
 
     fn scratch(name: &str) -> PathBuf {
@@ -303,7 +325,11 @@ mod tests {
         assert!(manifest.others_busy_processors.is_some());
         fs::write(traces.join("0001-lossy.json"), "{}").expect("room");
         let mut archive = Archive::create(&folder, 8).expect("ours");
-        assert_eq!(trace_files(&traces).expect("a folder").len(), 1, "it remains until there are results");
+        assert_eq!(
+            trace_names(&open(&traces)).expect("a folder").len(),
+            1,
+            "it remains until there are results"
+        );
         archive.keep("lossy", &NO_ROWS, &[]).expect("room");
         assert_eq!(names(&folder), [MANIFEST, RESULTS, TRACES], "nothing half written");
         let others = ["0002-old.json", "0003-lossy.json", "2-lossy.json", "my.json", "thesis.txt"];
@@ -331,6 +357,72 @@ mod tests {
         symlink("/tmp", folder.join(TRACES)).expect("room");
         let Err(error) = Archive::create(&folder, 1) else { panic!("the traces would go elsewhere") };
         assert!(error.to_string().contains(TRACES), "{error}");
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn a_link_in_complete_files_is_not_followed() {
+        let folder = two_runs("ready-link");
+        let victim = folder.join("victim");
+        fs::create_dir(&victim).expect("room");
+        fs::write(victim.join("0001-lossy.json"), "mine").expect("room");
+        for name in [READY, NEW] {
+            let planted = folder.join(name);
+            let _ = fs::remove_dir_all(folder.join(NEW));
+            fs::create_dir(&planted).expect("room");
+            symlink(&victim, planted.join(TRACES)).expect("room");
+            let Err(error) = Archive::create(&folder, 3) else { panic!("{name} leads elsewhere") };
+            assert!(error.to_string().contains("traces is a link"), "{error}");
+            fs::remove_dir_all(&planted).expect("it remains");
+        }
+        assert_eq!(names(&victim), ["0001-lossy.json"]);
+        let found = kept(&folder);
+        assert_eq!((found.seed, found.traces.len()), (1, 2));
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn files_of_others_in_the_folder_of_incomplete_files_remain() {
+        let folder = two_runs("incomplete-foreign");
+        fs::write(folder.join(NEW).join("mine"), "").expect("room");
+        let Err(error) = Archive::create(&folder, 3) else { panic!("it cannot be removed") };
+        assert!(error.to_string().contains("not empty"), "{error}");
+        assert_eq!(names(&folder.join(NEW)), ["mine"]);
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn folders_that_another_user_has_put_in_place_of_the_archives_are_refused() {
+        if !geteuid().is_root() {
+            return tools::skip("only root makes folders of another user");
+        }
+        let folder = two_runs("planted");
+        let mut archive = Archive::create(&folder, 3).expect("ours");
+        for (name, other) in [(READY, NEW), (NEW, READY)] {
+            let planted = folder.join(name);
+            fs::create_dir_all(planted.join(TRACES)).expect("room");
+            fs::write(planted.join(RESULTS), "theirs").expect("room");
+            chown(&planted, Some(41_001), None).expect("root may");
+            let said = format!("{name} there belongs to user 41001");
+            let Err(error) = Archive::create(&folder, 3) else { panic!("{name} is not ours") };
+            assert!(error.to_string().contains(&said), "{error}");
+            archive.keep("lossy", &NO_ROWS, &[trace()]).expect_err("it is in the way");
+            assert!(
+                planted.join(RESULTS).exists() && !folder.join(other).exists(),
+                "neither used nor removed"
+            );
+            fs::remove_dir_all(&planted).expect("it remains");
+        }
+        // Another user renames a folder of its own while a run writes.
+        archive.write("failover", &NO_ROWS, &[]).expect("room");
+        fs::rename(folder.join(NEW), folder.join("gone")).expect("room");
+        fs::create_dir(folder.join(READY)).expect("room");
+        symlink(folder.join("gone"), folder.join(READY).join(TRACES)).expect("room");
+        chown(folder.join(READY), Some(41_001), None).expect("root may");
+        let error = finish(&open(&folder)).expect_err("it is not ours");
+        assert!(error.to_string().contains("belongs to user 41001"), "{error}");
+        let found = kept(&folder);
+        assert_eq!((found.seed, found.traces.len()), (1, 2));
         fs::remove_dir_all(&folder).expect("ours");
     }
 
@@ -370,7 +462,7 @@ mod tests {
         let found = kept(&folder);
         assert_eq!((found.seed, found.results), (1, 0));
         assert_eq!(found.traces, ["0001-lossy.json", "0002-lossy.json"]);
-        finish(&folder).expect("nothing is ready");
+        finish(&open(&folder)).expect("nothing is ready");
         assert_eq!(kept(&folder).seed, 1);
         Archive::create(&folder, 3).expect("ours");
         assert_eq!(names(&folder), [MANIFEST, RESULTS, TRACES], "what is not complete has gone");
@@ -386,7 +478,8 @@ mod tests {
             fs::rename(folder.join(NEW), &ready).expect("room");
             let steps: [&dyn Fn() -> io::Result<()>; 4] = [
                 &|| {
-                    trace_files(&traces)?.iter().try_for_each(fs::remove_file)?;
+                    let names = trace_names(&open(&traces))?;
+                    names.iter().try_for_each(|name| fs::remove_file(traces.join(name)))?;
                     fs::remove_file(ready.join(FIRST))
                 },
                 &|| {
@@ -399,7 +492,7 @@ mod tests {
                 &|| fs::rename(ready.join(MANIFEST), folder.join(MANIFEST)),
             ];
             steps[..moved].iter().try_for_each(|step| step()).expect("it is there");
-            finish(&folder).expect("room");
+            finish(&open(&folder)).expect("room");
             let found = kept(&folder);
             assert_eq!((found.seed, found.results), (2, 1), "{moved}");
             assert_eq!(found.traces, ["0001-failover.json"], "{moved}");

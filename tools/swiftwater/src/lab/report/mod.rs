@@ -12,9 +12,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::archive::{self, MANIFEST, Manifest, RESULTS, TRACES, trace_files};
+use super::archive::{self, MANIFEST, Manifest, RESULTS, TRACES, trace_names};
 use super::live;
 use super::live::trace::Trace;
+use crate::folder::Folder;
 use crate::lab::args::ReportArgs;
 use crate::output::note;
 use crate::plot::{escape, fill, style};
@@ -61,35 +62,33 @@ pub(crate) enum ReportError {
 
 /// Runs the command.
 pub(super) fn run(args: &ReportArgs) -> Result<(), ReportError> {
-    archive::finish(&args.folder)
-        .map_err(|source| ReportError::Finish { folder: args.folder.clone(), source })?;
-    let manifest: Manifest = read(&args.folder.join(MANIFEST))?;
-    let rows: Vec<Row> = read(&args.folder.join(RESULTS))?;
-    let traces = read_traces(&args.folder.join(TRACES))?;
+    let path = &args.folder;
+    let folder = Folder::open(path).map_err(|source| ReportError::Read { path: path.clone(), source })?;
+    archive::finish(&folder).map_err(|source| ReportError::Finish { folder: path.clone(), source })?;
+    let manifest: Manifest = read(path, &folder, MANIFEST)?;
+    let rows: Vec<Row> = read(path, &folder, RESULTS)?;
+    let traces = read_traces(&path.join(TRACES), &folder)?;
     let page = render(&manifest, &rows, &traces);
     let (path, written) = match &args.html {
         Some(path) => (path.clone(), regular_file::write_named(path, page.as_bytes())),
-        None => {
-            let path = args.folder.join(PAGE);
-            let written = regular_file::replace(&path, page.as_bytes());
-            (path, written)
-        }
+        None => (path.join(PAGE), folder.replace(PAGE, page.as_bytes())),
     };
     written.map_err(|source| ReportError::Write { path: path.clone(), source })?;
     note(format_args!("written: {}", path.display()));
     Ok(())
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ReportError> {
-    let parsed =
-        regular_file::read(path).and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
-    parsed.map_err(|source| ReportError::Read { path: path.to_owned(), source })
+/// Reads a file of a folder, which has this path in errors.
+fn read<T: DeserializeOwned>(path: &Path, folder: &Folder, name: &str) -> Result<T, ReportError> {
+    let parsed = folder.read(name).and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
+    parsed.map_err(|source| ReportError::Read { path: path.join(name), source })
 }
 
-fn read_traces(folder: &Path) -> Result<Vec<Trace>, ReportError> {
-    let failed = |source| ReportError::Read { path: folder.to_owned(), source };
-    let paths = trace_files(folder).map_err(failed)?;
-    paths.iter().map(|path| read(path)).collect()
+fn read_traces(path: &Path, folder: &Folder) -> Result<Vec<Trace>, ReportError> {
+    let failed = |source| ReportError::Read { path: path.to_owned(), source };
+    let folder = folder.folder(TRACES).map_err(failed)?;
+    let names = trace_names(&folder).map_err(failed)?;
+    names.iter().map(|name| read(path, &folder, name)).collect()
 }
 
 fn render(manifest: &Manifest, rows: &[Row], traces: &[Trace]) -> String {
@@ -152,6 +151,9 @@ fn quoted(arguments: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     #[test]
     fn the_command_can_be_pasted_into_a_shell() {
         let arguments = ["--case", "cubic, 1 + 1", "it's"].map(str::to_owned);
@@ -193,14 +195,36 @@ mod tests {
 
     #[test]
     fn a_device_in_place_of_results_is_refused() {
-        let error = read::<Manifest>(Path::new("/dev/zero")).expect_err("it has no end").to_string();
+        let path = Path::new("/dev");
+        let folder = Folder::open(path).expect("every Linux has it");
+        let error = read::<Manifest>(path, &folder, "zero").expect_err("it has no end").to_string();
         assert!(error.contains("not a regular file"), "{error}");
+    }
+
+    #[test]
+    fn links_in_a_folder_are_not_read() {
+        let folder = std::env::temp_dir().join(format!("swiftwater-report-{}", std::process::id()));
+        fs::create_dir_all(folder.join("elsewhere")).expect("room");
+        fs::write(folder.join("elsewhere/0001-lossy.json"), "secret").expect("room");
+        fs::write(folder.join(RESULTS), "[]").expect("room");
+        fs::write(folder.join("mine"), serde_json::to_vec(&Manifest::default()).expect("JSON"))
+            .expect("room");
+        symlink("mine", folder.join(MANIFEST)).expect("a folder of our own");
+        symlink("elsewhere", folder.join(TRACES)).expect("a folder of our own");
+        let said = || {
+            let args = ReportArgs { folder: folder.clone(), html: None };
+            run(&args).expect_err("a link is in the way").to_string()
+        };
+        assert!(said().contains("manifest.json: it is a link"), "{}", said());
+        fs::rename(folder.join("mine"), folder.join(MANIFEST)).expect("room");
+        assert!(said().contains("traces is a link or a file"), "{}", said());
+        fs::remove_dir_all(&folder).expect("ours");
     }
 
     #[test]
     fn a_folder_without_results_is_named() {
         let args = ReportArgs { folder: "/nowhere".into(), html: None };
         let said = run(&args).expect_err("there is none").to_string();
-        assert!(said.contains("/nowhere/manifest.json") && said.contains("--out DIR"), "{said}");
+        assert!(said.contains("/nowhere") && said.contains("--out DIR"), "{said}");
     }
 }
