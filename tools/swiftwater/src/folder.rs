@@ -39,12 +39,12 @@ pub(crate) struct Folder(OwnedFd);
 impl Folder {
     /// Opens a folder. Fails if another user than that of the command or root has made a link on the way.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Walk::new(path, Missing::Fail)?.to_folder()
+        Walk::new(path, Missing::Fail)?.into_folder()
     }
 
     /// Opens a folder, and makes it and those that it needs.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        Walk::new(path, Missing::Make)?.to_folder()
+        Walk::new(path, Missing::Make)?.into_folder()
     }
 
     /// Opens a folder in this one.
@@ -232,7 +232,7 @@ pub(crate) enum Missing {
 /// shared folder or its own.
 pub(crate) fn open_file(path: &Path, missing: Missing) -> io::Result<Opened> {
     let mut walk = Walk::new(path, missing)?;
-    match walk.to_file() {
+    match walk.reach_file() {
         Ok((file, name)) => {
             let Walk { folder, made: new_folders, .. } = walk;
             Ok(Opened { file, new: name.map(|name| Made { folder, name }), new_folders })
@@ -247,7 +247,7 @@ pub(crate) fn open_file(path: &Path, missing: Missing) -> io::Result<Opened> {
 /// Opens the folder of a file, and returns the name of the file in it.
 pub(crate) fn open_folder_of(path: &Path) -> io::Result<(Folder, OsString)> {
     let mut walk = Walk::new(path, Missing::Fail)?;
-    let name = walk.to_last()?;
+    let name = walk.reach_last()?;
     Ok((walk.folder, name))
 }
 
@@ -278,7 +278,7 @@ impl Walk {
     }
 
     /// Enters all folders but the last component, and returns its name.
-    fn to_last(&mut self) -> io::Result<OsString> {
+    fn reach_last(&mut self) -> io::Result<OsString> {
         while let Some(name) = self.rest.pop() {
             if self.rest.is_empty() {
                 return Ok(name);
@@ -288,7 +288,7 @@ impl Walk {
         Err(Errno::NOENT.into())
     }
 
-    fn to_folder(mut self) -> io::Result<Folder> {
+    fn into_folder(mut self) -> io::Result<Folder> {
         if self.rest.is_empty() {
             return Err(Errno::NOENT.into());
         }
@@ -299,10 +299,10 @@ impl Walk {
     }
 
     /// Opens the file, and returns its name if it is new.
-    fn to_file(&mut self) -> io::Result<(File, Option<OsString>)> {
+    fn reach_file(&mut self) -> io::Result<(File, Option<OsString>)> {
         let mut is_linked = false;
         loop {
-            let name = self.to_last()?;
+            let name = self.reach_last()?;
             match openat(&self.folder.0, &name, NEW_FILE, FILE_MODE) {
                 Ok(file) => return Ok((file.into(), (!is_linked).then_some(name))),
                 // A link to a file that does not exist yet is there already, too.
