@@ -569,6 +569,23 @@ mod tests {
     }
 
     #[test]
+    fn published_figures_do_not_stand_alone() {
+        for name in [LiveName::TwoEqual, LiveName::Flapping, LiveName::Datatag, LiveName::Sctplib] {
+            let plan = plan(name);
+            let mut cells = cells(&plan, &SETTINGS);
+            assert_eq!(outcomes(&plan, &cells, &SETTINGS, &[]).len(), 0, "nothing was measured");
+            cells[0].turns = vec![Turn { run: run(1e6), ..Turn::default() }];
+            let case = cells[0].load.name();
+            let outcomes = outcomes(&plan, &cells, &SETTINGS, &[]);
+            assert!(outcomes.iter().any(|(outcome, _)| outcome.published), "{case}");
+            assert!(
+                outcomes.iter().all(|(outcome, _)| outcome.case == case),
+                "other loads were not measured"
+            );
+        }
+    }
+
+    #[test]
     fn buffers_that_were_published_are_given_to_sctp_and_tcp_grows() {
         let plan = plan(LiveName::Datatag);
         let load = &plan.loads[0];

@@ -14,7 +14,7 @@ const PUBLISHED: Source = Source::Published(Clock::Live);
 const MARK_TOLERANCE_S: f64 = 0.5;
 
 /// Returns the measured outcomes, each load followed by the results of the virtual clock and by published results; those of runs
-/// longer than ours come last.
+/// longer than ours come last. Leaves out the loads of which nothing was measured.
 pub(super) fn outcomes(
     plan: &Plan,
     cells: &[Cell],
@@ -24,6 +24,9 @@ pub(super) fn outcomes(
     let mut outcomes = Vec::new();
     for group in cells.chunk_by(|one, other| one.load.name() == other.load.name()) {
         let Some(first) = group.first() else { continue };
+        if group.iter().all(|cell| cell.turns.is_empty()) {
+            continue;
+        }
         let seconds = plan.seconds(&first.load, first.series, settings);
         let marks = first
             .load

@@ -153,7 +153,7 @@ fn measured_of(outcome: &crate::perf::client::Outcome) -> Measured {
     }
 }
 
-/// Returns the measured outcomes of a size, followed by rows of the published tables.
+/// Returns the measured outcomes of a size, followed by rows of the published tables; none if nothing was measured.
 fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome, Source)> {
     let Some(first) = group.first() else { return Vec::new() };
     let rate = |runs: &[Run]| median(&super::rates(&runs.iter().collect::<Vec<_>>(), None));
@@ -176,6 +176,9 @@ fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome
         ))
     });
     let ours: Vec<_> = ours.collect();
+    if ours.is_empty() {
+        return ours;
+    }
     let published = raw.iter().map(|row| {
         let outcome =
             outcome(first, format!("{}, {}", row.column.name(), row.machine), SECONDS, row.messages);
@@ -254,5 +257,9 @@ mod tests {
         let figures = small[3].1.figures().expect("measured");
         assert_eq!(figures.published_bits_per_s, Some(1_454_549.0 * 0.8), "Ubuntu on porky");
         assert!(groups.iter().flatten().all(|cell| cell.buffer_bytes == Some(131_071)));
+        assert!(
+            outcomes(&groups[0], &vec![Vec::new(); groups[0].len()], 1.0).is_empty(),
+            "nothing was measured"
+        );
     }
 }
