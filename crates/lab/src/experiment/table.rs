@@ -18,7 +18,7 @@ const COLUMNS: [Column; 20] = [
     ("of limit", |o| o.has_limit().then(|| percent(o.share()))),
     ("of best path", |o| o.ratio_to_best_path().filter(|_| o.path.is_none()).map(percent)),
     ("of their sum", |o| o.ratio_to_sum_of_paths().map(percent)),
-    ("latency", |o| o.latency_s.map(|seconds| format!("{:.3} ms", seconds * 1e3))),
+    ("latency mean", |o| o.latency_s.map(|seconds| format!("{:.3} ms", seconds * 1e3))),
     ("longest gap", |o| o.gap_s_max.map(ms)),
     ("back after", |o| o.back_s_max.map(ms)),
     ("missing", |o| o.missing_messages.map(|n| n.to_string())),

@@ -302,7 +302,7 @@ fn flapping() -> Plan {
         &["10mbit,90us", "10mbit,90us,down=10s/20s", "5mbit,935us"],
         vec![
             load("10 Mbit/s", Network::Wired, 0, SECONDS_STEADY, &alone),
-            load("5 Mbit/s, wireless", Network::Wireless, 2, SECONDS_STEADY, &alone),
+            load("5 Mbit/s (11 Mbit/s wireless)", Network::Wireless, 2, SECONDS_STEADY, &alone),
             load("10 Mbit/s up and down + 5 Mbit/s", Network::Both, 1, SECONDS_FLAPPING, &both),
         ],
     )

@@ -365,6 +365,11 @@ impl Row {
         }
         let reason = if self.late_us_p99 > us(LATE_MAX) {
             format!("packets are late by up to {:.0} µs: {}", self.late_us_p99, advice(self.realtime))
+        } else if self.line_dropped_packets > 0 {
+            format!(
+                "{} packets were dropped at the full queue, and theory counts random losses only: name a longer queue=",
+                grouped(self.line_dropped_packets)
+            )
         } else if self.lost_packets < LOSSES_MIN {
             format!("with {} losses that may be chance: measure longer with --seconds", self.lost_packets)
         } else {
@@ -377,7 +382,7 @@ impl Row {
 
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:28} {:10} {:>8} {:>8} {:>10} {:>16} {:>10} {:>9} {:>16} {:>12}\n",
+        "{:28} {:10} {:>8} {:>8} {:>10} {:>16} {:>10} {:>9} {:>16} {:>8} {:>12}\n",
         "path",
         "transport",
         "seconds",
@@ -387,13 +392,14 @@ fn table(rows: &[Row]) -> String {
         "theory",
         "ratio",
         "lost packets",
+        "dropped",
         "late p99 µs"
     );
     for row in rows {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{:28} {:10} {:>8.0} {:>8.2} {:>10} {:>16} {:>10} {:>9} {:>16} {:>12.0}",
+            "{:28} {:10} {:>8.0} {:>8.2} {:>10} {:>16} {:>10} {:>9} {:>16} {:>8} {:>12.0}",
             row.line,
             row.transport,
             row.seconds,
@@ -403,6 +409,7 @@ fn table(rows: &[Row]) -> String {
             row.predicted_bits_per_s.map_or("none".to_owned(), mbits),
             row.ratio_to_predicted.map_or("none".to_owned(), |ratio| format!("{ratio:.3}")),
             format!("{} of {}", row.lost_packets, row.data_packets),
+            row.line_dropped_packets,
             row.late_us_p99,
         );
     }
@@ -489,11 +496,13 @@ mod tests {
             assert_eq!(row(near, 200, 0.0).complaint(), None);
         }
         let lossy = Row { lost_packets: 260, ..row(20e6, 200, 0.0) };
+        let full = Row { line_dropped_packets: 276, ..row(17e6, 70, 0.0) };
         let lossless = Row { predicted_bits_per_s: None, ratio_to_predicted: None, ..row(90e6, 0, 0.0) };
         for (row, words) in [
             (row(96e6, 200, 0.0), "96.0 Mbit/s, and theory says 20.0; the packets do not fare"),
             (row(23e6, 50, 0.0), "with 50 losses that may be chance"),
             (row(17e6, 200, 1_500.0), "late by up to 1500 µs"),
+            (full, "276 packets were dropped at the full queue"),
             (lossy, "lost 260 of 200,000 packets, which is not the share"),
             (lossless, "lost no packet: measure longer"),
         ] {
