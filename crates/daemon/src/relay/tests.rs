@@ -323,6 +323,35 @@ async fn a_turn_whose_message_never_comes_takes_one_record_a_call() {
     assert!(matches!(channel.try_take(), Ok(Incoming::Malformed)));
 }
 
+#[tokio::test(flavor = "local")]
+async fn a_long_message_that_its_sender_may_still_change_is_malformed() {
+    const SEALS: [SealFlags; 3] = [SealFlags::WRITE, SealFlags::SHRINK, SealFlags::GROW];
+    let registry = registry();
+    for flags in [Flags::IN_MEMFD, Flags::IN_MEMFD.with(Flags::IN_TURN)] {
+        let header = testing::header(ID, 100_000);
+        let header = Header { flags: header.flags.with(flags), ..header };
+        for missing in SEALS.map(Some).into_iter().chain([None]) {
+            let (socket, program_end) = opened(&registry, Style::OneToOne);
+            let memfd =
+                memfd_create("long", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a memfd");
+            ftruncate(&memfd, header.bytes.into()).expect("its length");
+            let seals = SEALS.into_iter().filter(|seal| Some(*seal) != missing).collect();
+            fcntl_add_seals(&memfd, seals).expect("its seals");
+            testing::send_with(&program_end, &header.encode(), &[memfd]);
+            let taken = socket.channel().try_take();
+            let is_as_expected = match missing {
+                Some(_) => matches!(taken, Ok(Incoming::Malformed)),
+                None => matches!(taken, Ok(Incoming::Filler)),
+            };
+            assert!(is_as_expected, "{flags:?} without {missing:?}: {taken:?}");
+            assert_eq!(
+                socket.channel().awaits_thread(),
+                missing.is_none() && !header.flags.contains(Flags::IN_TURN)
+            );
+        }
+    }
+}
+
 /// Fills more than half of the ring.
 fn fill_half(socket: &Socket) {
     for _ in 0..5 {
