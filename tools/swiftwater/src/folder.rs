@@ -227,8 +227,8 @@ pub(crate) enum Missing {
     Make,
 }
 
-/// Opens the file that the user of this command has named, for writing, and makes it if there is none. Links on the way and at the
-/// name are followed, and a pipe is opened, only if this user or root has made them: another user may have put them into a
+/// Opens the file that the user of this command has named, for writing, and makes it if there is none. Links on the way and at
+/// the name are followed, and a pipe is opened, only if this user or root has made them: another user may have put them into a
 /// shared folder or its own.
 pub(crate) fn open_file(path: &Path, missing: Missing) -> io::Result<Opened> {
     let mut walk = Walk::new(path, missing)?;

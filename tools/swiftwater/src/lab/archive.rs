@@ -8,7 +8,8 @@
 //! results from before; the next command of the same user moves what the end of the command has left in [`READY`].
 //!
 //! The folder may belong to another user, who may put links and folders of its own into it at any time. So no name in it is
-//! followed, and [`NEW`] and [`READY`] are used only if the user of this command has made them: nobody else can change what they have.
+//! followed, and [`NEW`] and [`READY`] are used only if the user of this command has made them: nobody else can change what they
+//! have.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

@@ -776,8 +776,8 @@ fn after_ctrl_c_programs_and_experiments_tell_what_they_have_measured() {
     let folder = Folder::new("interrupted");
     let out = folder.0.display().to_string();
     let case = ["--live", "coexistence", "--case", "cubic, 1 + 1", "--seconds", "1", "--out", &out];
-    // Two clients share the line in each measurement, and a disturbed one is repeated three times: the ninth belongs to the second
-    // of five turns, or to a later one.
+    // Two clients share the line in each measurement, and a disturbed one is repeated three times: the ninth belongs to the
+    // second of five turns, or to a later one.
     let clients = RefCell::new(BTreeSet::new());
     let measures_again = |run: &Running| {
         let mut clients = clients.borrow_mut();
