@@ -7,7 +7,7 @@ use crate::lab::archive::Archive;
 use crate::lab::args::{LabArgs, LiveName};
 use crate::lab::row::{Row, Source};
 use crate::lab::{LabError, tell_interruption};
-use crate::output::{Json, note, print};
+use crate::output::{Json, OutputError, note, print};
 use crate::{host, interrupt};
 
 /// Runs the experiments that the user asks for. Prints and keeps all measurements, even if a part fails.
@@ -18,8 +18,8 @@ pub(in crate::lab) fn run(name: LiveName, args: &LabArgs) -> Result<(), LabError
     let json = args.json.open()?;
     interrupt::listen()?;
     let archive = args.out.as_deref().map(|folder| Archive::create(folder, settings.seed)).transpose()?;
-    let mut session = Session { json, archive, measured: Vec::new(), failure: None };
-    session.measure(&experiments, &settings)?;
+    let mut session = Session { json, print, is_printed: true, archive, measured: Vec::new(), failure: None };
+    session.measure(&experiments, &settings);
     session.finish()
 }
 
@@ -37,6 +37,10 @@ fn settings(args: &LabArgs) -> Settings<'_> {
 /// The experiments that were measured so far, and where they go.
 struct Session {
     json: Json,
+    /// Prints text to standard output.
+    print: fn(&str) -> Result<(), OutputError>,
+    /// Whether nothing has failed to be printed: standard output may be closed or full.
+    is_printed: bool,
     archive: Option<Archive>,
     measured: Vec<(&'static str, Results)>,
     /// The first failure, which decides the result.
@@ -44,7 +48,7 @@ struct Session {
 }
 
 impl Session {
-    fn measure(&mut self, experiments: &[LiveName], settings: &Settings<'_>) -> Result<(), LabError> {
+    fn measure(&mut self, experiments: &[LiveName], settings: &Settings<'_>) {
         let count = experiments.len();
         if count > 1 {
             let whole: Estimate = experiments.iter().map(|&one| super::estimate(one, settings)).sum();
@@ -58,7 +62,7 @@ impl Session {
             archive.describe(settings, &conditions);
         }
         for (number, &experiment) in (1..).zip(experiments) {
-            if interrupt::requested() {
+            if interrupt::requested() || self.goes_nowhere() {
                 break;
             }
             let name = super::name(experiment);
@@ -67,22 +71,17 @@ impl Session {
             let others = host::OthersBusy::begin();
             let results = super::run(experiment, settings, &conditions);
             let heading = if count > 1 { format!("{name}\n") } else { String::new() };
-            self.on_results(name, &heading, results, others.sentence())?;
+            self.on_results(name, &heading, results, others.sentence());
         }
-        Ok(())
     }
 
-    /// Prints and keeps the results of an experiment, and says what has disturbed it.
-    fn on_results(
-        &mut self,
-        name: &'static str,
-        heading: &str,
-        mut results: Results,
-        busy: Option<String>,
-    ) -> Result<(), LabError> {
+    /// Prints and keeps the results of an experiment, and says what has disturbed it. What cannot be printed is kept nevertheless.
+    fn on_results(&mut self, name: &'static str, heading: &str, mut results: Results, busy: Option<String>) {
         let missing = results.failure.take().map(LabError::from);
-        if self.json.leaves_text() && !results.outcomes.is_empty() {
-            print(&(heading.to_owned() + &text(name, &results.outcomes)))?;
+        let mut printed = Ok(());
+        if self.is_printed && self.json.leaves_text() && !results.outcomes.is_empty() {
+            printed = (self.print)(&(heading.to_owned() + &text(name, &results.outcomes)));
+            self.is_printed = printed.is_ok();
         }
         let figures = results.outcomes.iter().filter_map(|(_, source)| source.figures());
         // The lines may be on time while the ends have no processor.
@@ -98,10 +97,14 @@ impl Session {
             }
             _ => Ok(()),
         };
-        for error in missing.into_iter().chain(kept.err()) {
+        for error in missing.into_iter().chain(kept.err()).chain(printed.err().map(LabError::from)) {
             self.on_failure(name, error);
         }
-        Ok(())
+    }
+
+    /// Returns whether further results would be neither printed nor kept.
+    fn goes_nowhere(&self) -> bool {
+        !self.is_printed && self.archive.is_none() && !matches!(self.json, Json::File(_))
     }
 
     fn on_failure(&mut self, name: &str, error: LabError) {
@@ -165,7 +168,14 @@ mod tests {
 
     fn session() -> Session {
         let json = Json::file(std::path::Path::new("/dev/null")).expect("every host has one");
-        Session { json, archive: None, measured: Vec::new(), failure: None }
+        Session {
+            json,
+            print: |_| Ok(()),
+            is_printed: true,
+            archive: None,
+            measured: Vec::new(),
+            failure: None,
+        }
     }
 
     fn failed(name: &str, outcomes: usize) -> Results {
@@ -177,10 +187,31 @@ mod tests {
     #[test]
     fn the_first_failure_decides_and_later_experiments_are_kept() {
         let mut session = session();
-        session.on_results("lossy", "", failed("first", 1), None).expect("room");
-        session.on_results("failover", "", failed("second", 1), None).expect("room");
+        session.on_results("lossy", "", failed("first", 1), None);
+        session.on_results("failover", "", failed("second", 1), None);
         assert_eq!(rows(&session.measured).len(), 2);
         assert_eq!(session.finish().expect_err("one has failed").to_string(), "first: it hangs");
+    }
+
+    #[test]
+    fn results_that_cannot_be_printed_are_kept() {
+        let folder = std::env::temp_dir().join(format!("swiftwater-unprinted-{}", std::process::id()));
+        let archive = Some(Archive::create(&folder, 1).expect("a folder"));
+        let full = |_: &str| Err(OutputError::System(std::io::ErrorKind::StorageFull.into()));
+        let mut session = Session { print: full, archive, ..session() };
+        for name in ["lossy", "failover"] {
+            session.on_results(name, "", Results { failure: None, ..failed(name, 1) }, None);
+            assert!(!session.goes_nowhere());
+        }
+        let kept = std::fs::read_to_string(folder.join("results.json")).expect("it is kept");
+        std::fs::remove_dir_all(&folder).expect("ours");
+        assert!(kept.contains("lossy") && kept.contains("failover"), "{kept}");
+        session.archive = None;
+        assert!(!session.goes_nowhere(), "a file still takes the JSON");
+        let error = session.finish().expect_err("nothing was printed").to_string();
+        assert!(error.contains("cannot write to standard output"), "{error}");
+        let nowhere = Session { json: Json::Unwanted, is_printed: false, ..self::session() };
+        assert!(nowhere.goes_nowhere(), "nobody would see more");
     }
 
     #[test]
