@@ -16,6 +16,7 @@ mod interrupt;
 mod lab;
 mod load;
 mod man;
+mod moment;
 mod neighbours;
 mod offered;
 mod output;

@@ -196,7 +196,7 @@ pub(crate) mod tests {
             server: totals,
             latency: None,
             paths: Vec::new(),
-            began_unix_s: 0.0,
+            began: Default::default(),
             interrupted: false,
         };
         Some(Run { outcome, others_busy: 0.5 })

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,7 @@ use super::control::{
 use super::spec::{Exchange, Link, Protocol, SpecError};
 use crate::load::sctp_transport::offered_link;
 use crate::load::{LoadError, Meter, histogram};
+use crate::moment::Moment;
 use crate::output::note;
 use crate::sockets::Connecting;
 use crate::trace::names;
@@ -54,9 +55,9 @@ pub(crate) struct Outcome {
     /// Totals of each path of SCTP.
     #[serde(default)]
     pub paths: Vec<PathTotals>,
-    /// Start of the test, in seconds since 1970.
+    /// Start of the test.
     #[serde(default)]
-    pub began_unix_s: f64,
+    pub began: Moment,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
 }
@@ -412,7 +413,7 @@ impl RunningTest {
         }
         let cpu_before = host::processor_time();
         speaker.say(&FromClient::Go)?;
-        let (began, began_at) = (Instant::now(), SystemTime::now());
+        let (began, began_at) = (Instant::now(), Moment::now());
         self.began = began;
         self.windows.begin(config.spec.interval_ms);
         self.gate.open(true);
@@ -429,8 +430,7 @@ impl RunningTest {
         let answered = config.spec.exchange != Exchange::OneWay;
         let latency = answered.then(|| Latency::of(&self.latencies));
         let paths = self.connector.take_paths().iter().map(PathTotals::from).collect();
-        let began_unix_s = began_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        Ok(Outcome { client, server, latency, paths, began_unix_s, interrupted })
+        Ok(Outcome { client, server, latency, paths, began: began_at, interrupted })
     }
 
     fn wait_for_connections(&mut self, mut missing: usize) -> Result<(), ClientError> {

@@ -47,6 +47,8 @@ pub(crate) struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     began_unix_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    began_monotonic_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     interrupted: Option<bool>,
 }
 
@@ -147,7 +149,8 @@ impl Row {
                 latency_us_p999: latency.p999_us,
                 latency_us_max: latency.max_us,
             }),
-            began_unix_s: Some(outcome.began_unix_s),
+            began_unix_s: Some(outcome.began.unix_s),
+            began_monotonic_s: Some(outcome.began.monotonic_s),
             interrupted: Some(outcome.interrupted),
             ..row
         }
@@ -192,6 +195,7 @@ impl Row {
             path: None,
             window: None,
             began_unix_s: None,
+            began_monotonic_s: None,
             interrupted: None,
         }
     }
@@ -435,7 +439,7 @@ mod tests {
             server: totals(2.0),
             latency: None,
             paths: vec![path],
-            began_unix_s: 0.0,
+            began: Default::default(),
             interrupted: false,
         };
         let spec = super::super::spec::example();

@@ -5,15 +5,18 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use netns::Host;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde::Deserialize;
 
 use super::LiveError;
 use super::plan::Tool;
 use super::watch::{self, Progress};
 use crate::interrupt;
+use crate::moment::Moment;
 use crate::perf::client::CONNECTED;
 
 /// Interval at which the end of the client and Ctrl-C are checked.
@@ -26,6 +29,8 @@ const STDOUT_BYTES_MAX: u64 = 64 << 20;
 const STDERR_BYTES_MAX: u64 = 64 << 10;
 /// Time for the rest of the output of an end that has ended.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for an end that is asked to end: longer than its own limit for the end of its associations.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 /// The port of iperf3.
 const IPERF3_PORT: &str = "5201";
 
@@ -70,8 +75,8 @@ pub(super) struct Measured {
     pub(super) seconds: f64,
     pub(super) latency: Option<Latency>,
     pub(super) cpu: Option<Cpu>,
-    /// Start of the test, in seconds since 1970.
-    pub(super) began_unix_s: Option<f64>,
+    /// Start of the test, by `CLOCK_MONOTONIC`, in seconds.
+    pub(super) began_s: Option<f64>,
     pub(super) points: Vec<Point>,
 }
 
@@ -120,7 +125,7 @@ struct Row {
     server_cpu_ns_per_byte: Option<f64>,
     cwnd_bytes: Option<f64>,
     srtt_us: Option<f64>,
-    began_unix_s: Option<f64>,
+    began_monotonic_s: Option<f64>,
 }
 
 impl Measurement<'_> {
@@ -194,15 +199,15 @@ fn limit(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds * LIMIT_FACTOR).unwrap_or(Duration::MAX).saturating_add(LIMIT_GRACE)
 }
 
-/// Reads a client's report. The second argument is the moment at which the client was started, in seconds since 1970.
-type Parse = fn(&str, f64) -> Option<Measured>;
+/// Reads a client's report. The second argument is the moment at which the client was started.
+type Parse = fn(&str, Moment) -> Option<Measured>;
 
 /// Both ends at work. Dropping this ends them.
 pub(super) struct Running {
     name: String,
-    server: Process,
-    /// The client, once the server listens.
+    /// The client, once the server listens. It ends before the server.
     client: Option<Process>,
+    server: Process,
     parse: Parse,
     limit: Duration,
     until: Instant,
@@ -259,7 +264,7 @@ impl Running {
             }
         };
         let text = client.stdout.rest();
-        match (self.parse)(&text, client.started_unix_s).filter(|_| status.success()) {
+        match (self.parse)(&text, client.started).filter(|_| status.success()) {
             Some(measured) => Ok(Some(measured)),
             None => {
                 let said = match client.complaint() {
@@ -276,7 +281,7 @@ impl Running {
     }
 }
 
-fn parse_perf(text: &str, _started_unix_s: f64) -> Option<Measured> {
+fn parse_perf(text: &str, _started: Moment) -> Option<Measured> {
     let rows: Vec<Row> = serde_json::from_str(text).ok()?;
     let (total, others) = rows.split_last()?;
     let point = |row: &Row| Point {
@@ -297,7 +302,7 @@ fn parse_perf(text: &str, _started_unix_s: f64) -> Option<Measured> {
         latency: latency(total),
         cpu: cpu
             .map(|(client_ns_per_byte, server_ns_per_byte)| Cpu { client_ns_per_byte, server_ns_per_byte }),
-        began_unix_s: total.began_unix_s,
+        began_s: total.began_monotonic_s,
         points: others.iter().filter(|row| row.period == "interval").map(point).collect(),
     })
 }
@@ -356,7 +361,7 @@ struct Iperf3Sum {
     bits_per_second: f64,
 }
 
-fn parse_iperf3(text: &str, started_unix_s: f64) -> Option<Measured> {
+fn parse_iperf3(text: &str, started: Moment) -> Option<Measured> {
     let report: Iperf3 = serde_json::from_str(text).ok()?;
     let point = |Iperf3Interval { sum }: &Iperf3Interval| Point {
         at_s: sum.end,
@@ -367,7 +372,7 @@ fn parse_iperf3(text: &str, started_unix_s: f64) -> Option<Measured> {
     Some(Measured {
         bits_per_s: report.end.sum_received.bits_per_second,
         seconds: report.end.sum_received.seconds,
-        began_unix_s: Some(report.start.timestamp.unix_s(started_unix_s)),
+        began_s: Some(started.monotonic_s_of(report.start.timestamp.unix_s(started.unix_s))),
         points: report.intervals.iter().map(point).collect(),
         ..Measured::default()
     })
@@ -382,7 +387,7 @@ fn iperf3_error(text: &str) -> Option<String> {
 /// A process at one end, which ends with this value.
 struct Process {
     child: Child,
-    started_unix_s: f64,
+    started: Moment,
     /// Input of a client that waits for its release.
     stdin: Option<ChildStdin>,
     stdout: Output,
@@ -404,7 +409,7 @@ impl Process {
         // The process has its own group: Ctrl-C is for us, and we end the processes.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.stdin(if begin == Begin::WhenReleased { Stdio::piped() } else { Stdio::null() });
-        let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let started = Moment::now();
         let child = match host {
             Some(host) => host.spawn(&mut command),
             None => command.spawn(),
@@ -413,22 +418,34 @@ impl Process {
         let stdin = child.stdin.take();
         let stdout = Output::of(child.stdout.take(), STDOUT_BYTES_MAX);
         let stderr = Output::of(child.stderr.take(), STDERR_BYTES_MAX);
-        Ok(Process { child, started_unix_s, stdin, stdout, stderr })
+        Ok(Process { child, started, stdin, stdout, stderr })
     }
 
     /// Ends the process, and returns its error output, without the line for us.
     fn complaint(&mut self) -> String {
-        let _ = self.child.kill();
+        self.end();
         let said = self.stderr.whole();
         let said: String = said.split_inclusive('\n').filter(|line| !line.contains(CONNECTED)).collect();
         said.trim().trim_start_matches("swiftwater: ").to_owned()
+    }
+
+    /// Ends the process. It is first asked to end, so that it ends its associations: what a killed one left behind would send
+    /// again, into the next measurement.
+    fn end(&mut self) {
+        let until = Instant::now() + END_TIMEOUT;
+        let id = i32::try_from(self.child.id()).ok().filter(|_| matches!(self.child.try_wait(), Ok(None)));
+        let _ = id.map(|id| kill(Pid::from_raw(id), Signal::SIGTERM));
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+            thread::sleep(CHECK_INTERVAL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
 }
 
@@ -518,10 +535,10 @@ mod tests {
         let text = r#"[
             {"period": "interval", "end_s": 0.1, "bytes": 125000, "bits_per_s": 1e7, "cwnd_bytes": 9000, "srtt_us": 500.0},
             {"period": "path", "end_s": 1.0, "bytes": 5, "bits_per_s": 1.0},
-            {"period": "total", "end_s": 1.0, "bytes": 1250000, "bits_per_s": 2e7, "began_unix_s": 7.5,
+            {"period": "total", "end_s": 1.0, "bytes": 1250000, "bits_per_s": 2e7, "began_monotonic_s": 7.5,
              "client_cpu_ns_per_byte": 1.0, "server_cpu_ns_per_byte": 2.0}]"#;
-        let measured = parse_perf(text, 0.0).expect("a report");
-        assert_eq!((measured.bits_per_s, measured.seconds, measured.began_unix_s), (2e7, 0.5, Some(7.5)));
+        let measured = parse_perf(text, Moment::default()).expect("a report");
+        assert_eq!((measured.bits_per_s, measured.seconds, measured.began_s), (2e7, 0.5, Some(7.5)));
         assert_eq!(measured.cpu, Some(Cpu { client_ns_per_byte: 1.0, server_ns_per_byte: 2.0 }));
         let point = Point {
             at_s: 0.1,
@@ -532,14 +549,14 @@ mod tests {
         };
         assert_eq!(measured.points, [point]);
         assert_eq!(measured.latency, None);
-        assert_eq!(parse_perf("[]", 0.0), None);
+        assert_eq!(parse_perf("[]", Moment::default()), None);
     }
 
     #[test]
     fn the_latency_of_a_client_is_its_mean_over_the_time_with_percentiles() {
         let text = r#"[{"period": "total", "end_s": 1.0, "bytes": 1, "bits_per_s": 8.0, "latency_us_mean": 1.0,
              "latency_us_mean_over_time": 5e3, "latency_us_p50": 2e3, "latency_us_p99": 8e3}]"#;
-        let latency = parse_perf(text, 0.0).expect("a report").latency;
+        let latency = parse_perf(text, Moment::default()).expect("a report").latency;
         assert_eq!(latency, Some(Latency { mean_s: 0.005, p50_s: 0.002, p99_s: 0.008 }));
     }
 
@@ -550,10 +567,12 @@ mod tests {
             r#"{{"start": {{"timestamp": {{"timesecs": 5}}}}, "intervals": [{{"sum": {sum}}}],
                 "end": {{"sum_sent": {{}}, "sum_received": {sum}}}}}"#
         );
-        let measured = parse_iperf3(&text, 0.0).expect("a report");
+        let started = Moment { unix_s: 4.75, monotonic_s: 100.0 };
+        let measured = parse_iperf3(&text, started).expect("a report");
         assert_eq!((measured.bits_per_s, measured.points.len()), (80.0, 1));
+        assert_eq!(measured.began_s, Some(100.25), "a quarter of a second after its process");
         let error = r#"{"start": {}, "error": "unable to connect"}"#;
-        assert_eq!(parse_iperf3(error, 0.0), None);
+        assert_eq!(parse_iperf3(error, Moment::default()), None);
         assert_eq!(iperf3_error(error).as_deref(), Some("unable to connect"));
     }
 
@@ -598,6 +617,28 @@ mod tests {
         child.wait().expect("a child");
     }
 
+    /// Returns a shell as an end.
+    fn shell(script: &str) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("every host has one");
+        let stdout = Output::of(child.stdout.take(), STDOUT_BYTES_MAX);
+        let stderr = Output::of(child.stderr.take(), STDERR_BYTES_MAX);
+        Process { child, started: Moment::default(), stdin: None, stdout, stderr }
+    }
+
+    #[test]
+    fn an_end_is_asked_to_end_before_it_is_killed() {
+        let mut polite = shell("trap 'echo it ends; exit' TERM; echo ready; while :; do sleep 0.01; done");
+        assert_eq!(polite.stdout.wait_for("ready", soon()), Awaited::Line("ready\n".to_owned()));
+        polite.end();
+        assert_eq!(polite.stdout.rest(), "it ends\n");
+        let mut deaf = shell("trap '' TERM; echo ready; exec sleep 1000");
+        assert_eq!(deaf.stdout.wait_for("ready", soon()), Awaited::Line("ready\n".to_owned()));
+        deaf.end();
+        assert!(matches!(deaf.child.try_wait(), Ok(Some(_))), "it has no choice");
+    }
+
     #[test]
     fn a_client_that_fails_before_it_has_connected_tells_why() {
         let mut command = Command::new("sh");
@@ -605,11 +646,11 @@ mod tests {
         let mut child = command.spawn().expect("every host has one");
         let stderr = Output::of(child.stderr.take(), STDERR_BYTES_MAX);
         let stdout = Output::of(None::<io::Empty>, 0);
-        let client = Process { child, started_unix_s: 0.0, stdin: None, stdout, stderr };
+        let client = Process { child, started: Moment::default(), stdin: None, stdout, stderr };
         let mut server = Command::new("true");
         let server = Process {
             child: server.spawn().expect("every host has one"),
-            started_unix_s: 0.0,
+            started: Moment::default(),
             stdin: None,
             stdout: Output::of(None::<io::Empty>, 0),
             stderr: Output::of(None::<io::Empty>, 0),
@@ -632,7 +673,7 @@ mod tests {
             let mut command = Command::new("sleep");
             let child = command.arg("1000").stdout(Stdio::null()).spawn().expect("every host has one");
             let none = || Output::of(None::<io::Empty>, 0);
-            Process { child, started_unix_s: 0.0, stdin: None, stdout: none(), stderr: none() }
+            Process { child, started: Moment::default(), stdin: None, stdout: none(), stderr: none() }
         };
         let running = |until| Running {
             name: "lossy".to_owned(),

@@ -405,7 +405,7 @@ fn measure_rate(bench: &mut Bench<'_>, cell: &Cell) -> Result<Option<Turn>, Live
     let counts = bench.counts()?;
     let parts = counted_parts(bench.plan, cell, &measured, seconds);
     let mut runs = measured.into_iter().zip(parts).map(|(measured, part)| {
-        let seen = watched.since(measured.began_unix_s);
+        let seen = watched.since(measured.began_s);
         Run::new(measured, counts.as_ref(), seen).counted(part).beside_others(busy)
     });
     Ok(runs.next().map(|run| Turn { run, beside: runs.next(), answered: None }))
@@ -435,7 +435,7 @@ fn counted_parts(plan: &Plan, cell: &Cell, measured: &[Measured], seconds: f64) 
         let planned = !cell.load.marks_s.is_empty() || plan.goes_down(&cell.load, cell.series);
         return vec![whole.filter(|_| planned); measured.len()];
     }
-    let began: Vec<f64> = measured.iter().filter_map(|measured| measured.began_unix_s).collect();
+    let began: Vec<f64> = measured.iter().filter_map(|measured| measured.began_s).collect();
     let first = began.iter().copied().fold(f64::INFINITY, f64::min);
     let last = began.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if began.len() < measured.len() || last >= first + seconds {
@@ -695,7 +695,7 @@ mod tests {
     fn rates_beside_another_are_of_the_time_in_which_both_sent() {
         let plan = plan(LiveName::Coexistence);
         let cell = Cell::new(&plan.loads[0], plan.loads[0].series[0]);
-        let began = |began_unix_s| Measured { began_unix_s, ..Measured::default() };
+        let began = |began_s| Measured { began_s, ..Measured::default() };
         let parts = |began_s: [Option<f64>; 2]| counted_parts(&plan, &cell, &began_s.map(began), 20.0);
         assert_eq!(parts([Some(100.0), Some(100.5)]), [Some((0.5, 20.0)), Some((0.0, 19.5))]);
         assert_eq!(parts([Some(100.0), None]), [Some((0.0, 20.0)); 2], "one does not tell when it began");

@@ -235,7 +235,7 @@ mod tests {
             server: totals,
             latency: None,
             paths: Vec::new(),
-            began_unix_s: 0.0,
+            began: Default::default(),
             interrupted: false,
         };
         let run = |others_busy| run_of(&bench::run::Run { outcome: outcome.clone(), others_busy });

@@ -3,13 +3,14 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use emulator::LineState;
 use netsim::Schedule;
 
 use crate::lab::line::hosts::Hosts;
 use crate::lab::line::spec::PathSpec;
+use crate::moment::Moment;
 
 /// Interval between observations, in runs of up to two minutes and in longer ones.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -59,16 +60,17 @@ impl LinesSeen {
 /// The observations since the restart of the lines.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    began_unix_s: f64,
+    /// The restart, by `CLOCK_MONOTONIC`, in seconds.
+    began_monotonic_s: f64,
     states: Vec<StateAt>,
     returns: Vec<StateAt>,
 }
 
 impl Watched {
-    /// Returns what was seen since a moment of the day, or all.
-    pub(super) fn since(&self, unix_s: Option<f64>) -> LinesSeen {
+    /// Returns what was seen since a moment of `CLOCK_MONOTONIC`, or all.
+    pub(super) fn since(&self, monotonic_s: Option<f64>) -> LinesSeen {
         // A program may report a whole second.
-        let began_s = unix_s.map_or(0.0, |unix_s| (unix_s - self.began_unix_s).max(0.0));
+        let began_s = monotonic_s.map_or(0.0, |monotonic_s| (monotonic_s - self.began_monotonic_s).max(0.0));
         let shifted = |states: &[StateAt]| {
             let states = states.iter().map(|state| StateAt { at_s: state.at_s - began_s, ..state.clone() });
             states.filter(|state| state.at_s >= 0.0).collect()
@@ -171,7 +173,7 @@ pub(super) fn watch<T>(
 ) -> (T, Watched) {
     // The schedules count from the restart of the lines.
     let began = hosts.map_or_else(Instant::now, Hosts::restarted_at);
-    let began_at = SystemTime::now() - began.elapsed();
+    let began_monotonic_s = Moment::now().ago(began.elapsed()).monotonic_s;
     let (done, is_done) = channel::<()>();
     let mut moments = Moments::new(seconds, lines);
     let progress = Progress::new(Instant::now());
@@ -198,8 +200,7 @@ pub(super) fn watch<T>(
         drop(done);
         (result, observing.join().unwrap_or_default())
     });
-    let began_unix_s = began_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    (result, Watched { began_unix_s, ..watched })
+    (result, Watched { began_monotonic_s, ..watched })
 }
 
 #[cfg(test)]
@@ -210,7 +211,7 @@ mod tests {
     fn states_are_told_since_the_beginning_of_the_test() {
         let at = |at_s| StateAt { at_s, paths: Vec::new() };
         let states = vec![at(0.5), at(1.5)];
-        let watched = Watched { began_unix_s: 100.0, states, returns: vec![at(0.75), at(1.25)] };
+        let watched = Watched { began_monotonic_s: 100.0, states, returns: vec![at(0.75), at(1.25)] };
         let seen = watched.since(Some(101.0));
         assert_eq!(seen, LinesSeen { began_s: 1.0, states: vec![at(0.5)], returns: vec![at(0.25)] });
         assert_eq!(seen.all(), [&at(0.25), &at(0.5)]);
