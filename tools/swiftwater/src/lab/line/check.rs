@@ -60,6 +60,11 @@ struct Row {
     delay_ms_p50: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delay_ms_p99: Option<f64>,
+    /// The same while the other direction is full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loaded_delay_ms_p50: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loaded_delay_ms_p99: Option<f64>,
     sent_packets: u64,
     /// Packets that the line delivered undamaged, with copies.
     delivered_packets: u64,
@@ -127,7 +132,27 @@ pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
 
 /// Returns the approximate duration of the measurement of a path.
 fn duration(spec: &PathSpec, time: Duration) -> Duration {
-    ProbePlan::new(spec).duration(spec) * DIRECTIONS as u32 + probe::flood_duration(spec, time)
+    let plan = ProbePlan::new(spec);
+    let one_direction = plan.duration(spec) + probe::flood_duration(spec, plan.sending_time());
+    one_direction * DIRECTIONS as u32 + probe::flood_duration(spec, time)
+}
+
+/// Delays of one direction.
+#[derive(Clone, Debug)]
+struct DelaysOf {
+    /// Those on an idle path.
+    idle: Delays,
+    /// Those while the other direction is full. The queue of this one is empty, so the line still has its own delay.
+    loaded: Delays,
+}
+
+impl DelaysOf {
+    fn measure(direction: Direction<'_>, spec: &PathSpec) -> std::io::Result<Self> {
+        let plan = ProbePlan::new(spec);
+        let idle = probe::delays(direction, plan)?;
+        let loaded = probe::delays_beside_flood(direction, plan, flood(spec, plan.sending_time()))?;
+        Ok(DelaysOf { idle, loaded })
+    }
 }
 
 fn measure(
@@ -142,7 +167,7 @@ fn measure(
     let mut delays = Vec::new();
     for to in ends {
         let direction = Direction { hosts, path: number, to };
-        delays.push(probe::delays(direction, ProbePlan::new(spec)).map_err(LineError::Probe)?);
+        delays.push(DelaysOf::measure(direction, spec).map_err(LineError::Probe)?);
     }
     hosts.restart(seed)?;
     let flood = flood(spec, time);
@@ -171,13 +196,13 @@ fn flood(spec: &PathSpec, time: Duration) -> Flood {
 
 fn row(
     (number, spec, to): (usize, &PathSpec, End),
-    delays: &Delays,
+    delays: &DelaysOf,
     (flood, received): (Flood, Received),
     counts: &EmulatorCounts,
     host_dropped: u64,
 ) -> Row {
     let line = &counts.paths[number].lines[to.line()];
-    let delay_ms = |share| delays.quantile(share).map(ms);
+    let delay_ms = |delays: &Delays, share| delays.quantile(share).map(ms);
     // Time in which the line was down does not count.
     let down = spec.pipe.schedule.time_down(received.first..received.last);
     let time = (received.last - received.first).saturating_sub(down).as_secs_f64();
@@ -194,8 +219,10 @@ fn row(
         rate_bits_per_s: spec.pipe.rate_bits_per_s,
         bits_per_s: received.bits_on_line as f64 / time.max(1e-9),
         delay_ms: ms(one_way_delay(spec, probe::PROBE_BYTES)),
-        delay_ms_p50: delay_ms(0.5),
-        delay_ms_p99: delay_ms(0.99),
+        delay_ms_p50: delay_ms(&delays.idle, 0.5),
+        delay_ms_p99: delay_ms(&delays.idle, 0.99),
+        loaded_delay_ms_p50: delay_ms(&delays.loaded, 0.5),
+        loaded_delay_ms_p99: delay_ms(&delays.loaded, 0.99),
         sent_packets: received.packets_sent,
         delivered_packets: undamaged.saturating_sub(others.sum()),
         received_packets: received.packets_received,
@@ -279,18 +306,26 @@ impl Row {
                 self.late_us_p99
             ));
         }
-        let median = self.delay_ms_p50.filter(|median| *median > self.expected.delay_ms_p50)?;
-        Some(format!("has a delay of {median:.3} ms on this host, in place of {:.3}", self.delay_ms))
+        let medians =
+            [(self.delay_ms_p50, ""), (self.loaded_delay_ms_p50, " while the other direction is full")];
+        medians.into_iter().find_map(|(median, when)| {
+            let median = median.filter(|median| *median > self.expected.delay_ms_p50)?;
+            Some(format!(
+                "has a delay of {median:.3} ms{when} on this host, in place of {:.3}",
+                self.delay_ms
+            ))
+        })
     }
 }
 
 fn table(rows: &[Row], device: &str) -> String {
     let mut text = format!(
-        "{:24} {:6} {:>14} {:>20} {:>17} {:>14} {:>12} {:>12} {:>9}\n",
+        "{:24} {:6} {:>14} {:>20} {:>20} {:>17} {:>14} {:>12} {:>12} {:>9}\n",
         "path",
         "to",
         "Mbit/s",
         "delay p50, p99 ms",
+        "under load",
         "received",
         "lost, dropped",
         "late p50 µs",
@@ -299,18 +334,15 @@ fn table(rows: &[Row], device: &str) -> String {
     );
     for row in rows {
         let rate = row.rate_bits_per_s.map_or("any".to_owned(), |rate| mbits(rate as f64));
-        let delays = match (row.delay_ms_p50, row.delay_ms_p99) {
-            (Some(p50), Some(p99)) => format!("{p50:.3}, {p99:.3}"),
-            _ => "none arrived".to_owned(),
-        };
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{:24} {:6} {:>14} {:>20} {:>17} {:>14} {:>12.0} {:>12.0} {:>9.2}",
+            "{:24} {:6} {:>14} {:>20} {:>20} {:>17} {:>14} {:>12.0} {:>12.0} {:>9.2}",
             row.line,
             row.to,
             format!("{} of {rate}", mbits(row.bits_per_s)),
-            delays,
+            delays_text(row.delay_ms_p50, row.delay_ms_p99),
+            delays_text(row.loaded_delay_ms_p50, row.loaded_delay_ms_p99),
             format!("{} of {}", row.received_packets, row.sent_packets),
             format!("{}, {}", row.line_lost_packets, row.line_dropped_packets),
             row.late_us_p50,
@@ -324,6 +356,13 @@ fn table(rows: &[Row], device: &str) -> String {
         let _ = writeln!(text, "devices: {device}; {priority}");
     }
     text
+}
+
+fn delays_text(p50: Option<f64>, p99: Option<f64>) -> String {
+    match (p50, p99) {
+        (Some(p50), Some(p99)) => format!("{p50:.3}, {p99:.3}"),
+        _ => "none arrived".to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -91,7 +91,12 @@ impl ProbePlan {
 
     /// Returns how long [`delays`] takes.
     pub(super) fn duration(self, spec: &PathSpec) -> Duration {
-        self.gap * (self.count - 1) + rest_duration(one_way_delay(spec, PROBE_BYTES))
+        self.sending_time() + rest_duration(one_way_delay(spec, PROBE_BYTES))
+    }
+
+    /// Returns the time from the first probe to the last.
+    pub(super) fn sending_time(self) -> Duration {
+        self.gap * (self.count - 1)
     }
 }
 
@@ -140,6 +145,21 @@ pub(super) fn delays(direction: Direction<'_>, plan: ProbePlan) -> io::Result<De
         direction.wait_until_empty();
         is_over.store(true, Ordering::Release);
         receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Measures the delay of single datagrams on an idle line while a flood fills the other direction of its path.
+pub(super) fn delays_beside_flood(
+    direction: Direction<'_>,
+    plan: ProbePlan,
+    flood: Flood,
+) -> io::Result<Delays> {
+    let back = Direction { to: direction.to.other(), ..direction };
+    thread::scope(|scope| {
+        let flooding = scope.spawn(|| self::flood(back, flood));
+        let delays = delays(direction, plan);
+        flooding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        delays
     })
 }
 

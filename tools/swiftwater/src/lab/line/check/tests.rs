@@ -36,7 +36,8 @@ fn row_of(text: &str, pipe: PipeStats, packets_received: u64, delays: &[Duration
         first: Duration::ZERO,
         last: Duration::from_secs(2),
     };
-    let delays = delays.iter().copied().collect();
+    let delays: Delays = delays.iter().copied().collect();
+    let delays = DelaysOf { idle: delays.clone(), loaded: delays };
     row((0, &spec, End::Server), &delays, (flood, received), &counts, 0)
 }
 
@@ -54,12 +55,14 @@ fn a_line_that_this_host_cannot_hold_is_named_with_the_reason() {
     let lossy = Row { host_dropped_packets: 17, ..good_row() };
     let deaf = Row { received_packets: 16_000, ..good_row() };
     let delayed = Row { delay_ms_p50: Some(10.3), ..good_row() };
+    let loaded = Row { loaded_delay_ms_p50: Some(10.21), ..good_row() };
     for (row, words) in [
         (slow, "carries 98.0 of 100 Mbit/s"),
         (late, "1001 µs"),
         (lossy, "itself dropped: 17"),
         (deaf, "delivered 16,666 packets, and this host received 16,000"),
         (delayed, "a delay of 10.300 ms on this host, in place of 10.003"),
+        (loaded, "a delay of 10.210 ms while the other direction is full on this host, in place of 10.003"),
     ] {
         let complaint = row.complaint().expect("a complaint");
         assert!(complaint.contains(words) && complaint.contains("path 1 (100mbit,10ms)"), "{complaint}");
