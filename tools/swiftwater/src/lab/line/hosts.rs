@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ const TUN_QUEUE_PACKETS: usize = 10_000;
 static NEXT_VETH: AtomicU32 = AtomicU32::new(0);
 /// First kernel whose veth pairs leave UDP segmentation to their reader.
 const UDP_SEGMENTATION_KERNEL: (u32, u32) = (6, 2);
+/// First kernel in which a write to a veth pair fails if the packet is dropped behind it.
+const VETH_WRITE_ERRORS_KERNEL: (u32, u32) = (6, 6);
 /// Rate that is assumed of a line without a limit.
 pub(super) const UNLIMITED_BITS_PER_S: u64 = 1_000_000_000;
 /// Whether TCP saves nothing of a connection for the next one to the same address.
@@ -94,6 +97,8 @@ pub(crate) struct Hosts {
     server: Host,
     emulator: Emulator,
     pub(crate) device: &'static str,
+    /// Numbers in the names of the emulator's ends of veth pairs.
+    veths: Range<u32>,
     restarted_at: Instant,
     /// Number of packets that the hosts themselves had dropped when counting began.
     dropped_before: u64,
@@ -149,7 +154,9 @@ impl Hosts {
             host.ip("link set lo up")?;
             set_up_tcp(host, paths);
         }
+        let first_veth = NEXT_VETH.load(Ordering::Relaxed);
         let (device, devices) = open_devices([&client, &server], paths.len(), kind)?;
+        let veths = first_veth..NEXT_VETH.load(Ordering::Relaxed);
         let mut ready = Vec::new();
         for ((number, spec), devices) in paths.iter().enumerate().zip(devices) {
             for (end, host) in ENDS.into_iter().zip([&client, &server]) {
@@ -158,8 +165,8 @@ impl Hosts {
             ready.push(Path { devices, pipes: [spec.pipe.clone(), spec.pipe.clone()] });
         }
         let emulator = Emulator::start(ready, settings)?;
-        let mut hosts =
-            Hosts { client, server, emulator, device, restarted_at: Instant::now(), dropped_before: 0 };
+        let restarted_at = Instant::now();
+        let mut hosts = Hosts { client, server, emulator, device, veths, restarted_at, dropped_before: 0 };
         hosts.restart(settings.seed)?;
         Ok(hosts)
     }
@@ -240,7 +247,12 @@ impl Hosts {
 
     fn dropped_by_hosts(&self) -> u64 {
         let drops = |host: &Host| host.run(|| dropped_here(self.device)).unwrap_or(0);
-        drops(&self.client) + drops(&self.server)
+        // The emulator counts writes that fail.
+        let behind_writes = match kernel_is_before(VETH_WRITE_ERRORS_KERNEL) {
+            true => drops_behind_ends(&read_net("dev"), &self.veths),
+            false => 0,
+        };
+        drops(&self.client) + drops(&self.server) + behind_writes
     }
 }
 
@@ -372,9 +384,13 @@ fn forget_connections(host: &Host) {
 /// Returns the number of packets that this thread's host has dropped itself, not on a line: for lack of room in a socket, and at
 /// its interfaces of this kind.
 fn dropped_here(device: &str) -> u64 {
-    let read = |file: &str| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
-    let udp = counters(&read("snmp"), "Udp:", &["RcvbufErrors"]) + udp6_buffer_errors(&read("snmp6"));
-    udp + counters(&read("netstat"), "TcpExt:", &TCP_DROPS) + interface_drops(&read("dev"), device)
+    let udp = counters(&read_net("snmp"), "Udp:", &["RcvbufErrors"]) + udp6_buffer_errors(&read_net("snmp6"));
+    udp + counters(&read_net("netstat"), "TcpExt:", &TCP_DROPS) + interface_drops(&read_net("dev"), device)
+}
+
+/// Returns a file of counters of this thread's network namespace.
+fn read_net(file: &str) -> String {
+    fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default()
 }
 
 /// Returns the sum of these counters in `/proc/net/snmp` or `/proc/net/netstat`, which have a line of names and a line of numbers
@@ -392,19 +408,30 @@ fn udp6_buffer_errors(text: &str) -> u64 {
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
+/// Columns `drop` of `/proc/net/dev`.
+const DROPS_RECEIVED: usize = 3;
+const DROPS_SENT: usize = 11;
+
 /// Returns the sum of the columns `drop` of `/proc/net/dev` of the paths' interfaces: of sent packets and, except for TUN, of
 /// received ones. The emulator itself counts writes to TUN that fail.
 fn interface_drops(text: &str, device: &str) -> u64 {
-    const RECEIVED: usize = 3;
-    const SENT: usize = 11;
+    let columns: &[usize] = if device == TUN { &[DROPS_SENT] } else { &[DROPS_RECEIVED, DROPS_SENT] };
+    column_sum(text, columns, |name| name.starts_with('p'))
+}
+
+/// Returns the number of packets that were dropped behind the emulator's ends of veth pairs with these numbers.
+fn drops_behind_ends(text: &str, numbers: &Range<u32>) -> u64 {
+    let number = |name: &str| name.strip_prefix('e')?.parse().ok();
+    column_sum(text, &[DROPS_SENT], |name| number(name).is_some_and(|number: u32| numbers.contains(&number)))
+}
+
+/// Returns the sum of these columns of `/proc/net/dev` of the wanted interfaces.
+fn column_sum(text: &str, columns: &[usize], is_wanted: impl Fn(&str) -> bool) -> u64 {
     let of_line = |line: &str| {
-        let (name, columns) = line.split_once(':')?;
-        if !name.trim().starts_with('p') {
-            return None;
-        }
-        let columns: Vec<u64> = columns.split_whitespace().filter_map(|column| column.parse().ok()).collect();
-        let received = if device == TUN { 0 } else { *columns.get(RECEIVED)? };
-        Some(received + columns.get(SENT)?)
+        let (name, all) = line.split_once(':')?;
+        let all: Vec<u64> = all.split_whitespace().filter_map(|column| column.parse().ok()).collect();
+        let wanted = columns.iter().filter_map(|column| all.get(*column));
+        is_wanted(name.trim()).then(|| wanted.sum::<u64>())
     };
     text.lines().filter_map(of_line).sum()
 }
@@ -444,6 +471,9 @@ mod tests {
                    p0: 1 1 0 2 0 0 0 0 5 5 0 3 0 0 0 0\n";
         assert_eq!(interface_drops(dev, VETH), 5);
         assert_eq!(interface_drops(dev, TUN), 3, "the emulator counts its writes");
+        let dev = "  eth0: 1 1 1 9 0 0 0 0 1 1 0 9 0 0 0 0\n    e1: 1 1 0 9 0 0 0 0 5 5 0 9 0 0 0 0\n    \
+                   e2: 1 1 0 2 0 0 0 0 5 5 0 3 0 0 0 0\n    e3: 1 1 0 2 0 0 0 0 5 5 0 40 0 0 0 0\n";
+        assert_eq!(drops_behind_ends(dev, &(2..4)), 43, "of these lines, and not of those before");
     }
 
     #[test]
