@@ -55,8 +55,9 @@ const SECONDS: Seconds = Seconds::new(3.0, 2.0);
 const SECONDS_STEADY: Seconds = Seconds::new(20.0, 3.0);
 /// Three times up and down, or once.
 const SECONDS_FLAPPING: Seconds = Seconds::new(60.0, 20.0);
-/// Four seconds up, four down and four up.
-const SECONDS_FAILOVER: Seconds = Seconds::new(12.0, 12.0);
+/// Almost four seconds up, four down, and up to the end. The test begins up to a second after the restart of its lines, and ends
+/// before they are cut again.
+const SECONDS_FAILOVER: Seconds = Seconds::new(11.0, 11.0);
 /// A late start costs CUBIC ten seconds.
 const SECONDS_COEXISTENCE: Seconds = Seconds::new(20.0, 20.0);
 const SECONDS_DATATAG: Seconds = Seconds { usual: 60.0, quick: 20.0, full: 3600.0 };
@@ -447,6 +448,21 @@ mod tests {
 
     fn plan(name: LiveName) -> Plan {
         plans(name).swap_remove(0)
+    }
+
+    #[test]
+    fn a_test_of_failover_has_one_whole_outage_and_both_lines_before_and_after() {
+        for plan in failover() {
+            let seconds = plan.seconds(&plan.loads[0], MPTCP, &Settings::default());
+            // The ends are connected soon after the restart of the lines, and at the latest a second after it.
+            for began_s in [0.0, 0.3, 1.0] {
+                let [began, end] = [began_s, began_s + seconds].map(std::time::Duration::from_secs_f64);
+                let down = |line: &PathSpec| line.pipe.schedule.time_down(began..end).as_secs_f64();
+                let mut down: Vec<f64> = plan.lines.iter().map(down).collect();
+                down.sort_by(f64::total_cmp);
+                assert_eq!(down, [0.0, 4.0], "begun at {began_s} s");
+            }
+        }
     }
 
     #[test]
