@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::measure::{Cpu, Latency, Measured};
 use super::plan::{Load, Series};
-use super::watch::{LinesSeen, StateAt, return_times};
+use super::watch::{LineHistory, StateAt, return_times};
 use crate::host::OTHERS_BUSY_MAX;
 use crate::lab::line::report::{is_late, ms, processors, us};
 use crate::lab::line::spec::PathSpec;
@@ -36,7 +36,7 @@ pub(super) struct Turn {
     /// The series that shared the line with it at the same time.
     pub(super) beside: Option<Run>,
     /// A run of its own, in which requests were answered.
-    pub(super) answered: Option<Run>,
+    pub(super) request_response: Option<Run>,
 }
 
 impl Turn {
@@ -74,8 +74,8 @@ impl Cell {
     }
 
     /// Returns the runs in which requests were answered.
-    pub(super) fn answered_runs(&self) -> Vec<&Run> {
-        self.turns.iter().filter_map(|turn| turn.answered.as_ref()).collect()
+    pub(super) fn request_response_runs(&self) -> Vec<&Run> {
+        self.turns.iter().filter_map(|turn| turn.request_response.as_ref()).collect()
     }
 
     /// Returns the turn whose rate is nearest to the median.
@@ -116,9 +116,9 @@ pub(super) struct Run {
     /// `None` on loopback, which has no line.
     line: Option<LineFigures>,
     /// The lines during the run.
-    pub(super) seen: LinesSeen,
+    pub(super) history: LineHistory,
     /// The part of the run that its rate is of, in seconds since its beginning; `None` is from the first to the last delivery.
-    counted_s: Option<(f64, f64)>,
+    rate_window_s: Option<(f64, f64)>,
     /// Number of processors that other programs kept busy meanwhile. Lines may be on time while the ends have no processor.
     others_busy: Option<f64>,
 }
@@ -143,14 +143,18 @@ struct LineFigures {
 }
 
 impl Run {
-    pub(super) fn new(measured: Measured, counts: Option<&(EmulatorCounts, u64)>, seen: LinesSeen) -> Self {
+    pub(super) fn new(
+        measured: Measured,
+        counts: Option<&(EmulatorCounts, u64)>,
+        history: LineHistory,
+    ) -> Self {
         let line = counts.map(|(counts, dropped)| LineFigures::new(counts, *dropped));
-        Run { measured, line, seen, ..Run::default() }
+        Run { measured, line, history, ..Run::default() }
     }
 
     /// Restricts the rate to a part of the run, in seconds since its beginning, if one is given.
-    pub(super) fn counted(self, part_s: Option<(f64, f64)>) -> Self {
-        Run { counted_s: part_s, ..self }
+    pub(super) fn with_rate_window(self, window_s: Option<(f64, f64)>) -> Self {
+        Run { rate_window_s: window_s, ..self }
     }
 
     /// Adds the number of processors that other programs kept busy meanwhile, if it is known.
@@ -171,7 +175,7 @@ impl Run {
     /// Returns the rate of the run, or of its first seconds.
     pub(super) fn bits_per_s(&self, mark_s: Option<f64>) -> Option<f64> {
         let whole = Some(self.measured.bits_per_s);
-        match (mark_s, self.counted_s) {
+        match (mark_s, self.rate_window_s) {
             (Some(mark_s), _) => self.rate_between(0.0, mark_s),
             // A run without points is too short for a part of it.
             (None, Some((from_s, until_s))) => self.rate_between(from_s, until_s).or(whole),
@@ -216,13 +220,14 @@ impl Run {
     /// Returns the longest time from the return of one of these lines until it had carried a tenth of its rate over a tenth of a
     /// second; `None` if none came back. The first line belongs to the path `first`.
     pub(super) fn back_s(&self, lines: &[PathSpec], first: usize, seconds: f64) -> Option<f64> {
-        let states = self.seen.all();
+        let states = self.history.all();
         let back = |(number, line): (usize, &PathSpec)| {
             let path = first + number;
             let rate = line.pipe.rate_bits_per_s.unwrap_or(u64::MAX) as f64;
-            let returns = return_times(&line.pipe.schedule, self.seen.began_s + seconds).into_iter();
-            let in_test =
-                returns.map(|back_at_s| back_at_s - self.seen.began_s).filter(|back_at_s| *back_at_s > 0.0);
+            let returns = return_times(&line.pipe.schedule, self.history.began_s + seconds).into_iter();
+            let in_test = returns
+                .map(|back_at_s| back_at_s - self.history.began_s)
+                .filter(|back_at_s| *back_at_s > 0.0);
             let states = &states;
             in_test.map(move |back_at_s| {
                 let used_at_s = used_at_s(states, path, back_at_s, USED_AGAIN * rate);
@@ -238,7 +243,7 @@ impl Run {
             let bytes = bytes_accepted(&pair[1], path).saturating_sub(bytes_accepted(&pair[0], path));
             (pair[1].at_s, bytes as f64 * 8.0 / (pair[1].at_s - pair[0].at_s).max(1e-6))
         };
-        self.seen.states.windows(2).map(rate).collect()
+        self.history.states.windows(2).map(rate).collect()
     }
 }
 
@@ -517,7 +522,7 @@ mod tests {
     fn a_run_is_disturbed_by_losses_of_the_host_and_by_a_late_emulator() {
         assert!(!run(1.0, 0, 1_000.0).is_disturbed());
         assert!(run(1.0, 1, 1.0).is_disturbed() && run(1.0, 0, 1_001.0).is_disturbed());
-        assert!(!Run::new(Measured::default(), None, LinesSeen::default()).is_disturbed());
+        assert!(!Run::new(Measured::default(), None, LineHistory::default()).is_disturbed());
     }
 
     #[test]
@@ -556,22 +561,29 @@ mod tests {
     #[test]
     fn a_part_of_a_run_leaves_out_what_comes_before_and_after_it() {
         let run = delivered(&[10, 30, 20, 500]);
-        assert_eq!(run.clone().counted(Some((1.0, 3.0))).bits_per_s(None), Some(8.0 * 50.0 / 2.0));
+        assert_eq!(run.clone().with_rate_window(Some((1.0, 3.0))).bits_per_s(None), Some(8.0 * 50.0 / 2.0));
         assert_eq!(
-            run.clone().counted(Some((0.0, 3.0))).bits_per_s(None),
+            run.clone().with_rate_window(Some((0.0, 3.0))).bits_per_s(None),
             run.bits_per_s(Some(3.0)),
             "as at a mark"
         );
         let short = Run { measured: Measured { bits_per_s: 7.0, ..Measured::default() }, ..Run::default() };
-        assert_eq!(short.counted(Some((0.0, 0.1))).bits_per_s(None), Some(7.0), "no point tells more");
+        assert_eq!(
+            short.with_rate_window(Some((0.0, 0.1))).bits_per_s(None),
+            Some(7.0),
+            "no point tells more"
+        );
     }
 
     #[test]
     fn each_turn_has_its_share_and_the_median_of_them_counts() {
         let load = &plan::plans(LiveName::Coexistence)[0].loads[0];
         let mut cell = Cell::new(load, load.series[0]);
-        let turn =
-            |own, other| Turn { run: run(own, 0, 5.0), beside: Some(run(other, 0, 5.0)), answered: None };
+        let turn = |own, other| Turn {
+            run: run(own, 0, 5.0),
+            beside: Some(run(other, 0, 5.0)),
+            request_response: None,
+        };
         cell.turns = vec![turn(30.0, 10.0), turn(40.0, 60.0), turn(50.0, 50.0)];
         // The medians of the rates, 40 and 50, are of different turns.
         assert_eq!((cell.share_of_fair(), cell.ratio_to_beside()), (Some(1.0), Some(1.0)));
@@ -626,12 +638,12 @@ mod tests {
             StateAt { at_s: number as f64, paths: vec![[LineState::default(); 2], [line; 2]] }
         };
         let states = accepted.iter().enumerate().map(state).collect();
-        let seen = LinesSeen { states, ..LinesSeen::default() };
-        let run = Run { seen: seen.clone(), ..Run::default() };
+        let history = LineHistory { states, ..LineHistory::default() };
+        let run = Run { history: history.clone(), ..Run::default() };
         assert_eq!(run.back_s(&lines, 0, 8.0), Some(2.0), "up at 4 s, used at 6 s");
         assert_eq!(run.back_s(&lines[..1], 0, 8.0), None);
         assert_eq!(run.back_s(&lines[1..], 1, 4.0), None, "it ends before the line is back");
-        let late = Run { seen: LinesSeen { began_s: 0.5, ..seen }, ..Run::default() };
+        let late = Run { history: LineHistory { began_s: 0.5, ..history }, ..Run::default() };
         assert_eq!(late.back_s(&lines, 0, 8.0), Some(2.5), "up at 3.5 s of the test, used at 6 s");
     }
 
@@ -646,7 +658,7 @@ mod tests {
         let back_s = |used_at_s: f64, phase_s: f64| {
             let states = (1..80).map(|number| state(f64::from(number) * 0.1 + phase_s, used_at_s)).collect();
             let returns = (0..200).map(|number| state(4.0 + f64::from(number) * 0.005, used_at_s)).collect();
-            let run = Run { seen: LinesSeen { began_s: 0.0, states, returns }, ..Run::default() };
+            let run = Run { history: LineHistory { began_s: 0.0, states, returns }, ..Run::default() };
             run.back_s(&lines, 0, 8.0).expect("it returns")
         };
         for (used_s, phase_s) in [(0.0, 0.01), (0.0, 0.09), (0.023, 0.01), (0.5, 0.07)] {

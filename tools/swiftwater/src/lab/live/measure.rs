@@ -55,7 +55,7 @@ pub(super) struct Measurement<'a> {
     /// Limit for the number of messages.
     pub(super) messages: Option<u64>,
     /// Whether requests are answered, to measure the latency.
-    pub(super) answered: bool,
+    pub(super) request_response: bool,
 }
 
 /// When a client begins to send.
@@ -163,7 +163,7 @@ impl Measurement<'_> {
             Some(count) => client.extend(["-n", count]),
             None => client.extend(["-t", &seconds]),
         }
-        client.extend(self.answered.then_some("--rr"));
+        client.extend(self.request_response.then_some("--rr"));
         client.extend((begin == Begin::WhenReleased).then_some("--hold"));
         running.client = Some(Process::start(self.hosts[1], "the client", &client, begin)?);
         Ok(Some(running))
@@ -219,7 +219,7 @@ impl Running {
         match self.server.stdout.wait_for(word, self.until) {
             Awaited::Line(line) => Ok(Some(line)),
             Awaited::Interrupted => Ok(None),
-            Awaited::Late => Err(self.late()),
+            Awaited::TimedOut => Err(self.late()),
             Awaited::Closed => Err(self.server_failed()),
         }
     }
@@ -234,7 +234,7 @@ impl Running {
         match client.stderr.wait_for(CONNECTED, self.until) {
             Awaited::Line(_) => Ok(Some(())),
             Awaited::Interrupted => Ok(None),
-            Awaited::Late => Err(self.late()),
+            Awaited::TimedOut => Err(self.late()),
             Awaited::Closed => Err(LiveError::End { name: self.name.clone(), said: client.complaint() }),
         }
     }
@@ -463,7 +463,7 @@ enum Awaited {
     /// The output has ended.
     Closed,
     /// The time is over.
-    Late,
+    TimedOut,
     /// Ctrl-C.
     Interrupted,
 }
@@ -504,7 +504,7 @@ impl Output {
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => return Awaited::Closed,
-                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Awaited::Late,
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Awaited::TimedOut,
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
@@ -611,7 +611,7 @@ mod tests {
     #[test]
     fn an_end_that_never_answers_is_not_awaited_for_ever() {
         let (mut child, mut output) = outputs("exec sleep 1000", 10);
-        assert_eq!(output.wait_for("ready", Instant::now()), Awaited::Late);
+        assert_eq!(output.wait_for("ready", Instant::now()), Awaited::TimedOut);
         child.kill().expect("it runs");
         assert_eq!(output.wait_for("ready", soon()), Awaited::Closed);
         child.wait().expect("a child");

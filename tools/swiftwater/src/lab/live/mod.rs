@@ -54,7 +54,7 @@ use plan::{MPTCP, Plan, Series};
 pub(super) use selection::{Estimate, case_names, estimate, select};
 use selection::{NoCase, cells};
 use trace::Trace;
-use watch::{LinesSeen, Progress, STALLED, watch};
+use watch::{LineHistory, Progress, STALLED, watch};
 
 /// Default number of runs of each cell, in turn with the others; the report gives the median.
 const REPEAT: u32 = 5;
@@ -286,7 +286,7 @@ fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> 
         for cell in &mut *cells {
             bar.set_message(cell.name());
             match measure_turn(
-                &mut Bench { plan, settings, hosts: hosts.as_mut(), control: control.as_deref(), seed },
+                &mut Testbed { plan, settings, hosts: hosts.as_mut(), control: control.as_deref(), seed },
                 cell,
             ) {
                 Ok(ControlFlow::Continue(())) => {}
@@ -322,8 +322,8 @@ fn seed_of_turn(seed: u64, turn: u32) -> u64 {
     random.next_u64()
 }
 
-/// What the measurements of a turn share.
-struct Bench<'a> {
+/// The plan, settings and hosts that the measurements of a turn share.
+struct Testbed<'a> {
     plan: &'a Plan,
     settings: &'a Settings<'a>,
     hosts: Option<&'a mut Hosts>,
@@ -333,7 +333,7 @@ struct Bench<'a> {
     seed: u64,
 }
 
-impl Bench<'_> {
+impl Testbed<'_> {
     /// Restarts the lines, if there are any.
     fn restart(&mut self) -> Result<(), HostsError> {
         self.hosts.as_deref_mut().map_or(Ok(()), |hosts| hosts.restart(self.seed))
@@ -345,23 +345,24 @@ impl Bench<'_> {
 }
 
 /// Adds a turn to a cell. If the latency cannot be measured, the turn has the rate alone. Breaks off after Ctrl-C.
-fn measure_turn(bench: &mut Bench<'_>, cell: &mut Cell) -> Result<ControlFlow<()>, LiveError> {
-    let settings = bench.settings;
+fn measure_turn(testbed: &mut Testbed<'_>, cell: &mut Cell) -> Result<ControlFlow<()>, LiveError> {
+    let settings = testbed.settings;
     let mut repeated = 0;
-    let turn = undisturbed(settings, &mut repeated, Turn::is_disturbed, || measure_rate(bench, cell))?;
+    let turn = undisturbed(settings, &mut repeated, Turn::is_disturbed, || measure_rate(testbed, cell))?;
     cell.repeated += repeated;
     let Some(turn) = turn else { return Ok(ControlFlow::Break(())) };
     let number = cell.turns.len();
     cell.turns.push(turn);
     if cell.load.latency {
         let mut repeated = 0;
-        let answered =
-            undisturbed(settings, &mut repeated, Run::is_disturbed, || measure_answers(bench, cell))?;
+        let answered = undisturbed(settings, &mut repeated, Run::is_disturbed, || {
+            measure_request_response(testbed, cell)
+        })?;
         cell.repeated += repeated;
         if answered.is_none() {
             return Ok(ControlFlow::Break(()));
         }
-        cell.turns[number].answered = answered;
+        cell.turns[number].request_response = answered;
     }
     Ok(ControlFlow::Continue(()))
 }
@@ -386,50 +387,50 @@ fn undisturbed<T>(
 }
 
 /// Measures the rate of a cell, and of the series beside it.
-fn measure_rate(bench: &mut Bench<'_>, cell: &Cell) -> Result<Option<Turn>, LiveError> {
-    bench.restart()?;
-    let seconds = bench.plan.seconds(&cell.load, cell.series, bench.settings);
-    let by_time = bench.settings.seconds.is_some();
-    let hosts = bench.hosts.as_deref();
+fn measure_rate(testbed: &mut Testbed<'_>, cell: &Cell) -> Result<Option<Turn>, LiveError> {
+    testbed.restart()?;
+    let seconds = testbed.plan.seconds(&cell.load, cell.series, testbed.settings);
+    let by_time = testbed.settings.seconds.is_some();
+    let hosts = testbed.hosts.as_deref();
     let series = cell.all_series();
     let measurements = series.map(|series| Measurement {
-        control: bench.control,
+        control: testbed.control,
         ..measurement(hosts, cell, series, seconds, by_time)
     });
     let measurements: Vec<Measurement<'_>> = measurements.collect();
     let busy = OthersBusy::begin();
-    let (measured, watched) =
-        watch(hosts, &bench.plan.lines, seconds, |progress| at_once(&measurements, progress));
+    let (measured, observed) =
+        watch(hosts, &testbed.plan.lines, seconds, |progress| at_once(&measurements, progress));
     let Some(measured) = measured? else { return Ok(None) };
     let busy = Some(busy.processors());
-    let counts = bench.counts()?;
-    let parts = counted_parts(bench.plan, cell, &measured, seconds);
+    let counts = testbed.counts()?;
+    let parts = rate_windows(testbed.plan, cell, &measured, seconds);
     let mut runs = measured.into_iter().zip(parts).map(|(measured, part)| {
-        let seen = watched.since(measured.began_s);
-        Run::new(measured, counts.as_ref(), seen).counted(part).beside_others(busy)
+        let history = observed.since(measured.began_s);
+        Run::new(measured, counts.as_ref(), history).with_rate_window(part).beside_others(busy)
     });
-    Ok(runs.next().map(|run| Turn { run, beside: runs.next(), answered: None }))
+    Ok(runs.next().map(|run| Turn { run, beside: runs.next(), request_response: None }))
 }
 
 /// Measures how long answers take, in a run of its own with its own counts.
-fn measure_answers(bench: &mut Bench<'_>, cell: &Cell) -> Result<Option<Run>, LiveError> {
-    bench.restart()?;
-    let seconds = bench.plan.latency_seconds(&cell.load, cell.series, bench.settings);
-    let hosts = bench.hosts.as_deref();
+fn measure_request_response(testbed: &mut Testbed<'_>, cell: &Cell) -> Result<Option<Run>, LiveError> {
+    testbed.restart()?;
+    let seconds = testbed.plan.latency_seconds(&cell.load, cell.series, testbed.settings);
+    let hosts = testbed.hosts.as_deref();
     let asked = Measurement {
-        answered: true,
-        control: bench.control,
+        request_response: true,
+        control: testbed.control,
         ..measurement(hosts, cell, cell.series, seconds, true)
     };
     let Some(mut measured) = at_once(&[asked], None)? else { return Ok(None) };
-    let counts = bench.counts()?;
-    Ok(measured.pop().map(|measured| Run::new(measured, counts.as_ref(), LinesSeen::default())))
+    let counts = testbed.counts()?;
+    Ok(measured.pop().map(|measured| Run::new(measured, counts.as_ref(), LineHistory::default())))
 }
 
 /// Returns the part of each run that its rate is of, if it is not the whole run: with marks, the time of the sending, as at each
 /// mark, and over lines that go down, because a run that ends in an outage would last until the transport sends again; beside
 /// another, the time in which both sent.
-fn counted_parts(plan: &Plan, cell: &Cell, measured: &[Measured], seconds: f64) -> Vec<Option<(f64, f64)>> {
+fn rate_windows(plan: &Plan, cell: &Cell, measured: &[Measured], seconds: f64) -> Vec<Option<(f64, f64)>> {
     let whole = Some((0.0, seconds));
     if cell.load.beside.is_none() {
         let planned = !cell.load.marks_s.is_empty() || plan.goes_down(&cell.load, cell.series);
@@ -499,7 +500,7 @@ fn measurement<'a>(
         parallel: cell.load.parallel,
         seconds,
         messages: cell.load.messages().filter(|_| !by_time),
-        answered: false,
+        request_response: false,
     }
 }
 
@@ -511,7 +512,7 @@ mod tests {
         Settings { seconds: None, case: "", repeat: None, quick: false, full: false, seed: 1 };
 
     fn run(bits_per_s: f64) -> Run {
-        Run::new(Measured { bits_per_s, ..Measured::default() }, None, LinesSeen::default())
+        Run::new(Measured { bits_per_s, ..Measured::default() }, None, LineHistory::default())
     }
 
     fn plan(name: LiveName) -> Plan {
@@ -696,7 +697,7 @@ mod tests {
         let plan = plan(LiveName::Coexistence);
         let cell = Cell::new(&plan.loads[0], plan.loads[0].series[0]);
         let began = |began_s| Measured { began_s, ..Measured::default() };
-        let parts = |began_s: [Option<f64>; 2]| counted_parts(&plan, &cell, &began_s.map(began), 20.0);
+        let parts = |began_s: [Option<f64>; 2]| rate_windows(&plan, &cell, &began_s.map(began), 20.0);
         assert_eq!(parts([Some(100.0), Some(100.5)]), [Some((0.5, 20.0)), Some((0.0, 19.5))]);
         assert_eq!(parts([Some(100.0), None]), [Some((0.0, 20.0)); 2], "one does not tell when it began");
         assert_eq!(parts([Some(100.0), Some(130.0)]), [Some((0.0, 20.0)); 2], "they missed each other");
@@ -707,7 +708,7 @@ mod tests {
         let parts = |name| {
             let plan = plan(name);
             let cells = plan.loads.iter().map(|load| Cell::new(load, load.series[0]));
-            cells.map(|cell| counted_parts(&plan, &cell, &[Measured::default()], 60.0)[0]).collect::<Vec<_>>()
+            cells.map(|cell| rate_windows(&plan, &cell, &[Measured::default()], 60.0)[0]).collect::<Vec<_>>()
         };
         let planned = Some((0.0, 60.0));
         assert_eq!(parts(LiveName::Datatag), [planned]);

@@ -76,7 +76,7 @@ fn outcomes_of(
     (mark_s, seconds): (Option<f64>, f64),
 ) -> Vec<(Outcome, Source)> {
     let (load, series) = (&cell.load, cell.series);
-    let (runs, runs_beside, answered) = (cell.runs(), cell.runs_beside(), cell.answered_runs());
+    let (runs, runs_beside, answered) = (cell.runs(), cell.runs_beside(), cell.request_response_runs());
     let Some((bits_per_s, run)) = median(&rates(&runs, mark_s)).zip(typical(&runs, mark_s)) else {
         return Vec::new();
     };
@@ -97,7 +97,7 @@ fn outcomes_of(
         transport: series.name.to_owned(),
         seconds,
         bits_per_s,
-        limit_bits_per_s: plan.limit_bits_per_s(load, series, (run.seen.began_s, seconds)),
+        limit_bits_per_s: plan.limit_bits_per_s(load, series, (run.history.began_s, seconds)),
         message_bytes: Some(load.message_bytes),
         mode: Some(series.mode_name()),
         paths: Some(series.paths),
@@ -125,7 +125,7 @@ fn outcomes_of(
     let other_outcome = Outcome {
         transport: tcp.name.to_owned(),
         bits_per_s: other,
-        limit_bits_per_s: plan.limit_bits_per_s(load, tcp, (run.seen.began_s, seconds)),
+        limit_bits_per_s: plan.limit_bits_per_s(load, tcp, (run.history.began_s, seconds)),
         mode: Some(tcp.mode_name()),
         ..outcome.clone()
     };

@@ -5,7 +5,7 @@ use ::lab::experiment::Outcome;
 
 use super::figures::{Figures, Run};
 use super::measure::{Cpu, Measured};
-use super::watch::LinesSeen;
+use super::watch::LineHistory;
 use super::{LiveError, Results, Settings, leave_out};
 use crate::bench;
 use crate::bench::plan::Cell;
@@ -136,7 +136,7 @@ fn is_ours(series: Series) -> bool {
 
 fn run_of(run: &bench::run::Run) -> Run {
     let measured = measured_of(&run.outcome);
-    Run::new(measured, None, LinesSeen::default()).beside_others(Some(run.others_busy))
+    Run::new(measured, None, LineHistory::default()).beside_others(Some(run.others_busy))
 }
 
 fn measured_of(outcome: &crate::perf::client::Outcome) -> Measured {
@@ -247,7 +247,11 @@ mod tests {
         let groups = groups(2);
         assert_eq!(groups.len(), 2 * 15, "each size on one processor and on two");
         let run = |mbits: f64| {
-            Run::new(Measured { bits_per_s: mbits * 1e6, ..Measured::default() }, None, LinesSeen::default())
+            Run::new(
+                Measured { bits_per_s: mbits * 1e6, ..Measured::default() },
+                None,
+                LineHistory::default(),
+            )
         };
         let rows = |group: &Vec<Cell>| outcomes(group, &vec![vec![run(80.0)]; group.len()], 1.0);
         let published = groups.iter().flat_map(rows).filter(|(outcome, _)| outcome.published).count();

@@ -105,7 +105,7 @@ fn curves(plan: &Plan, cell: &Cell, run: &Run) -> Vec<TraceCurve> {
     for path in first..first + plan.lines_of(&cell.load, cell.series).len() {
         let name = format!("path {}", path + 1);
         let queued = run
-            .seen
+            .history
             .states
             .iter()
             .filter_map(|state| Some((state.at_s, state.paths.get(path)?[0].queued_bytes as f64)));
@@ -124,7 +124,7 @@ mod tests {
     use super::super::figures::Turn;
     use super::super::measure::Measured;
     use super::super::plan;
-    use super::super::watch::LinesSeen;
+    use super::super::watch::LineHistory;
     use super::*;
     use crate::lab::args::LiveName;
 
@@ -140,7 +140,7 @@ mod tests {
             srtt_s: None,
         };
         let points = (1..=20).map(point).collect();
-        let run = Run::new(Measured { points, ..Measured::default() }, None, LinesSeen::default());
+        let run = Run::new(Measured { points, ..Measured::default() }, None, LineHistory::default());
         cell.turns.push(Turn { run, ..Turn::default() });
         let traces = traces("datatag", &plan, &cell);
         let kinds: Vec<Measure> = traces[0].curves.iter().map(|curve| curve.measure).collect();
@@ -159,14 +159,14 @@ mod tests {
             Run::new(
                 Measured { points, seconds: 1.0, bits_per_s, ..Measured::default() },
                 None,
-                LinesSeen::default(),
+                LineHistory::default(),
             )
         };
         // The median of the rates beside is of another turn.
         let turn = |(own, beside): (f64, Option<f64>)| Turn {
             run: run(own),
             beside: beside.map(run),
-            answered: None,
+            request_response: None,
         };
         cell.turns = [(10.0, Some(4.0)), (30.0, Some(3.0)), (20.0, Some(2.0))].map(turn).into();
         let traces = traces("coexistence", &plan, &cell);

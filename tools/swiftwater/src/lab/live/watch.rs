@@ -39,7 +39,7 @@ pub(super) struct StateAt {
 
 /// The lines during a test.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct LinesSeen {
+pub(super) struct LineHistory {
     /// Time since the restart of the lines at which the test began: their schedules count from the restart.
     pub(super) began_s: f64,
     /// States during the test at even intervals, since its beginning.
@@ -48,7 +48,7 @@ pub(super) struct LinesSeen {
     pub(super) returns: Vec<StateAt>,
 }
 
-impl LinesSeen {
+impl LineHistory {
     /// Returns all states in the order of time.
     pub(super) fn all(&self) -> Vec<&StateAt> {
         let mut all: Vec<&StateAt> = self.states.iter().chain(&self.returns).collect();
@@ -59,23 +59,23 @@ impl LinesSeen {
 
 /// The observations since the restart of the lines.
 #[derive(Debug, Default)]
-pub(super) struct Watched {
+pub(super) struct Observations {
     /// The restart, by `CLOCK_MONOTONIC`, in seconds.
     began_monotonic_s: f64,
     states: Vec<StateAt>,
     returns: Vec<StateAt>,
 }
 
-impl Watched {
+impl Observations {
     /// Returns what was seen since a moment of `CLOCK_MONOTONIC`, or all.
-    pub(super) fn since(&self, monotonic_s: Option<f64>) -> LinesSeen {
+    pub(super) fn since(&self, monotonic_s: Option<f64>) -> LineHistory {
         // A program may report a whole second.
         let began_s = monotonic_s.map_or(0.0, |monotonic_s| (monotonic_s - self.began_monotonic_s).max(0.0));
         let shifted = |states: &[StateAt]| {
             let states = states.iter().map(|state| StateAt { at_s: state.at_s - began_s, ..state.clone() });
             states.filter(|state| state.at_s >= 0.0).collect()
         };
-        LinesSeen { began_s, states: shifted(&self.states), returns: shifted(&self.returns) }
+        LineHistory { began_s, states: shifted(&self.states), returns: shifted(&self.returns) }
     }
 }
 
@@ -170,7 +170,7 @@ pub(super) fn watch<T>(
     lines: &[PathSpec],
     seconds: f64,
     work: impl FnOnce(Option<&Progress>) -> T,
-) -> (T, Watched) {
+) -> (T, Observations) {
     // The schedules count from the restart of the lines.
     let began = hosts.map_or_else(Instant::now, Hosts::restarted_at);
     let began_monotonic_s = Moment::now().ago(began.elapsed()).monotonic_s;
@@ -179,28 +179,28 @@ pub(super) fn watch<T>(
     let progress = Progress::new(Instant::now());
     let observe = || {
         let is_done = is_done;
-        let mut watched = Watched::default();
+        let mut observed = Observations::default();
         let now_s = || began.elapsed().as_secs_f64();
         while is_done.recv_timeout(moments.wait(now_s())) == Err(RecvTimeoutError::Timeout) {
             let Some(paths) = hosts.and_then(Hosts::states) else { break };
             progress.on_passed(passed_bytes(&paths), Instant::now());
             let state = StateAt { at_s: now_s(), paths };
             if moments.is_return(state.at_s) {
-                watched.returns.push(state.clone());
+                observed.returns.push(state.clone());
             }
             if moments.is_even(state.at_s) {
-                watched.states.push(state);
+                observed.states.push(state);
             }
         }
-        watched
+        observed
     };
-    let (result, watched) = thread::scope(|scope| {
+    let (result, observed) = thread::scope(|scope| {
         let observing = scope.spawn(observe);
         let result = work(hosts.map(|_| &progress));
         drop(done);
         (result, observing.join().unwrap_or_default())
     });
-    (result, Watched { began_monotonic_s, ..watched })
+    (result, Observations { began_monotonic_s, ..observed })
 }
 
 #[cfg(test)]
@@ -211,13 +211,13 @@ mod tests {
     fn states_are_told_since_the_beginning_of_the_test() {
         let at = |at_s| StateAt { at_s, paths: Vec::new() };
         let states = vec![at(0.5), at(1.5)];
-        let watched = Watched { began_monotonic_s: 100.0, states, returns: vec![at(0.75), at(1.25)] };
-        let seen = watched.since(Some(101.0));
-        assert_eq!(seen, LinesSeen { began_s: 1.0, states: vec![at(0.5)], returns: vec![at(0.25)] });
-        assert_eq!(seen.all(), [&at(0.25), &at(0.5)]);
-        assert_eq!(watched.since(None).states.len(), 2);
-        let (result, watched) = watch(None, &[], 1.0, |progress| 7 + usize::from(progress.is_some()));
-        assert_eq!((result, watched.states.len()), (7, 0), "loopback has no lines");
+        let observed = Observations { began_monotonic_s: 100.0, states, returns: vec![at(0.75), at(1.25)] };
+        let history = observed.since(Some(101.0));
+        assert_eq!(history, LineHistory { began_s: 1.0, states: vec![at(0.5)], returns: vec![at(0.25)] });
+        assert_eq!(history.all(), [&at(0.25), &at(0.5)]);
+        assert_eq!(observed.since(None).states.len(), 2);
+        let (result, observed) = watch(None, &[], 1.0, |progress| 7 + usize::from(progress.is_some()));
+        assert_eq!((result, observed.states.len()), (7, 0), "loopback has no lines");
     }
 
     #[test]

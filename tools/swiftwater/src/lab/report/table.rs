@@ -9,12 +9,12 @@ use crate::plot::escape;
 use crate::units::grouped;
 
 /// Formats a value.
-type Tell = fn(f64) -> String;
+type Format = fn(f64) -> String;
 
 /// Columns of words, with the key as the head.
 const WORDS: [&str; 3] = ["case", "transport", "mode"];
 /// A column: its head, the key of the results, and the format of a number.
-const COLUMNS: [(&str, &str, Tell); 23] = [
+const COLUMNS: [(&str, &str, Format); 23] = [
     ("paths", "paths", whole),
     ("path", "path", whole),
     ("seconds", "seconds", two_digits),
@@ -58,7 +58,7 @@ fn thousandth(value: f64) -> String {
 
 /// Renders the rows with these numbers. Omits columns that none of them fills.
 pub(super) fn render(rows: &[(usize, &Row)]) -> String {
-    let fills = |(_, key, _): &&(&str, &str, Tell)| rows.iter().any(|(_, row)| number(row, key).is_some());
+    let fills = |(_, key, _): &&(&str, &str, Format)| rows.iter().any(|(_, row)| number(row, key).is_some());
     let columns: Vec<_> = COLUMNS.iter().filter(fills).collect();
     let words: Vec<_> =
         WORDS.iter().filter(|key| rows.iter().any(|(_, row)| word(row, key).is_some())).collect();
