@@ -29,15 +29,10 @@ pub(super) async fn run(
     socket: &Rc<Socket>,
     mut commands: UnboundedReceiver<OneToOneCommand>,
 ) {
-    loop {
-        let command = tokio::select! {
-            biased;
-            command = commands.recv() => command,
-            () = ended_by_program(socket) => None,
-        };
-        match command {
-            None => return,
-            Some(OneToOneCommand::Connect { request, association }) => {
+    let mut command = next(socket, &mut commands).await;
+    while let Some(current) = command {
+        command = match current {
+            OneToOneCommand::Connect { request, association } => {
                 let is_up = tokio::select! {
                     is_up = connect(socket, &request, &association) => is_up,
                     // Dropping the future cancels the setup.
@@ -46,22 +41,29 @@ pub(super) async fn run(
                 if is_up {
                     return relay(socket, &association, Messages::new()).await;
                 }
+                next(socket, &mut commands).await
             }
-            Some(OneToOneCommand::Listen(listener)) => {
-                tokio::select! {
-                    // Commands come first: after `Unlisten` no association enters the channel. Until then the socket takes no
-                    // other state.
-                    biased;
-                    command = commands.recv() => if command.is_none() { return },
-                    () = listener::accept(registry, socket, listener) => return,
-                    () = ended_by_program(socket) => return,
-                }
-            }
-            Some(OneToOneCommand::Unlisten) => {}
-            Some(OneToOneCommand::Relay { association, unsent }) => {
+            OneToOneCommand::Listen(listener) => tokio::select! {
+                // Commands come first: after `Unlisten` no association enters the channel. Each command ends the listening.
+                biased;
+                command = commands.recv() => command,
+                () = listener::accept(registry, socket, listener) => return,
+                () = ended_by_program(socket) => return,
+            },
+            OneToOneCommand::Unlisten => next(socket, &mut commands).await,
+            OneToOneCommand::Relay { association, unsent } => {
                 return relay(socket, &association, unsent).await;
             }
-        }
+        };
+    }
+}
+
+/// Waits for the next command; `None` if the program has closed the socket or has broken it.
+async fn next(socket: &Socket, commands: &mut UnboundedReceiver<OneToOneCommand>) -> Option<OneToOneCommand> {
+    tokio::select! {
+        biased;
+        command = commands.recv() => command,
+        () = ended_by_program(socket) => None,
     }
 }
 
@@ -189,7 +191,12 @@ async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) 
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, SocketAddr};
     use std::os::fd::{AsFd, OwnedFd};
+    use std::sync::Arc;
+
+    use swiftwater::Address;
+    use swiftwater::tokio::Listener;
 
     use super::*;
     use crate::calls::listen::listen;
@@ -215,5 +222,28 @@ mod tests {
             soon(socket.gone()).await;
             soon(other.gone()).await;
         }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_command_that_ends_the_listening_is_carried_out() {
+        let registry = Rc::new(registry());
+        let (socket, _program_end) = started(&registry);
+        let [own, server] = [7, 8].map(|port| registry.stack().listen(port).expect("a free port"));
+        let (host, server) = (IpAddr::from([127, 0, 0, 1]), Listener::from(server));
+        let association =
+            Rc::new(SocketAssociation::new(3, SocketAddr::new(host, 8), socket.future_options()));
+        socket.on_connecting(&association, None);
+        let request = ConnectRequest {
+            stack: registry.stack().clone(),
+            port: 40_000,
+            server: Address { hosts: vec![host], port: 8, udp_port: Some(registry.stack().udp_port()) },
+            ends_content: false,
+        };
+        let connect = OneToOneCommand::Connect { request, association: Rc::clone(&association) };
+        socket.commands().listen(Arc::new(Listener::from(own))).expect("it has a task");
+        socket.commands().one_to_one(connect).expect("it has a task");
+        let _peer = soon(server.accept()).await.expect("an association comes");
+        soon(association.set_up_ended()).await;
+        assert!(association.association().is_some());
     }
 }
