@@ -44,48 +44,71 @@ impl Drain {
     /// Takes records, whether they were sent before or not, up to the limit of one turn; returns as [`Drain::step`].
     pub(crate) fn take(&mut self, socket: &Socket) -> Option<bool> {
         let taken = take_batch(socket);
-        // The end, like a malformed record, is reported to each reader again: the socket's task handles it.
-        if matches!(taken.departure, Some(Departure::Unread)) {
-            socket.channel().repeat_reset();
+        match taken.end {
+            // The end, like a malformed record, is reported to each reader again: the socket's task handles it.
+            BatchEnd::Left(departure) => {
+                if matches!(departure, Departure::Unread) {
+                    socket.channel().repeat_reset();
+                }
+                Some(true)
+            }
+            BatchEnd::Stalled => (taken.records == 0).then_some(false),
+            BatchEnd::Open => (taken.records == 0).then(|| self.has_taken_all(socket)),
         }
-        if taken.departure.is_some() {
-            return Some(!taken.stalled);
-        }
-        (taken.records == 0).then(|| !taken.stalled && self.has_taken_all(socket))
     }
 }
 
 /// The records taken from a carrier in one turn.
-#[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) records: usize,
     /// The weight of these records in a turn.
     pub(crate) weight: usize,
-    /// Whether more records wait because the user's memory is used up.
-    pub(crate) stalled: bool,
-    /// How the program has left its side of the socket, if it has.
-    pub(crate) departure: Option<Departure>,
+    pub(crate) end: BatchEnd,
+}
+
+/// The reason why a batch takes no further record.
+pub(crate) enum BatchEnd {
+    /// The turn is over, or no record is available.
+    Open,
+    /// More records wait because the user's memory is used up.
+    Stalled,
+    /// The program has left its side of the socket.
+    Left(Departure),
+}
+
+impl BatchEnd {
+    /// Returns how the program has left its side of the socket, if it has.
+    pub(crate) fn departure(self) -> Option<Departure> {
+        match self {
+            BatchEnd::Left(departure) => Some(departure),
+            BatchEnd::Open | BatchEnd::Stalled => None,
+        }
+    }
 }
 
 /// Takes records of the program, up to the limit of one turn.
 pub(crate) fn take_batch(socket: &Socket) -> Batch {
-    let mut batch = Batch::default();
-    while batch.weight < RECORDS_PER_TURN && batch.departure.is_none() {
-        let taken = match socket.channel().try_take() {
-            Ok(taken) => taken,
+    let mut batch = Batch { records: 0, weight: 0, end: BatchEnd::Open };
+    while batch.weight < RECORDS_PER_TURN {
+        match socket.channel().try_take() {
+            Ok(taken) => {
+                batch.records += 1;
+                batch.weight += taken.weight();
+                if let Some(departure) = dispatch_record(socket, taken) {
+                    batch.end = BatchEnd::Left(departure);
+                    break;
+                }
+            }
             Err(Errno::AGAIN) => break,
             Err(Errno::NOBUFS) => {
-                batch.stalled = true;
+                batch.end = BatchEnd::Stalled;
                 break;
             }
             Err(_) => {
-                batch.departure = Some(Departure::Closed);
+                batch.end = BatchEnd::Left(Departure::Closed);
                 break;
             }
-        };
-        batch.records += 1;
-        batch.weight += taken.weight();
-        batch.departure = dispatch_record(socket, taken);
+        }
     }
     batch
 }
@@ -280,7 +303,7 @@ mod tests {
         send_nothing();
         send_one(&program_end);
         let taken = take_batch(&socket);
-        assert_eq!((taken.records, taken.departure.is_none()), (2, true));
+        assert_eq!((taken.records, matches!(taken.end, BatchEnd::Open)), (2, true));
         send_nothing();
         assert!(socket.channel().discard() && !socket.channel().discard());
         // Nor is it the end if the end follows.
@@ -288,6 +311,6 @@ mod tests {
         send_one(&program_end);
         drop(program_end);
         let taken = take_batch(&socket);
-        assert_eq!((taken.records, matches!(taken.departure, Some(Departure::Closed))), (3, true));
+        assert_eq!((taken.records, matches!(taken.end, BatchEnd::Left(Departure::Closed))), (3, true));
     }
 }

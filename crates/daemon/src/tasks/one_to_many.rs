@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::relaying::{breach, notify, relay_inbound, relay_send_queue};
 use crate::calls::options;
-use crate::relay::drain::{Batch, take_batch};
+use crate::relay::drain::{BatchEnd, take_batch};
 use crate::relay::notifications::USER_ABORT;
 use crate::relay::outbound::unsent;
 use crate::relay::{BROKEN, Departure, NO_REASON, abort, notifications};
@@ -42,34 +42,44 @@ pub(super) async fn run(
 ) {
     let mut listener = None;
     let (mut turn, mut quantum) = (socket.turn(), Quantum::new());
-    let (mut stalled, mut closed) = (false, false);
+    // Whether the task takes no records until its user has memory, and whether it has handled a close meanwhile.
+    let (mut is_stalled, mut is_close_handled) = (false, false);
     let channel = socket.channel();
     loop {
-        let mut batch = Batch::default();
-        tokio::select! {
-            () = channel.readable(), if !stalled => {
+        let mut weight = 1;
+        let departure = tokio::select! {
+            () = channel.readable(), if !is_stalled => {
                 turn.begin().await;
-                batch = take_batch(socket);
+                let batch = take_batch(socket);
                 turn.is_spent_by(batch.weight);
                 turn.end();
+                weight = batch.weight.max(1);
+                is_stalled = matches!(batch.end, BatchEnd::Stalled);
+                batch.end.departure()
             }
-            () = channel.room(), if stalled => stalled = false,
+            () = channel.room(), if is_stalled => {
+                is_stalled = false;
+                None
+            }
             // Records that the program sent before the close may still wait for memory.
-            () = channel.closed(), if stalled && !closed => {
-                closed = true;
-                batch.departure = close_early(socket).await;
+            () = channel.closed(), if is_stalled && !is_close_handled => {
+                is_close_handled = true;
+                close_early(socket).await
             }
-            () = breach(socket), if stalled => {
-                batch.departure = Some(Departure::Broken);
-            }
+            () = breach(socket), if is_stalled => Some(Departure::Broken),
             command = commands.recv() => match command {
-                Some(command) => perform(socket, command, &mut listener),
-                None => batch.departure = Some(Departure::Closed),
+                Some(command) => {
+                    perform(socket, command, &mut listener);
+                    None
+                }
+                None => Some(Departure::Closed),
             },
-            association = next(socket, &mut listener) => accept(registry, socket, association),
-        }
-        stalled |= batch.stalled;
-        if let Some(departure) = batch.departure {
+            association = next(socket, &mut listener) => {
+                accept(registry, socket, association);
+                None
+            }
+        };
+        if let Some(departure) = departure {
             commands.close();
             // Commands from before the close are carried out: an association may have its first message already.
             while let Ok(command) = commands.try_recv() {
@@ -77,7 +87,7 @@ pub(super) async fn run(
             }
             return close(socket, departure).await;
         }
-        quantum.spend(batch.weight.max(1)).await;
+        quantum.spend(weight).await;
     }
 }
 
