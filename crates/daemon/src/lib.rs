@@ -221,7 +221,7 @@ impl Daemon {
         let moment = registry.stack().options().busy_poll;
         // With one processor, busy polling would only delay the programs.
         if moment > Duration::ZERO && std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
-            let busy_polling = Arc::clone(registry.busy_polling());
+            let busy_polling = Rc::clone(registry.busy_polling());
             tokio::task::spawn_local(async move { busy_polling.keep(moment).await });
         }
         for budget in [registry.resources().users().sent(), registry.resources().users().received()] {

@@ -5,6 +5,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 #[cfg(test)]
 use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +58,7 @@ pub(crate) struct Endpoint {
     /// The form in which messages are put into the carrier.
     pub(super) form: Form,
     accounts: Accounts,
-    busy_polling: Arc<BusyPolling>,
+    busy_polling: Rc<BusyPolling>,
     /// The end of the wait for the sharers' page, if records wait for that. Several waits in a row may be given up before.
     page_wait_ends: Cell<Option<Instant>>,
     /// The watch of the program's end, once the program shuts it down.
@@ -80,7 +81,7 @@ impl Progress {
 
 /// Creates a carrier; returns the daemon's end, with a name, and the program's. Messages are charged to `accounts`.
 pub(crate) fn pair(
-    busy_polling: &Arc<BusyPolling>,
+    busy_polling: &Rc<BusyPolling>,
     closer: Arc<Closer>,
     accounts: Accounts,
     ring: OutboundRing,
@@ -96,7 +97,7 @@ pub(crate) fn pair(
         records_before: Cell::new(0),
         form: Form::default(),
         accounts,
-        busy_polling: Arc::clone(busy_polling),
+        busy_polling: Rc::clone(busy_polling),
         page_wait_ends: Cell::new(None),
         close_watch: OnceCell::new(),
     };

@@ -6,10 +6,10 @@
 //! holes. So the daemon's thread never touches this page. A thread of the socket's user reads it ([`Memory::look`]),
 //! and the daemon's thread uses the values that this thread has read last.
 
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use carrier::record::{Header, MESSAGE_BYTES_MAX};
@@ -30,13 +30,13 @@ use crate::system::lock::lock;
 use crate::users::budget::{Account, Charge};
 use crate::users::worker::{Job, Worker};
 
-/// The two pages of a socket, as the daemon's thread uses them.
+/// The two pages of a socket, as the daemon's thread uses them. Only their [`Memory`] goes to other threads.
 pub(crate) struct SharedPages {
     memory: Arc<Memory>,
     /// Whether each entry is in use.
-    entries: Mutex<Vec<bool>>,
+    entries: RefCell<Vec<bool>>,
     /// Number of errors that were set.
-    errors: AtomicU32,
+    errors: Cell<u32>,
     /// Maximum message length that the memory of the user permits, whatever the program has set; 0 for no limit.
     room_bytes: u32,
 }
@@ -48,7 +48,7 @@ const PINNED_BYTES: usize = 4096;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryIndex(usize);
 
-/// The memory of the two pages, and the charge to its user.
+/// The memory of the two pages, and the charge to its user. The daemon's thread and a thread of the socket's user share it.
 pub(crate) struct Memory {
     status: OwnedMapping,
     sharers: OwnedFd,
@@ -169,8 +169,7 @@ impl SharedPages {
         let (known, reading, charge) = (Mutex::default(), Mutex::default(), Mutex::new(Some(charge)));
         let ring_charge = Mutex::default();
         let memory = Arc::new(Memory { status, sharers, known, reading, charge, ring_charge });
-        let (entries, errors) = (Mutex::default(), AtomicU32::default());
-        let pages = SharedPages { memory, entries, errors, room_bytes };
+        let pages = SharedPages { memory, entries: RefCell::default(), errors: Cell::default(), room_bytes };
         let identity =
             [u32::from(carrier::VERSION), family as u32, style.socket_type()].map(u32::to_ne_bytes);
         pages.write(Layout::IDENTITY_AT, identity.as_flattened());
@@ -207,7 +206,7 @@ impl SharedPages {
 
     /// Adds an entry for an association. `None`: all entries are in use, so the sharers ask the daemon about this association.
     pub(crate) fn enter(&self, association: u32, streams_out: u16, peer: &SocketAddr) -> Option<EntryIndex> {
-        let mut entries = lock(&self.entries);
+        let mut entries = self.entries.borrow_mut();
         let index = match entries.iter().position(|used| !used) {
             Some(free) => free,
             None if entries.len() < ENTRIES => {
@@ -252,8 +251,7 @@ impl SharedPages {
     /// Frees the entry of an association that has ended.
     pub(crate) fn leave(&self, EntryIndex(index): EntryIndex) {
         self.write(Layout::entry_at(index), &0_u32.to_ne_bytes());
-        let mut entries = lock(&self.entries);
-        entries[index] = false;
+        self.entries.borrow_mut()[index] = false;
     }
 
     pub(crate) fn set_state(&self, state: State) {
@@ -262,7 +260,8 @@ impl SharedPages {
 
     pub(crate) fn set_error(&self, error: Errno) {
         self.write(Layout::ERROR_AT, &error.raw_os_error().to_ne_bytes());
-        let errors = self.errors.fetch_add(1, Relaxed).wrapping_add(1);
+        let errors = self.errors.get().wrapping_add(1);
+        self.errors.set(errors);
         self.write(Layout::ERRORS_AT, &errors.to_ne_bytes());
     }
 

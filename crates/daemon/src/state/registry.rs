@@ -56,7 +56,7 @@ pub(crate) struct Registry {
     /// Whether the daemon is ending. Programs continue to read the pages of its sockets.
     ends: Cell<bool>,
     next_association: Cell<u32>,
-    busy_polling: Arc<BusyPolling>,
+    busy_polling: Rc<BusyPolling>,
     /// Rules for the modules on the streams of associations.
     autopush: Rc<Autopusher>,
     relayed: Rc<Relayed<Socket>>,
@@ -112,7 +112,7 @@ impl Registry {
             resources,
             ends: Cell::new(false),
             next_association: Cell::new(FIRST_ID),
-            busy_polling: Arc::default(),
+            busy_polling: Rc::default(),
             relayed: Rc::default(),
         })
     }
@@ -152,7 +152,7 @@ impl Registry {
         &self.resources
     }
 
-    pub(crate) fn busy_polling(&self) -> &Arc<BusyPolling> {
+    pub(crate) fn busy_polling(&self) -> &Rc<BusyPolling> {
         &self.busy_polling
     }
 
