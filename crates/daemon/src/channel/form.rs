@@ -13,7 +13,7 @@
 //! [`SocketRequest::PutBack`]: carrier::request::SocketRequest::PutBack
 //! [`SocketRequest::SetForm`]: carrier::request::SocketRequest::SetForm
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 /// The form in which messages are put into a carrier.
 #[derive(Default)]
 pub(crate) struct Form {
-    /// Whether `state` keeps a record from being put unchanged.
+    /// [`State::is_special`] of `state`, for the path of each message. Only [`Form::change`] sets it.
     is_special: Cell<bool>,
     state: RefCell<State>,
     released: Notify,
@@ -94,8 +94,11 @@ impl Message {
 }
 
 impl Form {
-    fn state(&self) -> RefMut<'_, State> {
-        self.state.borrow_mut()
+    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state.borrow_mut();
+        let result = change(&mut state);
+        self.is_special.set(state.is_special());
+        result
     }
 
     /// Returns whether a record may be put into the carrier unchanged.
@@ -103,65 +106,64 @@ impl Form {
         !self.is_special.get()
     }
 
-    fn note(&self, state: &State) {
-        self.is_special.set(state.is_plain || state.is_held || !state.put_back.is_empty());
-    }
-
     /// Records that no more messages follow. Returns whether the program must be shown that now.
     pub(crate) fn end(&self) -> bool {
-        let mut state = self.state();
-        if state.end != End::Shown {
-            state.end = End::Due;
-        }
-        state.take_end()
+        self.change(|state| {
+            if state.end != End::Shown {
+                state.end = End::Due;
+            }
+            state.take_end()
+        })
     }
 
     /// Records that no more messages follow. A program that reads records is not shown that. Returns whether the program must be
     /// shown it now.
     pub(crate) fn end_silently(&self) -> bool {
-        let mut state = self.state();
-        if matches!(state.end, End::Open | End::Silent) {
-            state.end = if state.is_plain { End::Due } else { End::Silent };
-        }
-        state.take_end()
+        self.change(|state| {
+            if matches!(state.end, End::Open | End::Silent) {
+                state.end = if state.is_plain { End::Due } else { End::Silent };
+            }
+            state.take_end()
+        })
     }
 
     /// Records that nothing may be put until the form is set.
     pub(super) fn hold(&self) -> Result<(), Errno> {
-        let mut state = self.state();
-        if state.end == End::Shown {
-            return Err(Errno::SHUTDOWN);
-        }
-        state.is_held = true;
-        self.note(&state);
-        Ok(())
+        self.change(|state| {
+            if state.end == End::Shown {
+                return Err(Errno::SHUTDOWN);
+            }
+            state.is_held = true;
+            Ok(())
+        })
     }
 
     /// Adds a message that was taken out of the held carrier.
     pub(super) fn put_back(&self, message: Message) -> Result<(), Errno> {
-        let mut state = self.state();
-        if !state.is_held {
-            return Err(Errno::INVAL);
-        }
-        let at = state.came;
-        state.put_back.insert(at, message);
-        state.came += 1;
-        Ok(())
+        self.change(|state| {
+            if !state.is_held {
+                return Err(Errno::INVAL);
+            }
+            state.put_back.insert(state.came, message);
+            state.came += 1;
+            Ok(())
+        })
     }
 
     /// Sets the form. Returns the length of the longest returned message.
     pub(super) fn set(&self, plain: bool) -> Result<u32, Errno> {
-        let mut state = self.state();
-        if !state.is_held {
-            return Err(Errno::INVAL);
-        }
-        (state.is_held, state.is_plain, state.came) = (false, plain, 0);
-        if plain && state.end == End::Silent {
-            state.end = End::Due;
-        }
-        self.note(&state);
+        let longest = self.change(|state| {
+            if !state.is_held {
+                return Err(Errno::INVAL);
+            }
+            (state.is_held, state.is_plain, state.came) = (false, plain, 0);
+            if plain && state.end == End::Silent {
+                state.end = End::Due;
+            }
+            Ok(state.put_back.iter().map(|message| message.header.bytes).max().unwrap_or(0))
+        })?;
         self.released.notify_waiters();
-        Ok(state.put_back.iter().map(|message| message.header.bytes).max().unwrap_or(0))
+        Ok(longest)
     }
 
     /// Puts the returned messages into the carrier by `put`, whose second argument says whether the form is plain. Returns
@@ -170,32 +172,32 @@ impl Form {
         &self,
         mut put: impl FnMut(&mut Message, bool) -> Result<(), E>,
     ) -> Result<bool, E> {
-        let mut state = self.state();
-        while !state.is_held
-            && let Some(mut message) = state.put_back.pop_front()
-        {
-            if let Err(error) = put(&mut message, state.is_plain) {
-                state.put_back.push_front(message);
-                return Err(error);
+        self.change(|state| {
+            while !state.is_held
+                && let Some(mut message) = state.put_back.pop_front()
+            {
+                if let Err(error) = put(&mut message, state.is_plain) {
+                    state.put_back.push_front(message);
+                    return Err(error);
+                }
             }
-        }
-        self.note(&state);
-        Ok(state.take_end())
+            Ok(state.take_end())
+        })
     }
 
     /// Records that a task puts the returned messages into the carrier as the program reads; returns false if one does already.
     pub(super) fn begin_flushing(&self) -> bool {
-        !std::mem::replace(&mut self.state().is_flushing, true)
+        self.change(|state| !std::mem::replace(&mut state.is_flushing, true))
     }
 
     /// Records that the task has put all returned messages.
     pub(super) fn on_flushed(&self) {
-        self.state().is_flushing = false;
+        self.change(|state| state.is_flushing = false);
     }
 
     /// Returns whether the content is plain; `None` while the carrier is held.
     pub(super) fn is_plain(&self) -> Option<bool> {
-        let state = self.state();
+        let state = self.state.borrow();
         (!state.is_held).then_some(state.is_plain)
     }
 
@@ -212,6 +214,11 @@ impl Form {
 }
 
 impl State {
+    /// Returns whether no record may be put unchanged.
+    fn is_special(&self) -> bool {
+        self.is_plain || self.is_held || !self.put_back.is_empty()
+    }
+
     /// Returns whether the program must be shown the end now, and marks the end as shown.
     fn take_end(&mut self) -> bool {
         let is_now = self.end == End::Due && !self.is_held && self.put_back.is_empty();
