@@ -66,7 +66,7 @@ pub(crate) fn note(text: fmt::Arguments<'_>) {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct JsonArgs {
     /// Print one JSON array in place of text; with =FILE, write it there and print the text, too (its keys:
-    /// json.md of the documentation).
+    /// json.md in share/doc/swiftwater).
     #[arg(
         long = "json",
         value_name = "FILE",

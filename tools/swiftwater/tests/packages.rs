@@ -92,6 +92,8 @@ fn a_package_has_all_that_users_need() {
             "usr/share/fish/vendor_completions.d/swiftwater.fish",
             "usr/share/doc/swiftwater/copyright",
             "usr/share/doc/swiftwater/changelog.gz",
+            "usr/share/doc/swiftwater/SECURITY.md",
+            "usr/share/doc/swiftwater/INDEX.md",
         ]
         .map(String::from),
         &[format!("{lib}/libswiftwater.so.0")],

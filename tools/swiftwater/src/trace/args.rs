@@ -18,7 +18,7 @@ pub(crate) enum TraceCommand {
 #[command(after_help = "\
 Each path of each association gets a figure of its own: the congestion window, its threshold and the \
 bytes in flight; losses, retransmissions, timeouts and probes as marks; round-trip times; the rate \
-at which data arrived and the pacing rate. trace.md of the documentation describes the file.
+at which data arrived and the pacing rate. trace.md in share/doc/swiftwater describes the file.
 
 Examples:
   swiftwater perf client HOST --qlog run.sqlog     record a trace
@@ -39,7 +39,7 @@ pub(crate) struct PlotArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A line has the time in seconds, the association (our verification tag at its beginning) and path, the \
-name of the event and what it says. The names are listed in trace.md of the documentation.
+name of the event and what it says. trace.md in share/doc/swiftwater lists the names.
 
 Examples:
   swiftwater trace show run.sqlog                               every event
