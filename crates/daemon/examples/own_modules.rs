@@ -1,11 +1,11 @@
 //! A daemon with a module of its own, which `swiftwater streams push ID shout` pushes on the streams of programs.
 //!
-//! It stands where `SWIFTWATER_DAEMON` says; see `Write a module` in docs/streams.md.
+//! Its address is that of `SWIFTWATER_DAEMON`; see `Write a module` in docs/streams.md.
 
 use swiftwater::streams::{Message, Module, Q};
 use swiftwater_daemon::{Daemon, DaemonAddress, DaemonOptions};
 
-/// Makes capitals of what is sent.
+/// Converts sent messages to capitals.
 struct Shout;
 
 impl Module for Shout {

@@ -37,8 +37,8 @@ const ENVIRONMENT: [(&str, &str); 4] = [
 
 /// Meaning of the exit status of all commands.
 const EXIT_STATUS: [(&str, &str); 7] = [
-    ("0", "The command did what it should."),
-    ("1", "It did not, and has said why on standard error."),
+    ("0", "Success."),
+    ("1", "Failure; standard error has the reason."),
     ("2", "The command line is invalid."),
     ("126, 127", "swiftwater run cannot execute the program: 127 if there is none, 126 otherwise."),
     (

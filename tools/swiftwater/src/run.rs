@@ -62,12 +62,12 @@ Examples:
   swiftwater run -- iperf3 -c HOST --sctp                           on the client")]
 pub(crate) struct RunArgs {
     /// Do not print which daemon is used, and do not warn of programs that PROGRAM executes without the shim and whose
-    /// files contain the name SCTP. Default: print both.
+    /// files contain the name SCTP [default: print both].
     #[arg(short, long)]
     pub quiet: bool,
     /// Make TCP sockets one-to-one SCTP sockets, as `withsctp` does: both ends need this. `read` and `recv` go on with the next
     /// message while the buffer has room, as with TCP; options of TCP that only say when data leaves have no effect.
-    /// There is no half close: `shutdown` of one direction ends both. Default: TCP stays TCP.
+    /// There is no half close: `shutdown` of one direction ends both [default: TCP stays TCP].
     #[arg(long)]
     pub tcp_as_sctp: bool,
     /// The program and its arguments.

@@ -274,8 +274,8 @@ fn messages_blame_what_is_wrong() {
         ("status --watch -1".into(), "`-1` is not a number of seconds from 0.001 to 86400"),
         ("bench --seconds -1".into(), "`-1` is not a number of seconds from 0.001 to 86400"),
         // The space is followed by an empty word.
-        ("status --place ".into(), "a value is required for '--place <PLACE>'"),
-        ("daemon --place ".into(), "a value is required for '--place <PLACE>'"),
+        ("status --place ".into(), "a value is required for '--place <ADDRESS>'"),
+        ("daemon --place ".into(), "a value is required for '--place <ADDRESS>'"),
     ];
     for (line, words) in cases {
         let output = swiftwater(&line).output().expect("the command starts");

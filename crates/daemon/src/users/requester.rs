@@ -1,4 +1,4 @@
-//! Who makes a request, and what the daemon permits to them.
+//! The program that makes a request, and its permissions.
 
 use carrier::trust;
 use rustix::net::UCred;

@@ -25,7 +25,7 @@ Series:
   sctp-stream     each call continues one endless message, as netperf's SCTP test did
   sctp-nocsum     sctp-message without a checksum: as the published loopback runs, not for networks
   sctp-sockets    sctp-message by two programs under `swiftwater run`, through its shim and a daemon
-  relay           AF_UNIX records to a thread that passes them on one by one: the limit of a daemon with a system call per message
+  relay           AF_UNIX records through a thread that forwards them one by one: the best rate of a daemon with a system call per message
   udp-limit       the maximum rate of plain UDP with offloads at this packet size; not compared
   tcp-rr, sctp-rr, sctp-sockets-rr, relay-rr, udp-rr  one-byte request and answer
 

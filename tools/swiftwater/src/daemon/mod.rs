@@ -55,7 +55,7 @@ pub(crate) struct DaemonArgs {
     pub command: Option<DaemonCommand>,
     /// Address for programs: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, where programs find
     /// it, or @swiftwater].
-    #[arg(long, value_name = "PLACE", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "ADDRESS", value_parser = NonEmptyStringValueParser::new())]
     pub place: Option<String>,
     /// Link that carries SCTP.
     #[arg(long, value_enum, default_value = "udp")]

@@ -36,7 +36,7 @@ Examples:
   swiftwater daemon stop --place @lab     end another one")]
 pub(crate) struct StopArgs {
     /// Address of the daemon: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, or @swiftwater].
-    #[arg(long, value_name = "PLACE", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "ADDRESS", value_parser = NonEmptyStringValueParser::new())]
     pub place: Option<String>,
 }
 

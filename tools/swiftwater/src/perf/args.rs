@@ -25,8 +25,8 @@ pub(crate) enum PerfCommand {
 /// Receiving end of a measurement.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The firewall of this host must admit port 9899, TCP and UDP. With -P, tests over UDP use one \
-port for each flow, from this one upwards.
+The firewall of this host must admit the TCP port (--port) and the UDP port (--udp-port), both 9899 by default. Clients \
+learn the UDP port from the server. With -P, tests over UDP use one port for each flow, from this one upwards.
 
 Examples:
   swiftwater perf server                            all addresses, TCP and UDP port 9899
@@ -84,13 +84,13 @@ pub(crate) struct ClientArgs {
     /// The transport.
     #[arg(long, value_enum, default_value = "sctp")]
     pub proto: Protocol,
-    /// Bytes of a message: 64, 1k, 1M.
+    /// Bytes of a message: 64, 1k (1,024), 1M.
     #[arg(short = 'l', long = "length", value_name = "BYTES", default_value = "64", value_parser = parse_bytes)]
     pub message_bytes: usize,
     /// Seconds to send or to make requests [default: 10, or no limit with -n].
     #[arg(short = 't', long = "time", value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
-    /// Messages to send or requests to make: 1000, 250k, 4M.
+    /// Messages to send or requests to make: 1000, 250k (250,000), 4M.
     #[arg(short = 'n', long = "count", value_name = "MESSAGES", value_parser = parse_count)]
     pub count: Option<u64>,
     /// Seconds from one report to the next.
@@ -123,7 +123,7 @@ pub(crate) struct ClientArgs {
     /// Link that carries SCTP.
     #[arg(long, value_enum, default_value = "udp")]
     pub link: Link,
-    /// Congestion control: cubic, newreno (or reno) or bbr; of SCTP at both ends [default: cubic], of TCP at this one [default:
+    /// Congestion control: cubic, newreno (or reno) or bbr; of SCTP at both ends [default: cubic], of TCP at this end [default:
     /// the system's].
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     #[arg(value_parser = Offered(|| CONGESTION_CONTROLS.to_vec()).try_map(|name| parse_congestion(&name)))]
@@ -143,7 +143,7 @@ pub(crate) struct ClientArgs {
     /// The server's address for the control connection, which its --control names.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address, hide = true)]
     pub control: Option<IpAddr>,
-    /// Connect, say so on standard error, and begin after a line on standard input: several clients can begin at once.
+    /// Connect, report that on standard error, and begin after a line on standard input: several clients can begin at once.
     #[arg(long, hide = true)]
     pub hold: bool,
     /// Send SCTP packets without a checksum. For measurements on one machine, not for networks.
@@ -161,7 +161,7 @@ pub(crate) struct ClientArgs {
 pub(crate) enum Mode {
     /// One message per call arrives as one message. TCP puts a length before each and batches them.
     Message,
-    /// Calls are coalesced into one endless message, as TCP does.
+    /// All writes continue one endless message, as in TCP.
     Stream,
     /// The program collects messages and hands over many in a call, at both ends. TCP does so with `message`, too.
     Batch,
@@ -181,7 +181,7 @@ fn parse_address(text: &str) -> Result<IpAddr, String> {
     text.trim_start_matches('[')
         .trim_end_matches(']')
         .parse()
-        .map_err(|_| format!("`{text}` is no IP address; write one such as 192.0.2.1 or 2001:db8::1"))
+        .map_err(|_| format!("`{text}` is not an IP address; write one such as 192.0.2.1 or 2001:db8::1"))
 }
 
 #[cfg(test)]
@@ -206,7 +206,7 @@ mod tests {
         }
         let error =
             Cli::try_parse_from("swiftwater perf server -B 192.0.2".split(' ')).expect_err("a bad address");
-        assert!(error.to_string().contains("no IP address"), "{error}");
+        assert!(error.to_string().contains("not an IP address"), "{error}");
     }
 
     #[test]

@@ -36,7 +36,7 @@ Examples:
   ip netns exec NAME swiftwater status     of another network namespace")]
 pub(crate) struct StatusArgs {
     /// Address of the daemon: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, or @swiftwater].
-    #[arg(long, value_name = "PLACE", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "ADDRESS", value_parser = NonEmptyStringValueParser::new())]
     pub place: Option<String>,
     /// Repeat every so many seconds, with the rates in between.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_seconds, allow_negative_numbers = true)]

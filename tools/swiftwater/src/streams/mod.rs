@@ -66,7 +66,7 @@ pub(crate) struct StreamsArgs {
 #[derive(Debug, Args)]
 struct PlaceArgs {
     /// Address of the daemon: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, or @swiftwater].
-    #[arg(long, value_name = "PLACE", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "ADDRESS", value_parser = NonEmptyStringValueParser::new())]
     place: Option<String>,
 }
 
