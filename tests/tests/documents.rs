@@ -1,4 +1,4 @@
-//! The documents name source files that exist, and limits where they are defined.
+//! The documents name source files that exist, limits where they are defined, and all statistics.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -117,6 +117,27 @@ fn documents_name_files_and_limits_that_exist() {
     for (path, text) in documents {
         assert_eq!(mistakes(&text, &sources), Vec::<String>::new(), "{}", path.display());
     }
+}
+
+/// Files whose public structs contain statistics.
+const STATISTICS: [&str; 2] = ["crates/sctp/src/statistics.rs", "crates/links/src/stats.rs"];
+
+/// Returns the public fields in a source file that a document does not name.
+fn unnamed_fields<'a>(source: &'a str, document: &str) -> Vec<&'a str> {
+    let fields = source.lines().filter_map(|line| line.strip_prefix("    pub ")?.split_once(':'));
+    let names = fields.map(|(name, _)| name);
+    names.filter(|name| !document.contains(&format!("`{name}`"))).collect()
+}
+
+#[test]
+fn all_statistics_are_explained() {
+    let document = fs::read_to_string(project().join("docs/statistics.md")).expect("the document");
+    for file in STATISTICS {
+        let source = fs::read_to_string(project().join(file)).expect("the source");
+        assert!(source.contains("    pub "), "{file} has fields");
+        assert_eq!(unnamed_fields(&source, &document), Vec::<&str>::new(), "{file}");
+    }
+    assert_eq!(unnamed_fields("    pub known: u64,\n    pub unknown: u64,", "`known`"), ["unknown"]);
 }
 
 #[test]
