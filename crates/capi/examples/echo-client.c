@@ -9,7 +9,11 @@ int main(void)
     int fd = socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP);
     if (fd < 0 || connect(fd, (struct sockaddr *)&server, sizeof server))
         return perror("cannot connect"), 1;
-    sctp_sendmsg(fd, "hello", 5, NULL, 0, htonl(39), 0, 0, 0, 0);
+    if (sctp_sendmsg(fd, "hello", 5, NULL, 0, htonl(39), 0, 0, 0, 0) < 0)
+        return perror("cannot send"), 1;
     int size = sctp_recvmsg(fd, answer, sizeof answer, NULL, NULL, NULL, NULL);
-    return size < 0 ? (perror("no answer"), 1) : printf("%.*s\n", size, answer) != 6;
+    if (size < 0)
+        return perror("no answer"), 1;
+    printf("%.*s\n", size, answer);
+    return 0;
 }
