@@ -77,10 +77,10 @@ impl Fault {
     pub(crate) fn meaning(self) -> &'static str {
         match self {
             Fault::Silent => "does not send a packet",
-            Fault::Twice => "sends it twice",
-            Fault::Late => "sends it only when time has passed",
-            Fault::Talkative => "sends a packet that nobody called for",
-            Fault::Deaf => "does not take in what the peer says",
+            Fault::Twice => "sends a packet twice",
+            Fault::Late => "sends a packet only when time has passed",
+            Fault::Talkative => "sends a packet without cause",
+            Fault::Deaf => "ignores what the peer sends",
             Fault::Elsewhere => "sends to another address",
             Fault::Ports => "sets a wrong port",
             Fault::Tag => "sets a wrong verification tag",
@@ -92,7 +92,7 @@ impl Fault {
             Fault::Flags => "sets a wrong flag",
             Fault::Value => "sets a wrong value in a chunk",
             Fault::Length => "cuts a chunk short, or adds to it",
-            Fault::Padding => "pads with something else than zeros",
+            Fault::Padding => "pads with other bytes than zeros",
         }
     }
 

@@ -40,12 +40,12 @@ fn chapter(section: &str) -> &str {
 fn document() -> String {
     let mut out = String::from(
         "# Conformance to RFC 9260\n\n\
-         Made by the test `conformance`; `UPDATE_SNAPSHOTS=1 cargo test -p swiftwater-tests --test conformance` writes it\n\
-         again. Each rule of sections 3 to 9 that has a MUST or a SHOULD stands here with the packet script in\n\
-         `tests/conformance/` that shows it. The last column names the faults of an endpoint that the script was seen to\n\
-         notice: it was run again with an endpoint that has them, and failed. RULE stands for a statement without one of\n\
-         the key words.\n\n\
-         | section | rules | shown | deviating | not applicable |\n|---|---|---|---|---|\n",
+         The test `conformance` generates this page: `UPDATE_SNAPSHOTS=1 cargo test -p swiftwater-tests --test\n\
+         conformance`. It lists each rule of sections 3 to 9 with a MUST or a SHOULD, and the packet script in\n\
+         `tests/conformance/` that proves it. The last column lists faults that the script detects: the test runs the\n\
+         script again with an endpoint that has the fault, and the script must fail. RULE marks a statement without a key\n\
+         word.\n\n\
+         | section | rules | proved | deviating | not applicable |\n|---|---|---|---|---|\n",
     );
     let mut totals: BTreeMap<&str, Counts> = BTreeMap::new();
     for (section, rules) in sections() {
@@ -58,17 +58,17 @@ fn document() -> String {
         let Counts { rules, shown, deviating, not_applicable } = c;
         let _ = writeln!(out, "| {section} | {rules} | {shown} | {deviating} | {not_applicable} |");
     }
-    out.push_str("\nThe faults, that is, what the endpoint does in them:\n\n");
+    out.push_str("\nAn endpoint with a fault:\n\n");
     for fault in Fault::ALL {
         let _ = writeln!(out, "- {}: {}", name_of(*fault), fault.meaning());
     }
-    out.push_str("\n| section | keyword | rule | script | result | notices |\n|---|---|---|---|---|---|\n");
+    out.push_str("\n| section | keyword | rule | script | result | detects |\n|---|---|---|---|---|---|\n");
     for (section, rules) in sections() {
         rules.iter().for_each(|rule| row(&mut out, section, rule));
     }
     out.push_str(
         "\n## The test purposes of ETSI TS 102 369\n\n\
-         Its 121 purposes, written for RFC 2960, as a checklist: in our words, with the scripts that cover them.\n\n\
+         The 121 purposes were written for RFC 2960. This checklist has them in our words, with the scripts that cover them.\n\n\
          | group | purposes | subject | scripts |\n|---|---|---|---|\n",
     );
     for (group, purposes, subject, scripts) in PURPOSES {
