@@ -1,4 +1,5 @@
-//! The documents name source files that exist, limits where they are defined, and all statistics.
+//! The documents name source files that exist, limits where they are defined, and all statistics; the README has the rates of
+//! docs/benchmarks.md.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -138,6 +139,56 @@ fn all_statistics_are_explained() {
         assert_eq!(unnamed_fields(&source, &document), Vec::<&str>::new(), "{file}");
     }
     assert_eq!(unnamed_fields("    pub known: u64,\n    pub unknown: u64,", "`known`"), ["unknown"]);
+}
+
+/// Largest difference of a rate in the README, which may be rounded, from that in docs/benchmarks.md.
+const ROUNDING: f64 = 0.03;
+
+/// Returns the cells of a table's row.
+fn cells(line: &str) -> Vec<&str> {
+    line.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`')).collect()
+}
+
+/// Returns the message sizes, series and ratios of the README's table.
+fn ratios_of_readme(readme: &str) -> Vec<(u32, &str, f64)> {
+    let mut lines = readme.lines().skip_while(|line| !line.starts_with("| bytes |"));
+    let series = cells(lines.next().unwrap_or_default());
+    let rows = lines.skip(1).take_while(|line| line.starts_with('|')).map(cells);
+    let number = |cell: &str| cell.replace(',', "").parse::<f64>().expect("a number");
+    rows.flat_map(|row| {
+        let bytes = number(row[0]) as u32;
+        series
+            .iter()
+            .zip(row)
+            .skip(1)
+            .map(move |(series, cell)| (bytes, *series, number(cell)))
+            .collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+/// Returns the ratio to TCP of a series in the table of `swiftwater bench`: two processors, packets of the loopback device.
+fn ratio_in_bench(table: &str, bytes: u32, series: &str) -> Option<f64> {
+    let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut rows = rows.filter(|row| row.len() > 7 && row[0] == bytes.to_string() && row[1] == series);
+    let row = rows.find(|row| row[2..5] == ["65536", "2", "1"])?;
+    row[7].strip_suffix('x')?.parse().ok()
+}
+
+#[test]
+fn the_readme_has_the_rates_of_the_measurements() {
+    let text = |name| fs::read_to_string(project().join(name)).expect("the document");
+    let (readme, measurements) = (text("README.md"), text("docs/benchmarks.md"));
+    let ratios = ratios_of_readme(&readme);
+    assert!(ratios.len() >= 8, "the README has a table of rates");
+    for (bytes, series, ratio) in ratios {
+        let measured = ratio_in_bench(&measurements, bytes, series);
+        let is_same = measured.is_some_and(|measured| (ratio - measured).abs() <= measured * ROUNDING);
+        assert!(
+            is_same,
+            "{series} at {bytes} bytes: {ratio} in the README, {measured:?} in docs/benchmarks.md"
+        );
+    }
 }
 
 #[test]
