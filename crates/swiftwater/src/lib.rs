@@ -161,7 +161,7 @@
 //! control. Most of these can be changed while the association lives; changing one that the handshake negotiated is an
 //! error.
 //!
-//! The defaults are those of RFC 9260, but for what other transports have learned since: congestion control is CUBIC
+//! The defaults are those of RFC 9260, except for later methods of other transports: congestion control is CUBIC
 //! (RFC 9438) in place of the arithmetic of §7.2, a pacer bounds bursts in place of Max.Burst, a probe repairs the end of
 //! a burst before T3-rtx expires, and data leaves a path at its first timeout, or sooner if it is silent
 //! ([`potentially_failed_retries_max`](AssociationOptions::potentially_failed_retries_max),
