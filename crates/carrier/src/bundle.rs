@@ -59,6 +59,23 @@ mod tests {
     use crate::status_page::RING_BYTES;
 
     #[test]
+    fn a_message_whose_content_is_elsewhere_is_none_of_a_bundle() {
+        let here = Header { bytes: 3, ..Header::new(Kind::Data) };
+        let bundle_of = |header: Header| [&header.encode()[..], b"abcdef"].concat();
+        let bundle = bundle_of(here);
+        let unread = Unread::of(&bundle, 0, 1).expect("a message");
+        assert_eq!((unread.header, unread.rest, unread.next), (here, &b"bc"[..], HEADER_BYTES + 3));
+        for (at, consumed) in [(0, 4), (1, 0), (bundle.len(), 0), (usize::MAX, 0), (0, usize::MAX)] {
+            assert_eq!(Unread::of(&bundle, at, consumed), None, "{at}, {consumed}");
+        }
+        assert_eq!(Unread::of(&bundle[..HEADER_BYTES + 2], 0, 0), None, "it is not whole");
+        for header in [header(0, 3), Header { flags: Flags::IN_MEMFD, ..here }] {
+            assert_eq!(Header::parse(&header.encode()), Some(header), "a record of another kind");
+            assert_eq!(Unread::of(&bundle_of(header), 0, 0), None, "{header:?}");
+        }
+    }
+
+    #[test]
     fn a_bundle_lies_in_the_ring() {
         let (ring, longest) = (RING_BYTES as u32, BUNDLE_BYTES_MAX as u32);
         let range = |offset, bytes| Extent { offset, bytes }.range();

@@ -67,3 +67,25 @@ impl CarrierName {
         digits.is_some_and(|digits| digits.len() == HEX_DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_prefix_with_so_many_digits_is_a_name() {
+        let name = CarrierName::from_random(0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978);
+        let text = b"swiftwater:0123456789abcdef0f1e2d3c4b5a6978";
+        assert_eq!(name.as_bytes(), text);
+        assert!(CarrierName::is_one(text));
+        for length in 0..text.len() {
+            assert!(!CarrierName::is_one(&text[..length]), "{length}");
+        }
+        assert!(!CarrierName::is_one(&[text, &b"0"[..]].concat()));
+        for at in 0..text.len() {
+            let mut other = *text;
+            other[at] = b'g';
+            assert!(!CarrierName::is_one(&other), "{at}");
+        }
+    }
+}

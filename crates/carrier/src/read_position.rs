@@ -225,7 +225,31 @@ mod tests {
         assert_eq!(position.load(), Front::Bundle(InBundle { extent: moved, next: 0, consumed: 5 }));
         position.on_bundle_dissolved();
         assert_eq!(position.load(), Front::Message { header: header(), consumed: 5 });
+        assert!(!position.is_in_bundle());
         position.on_bundle_begun(extent, &header(), 5);
         assert_eq!(position.load(), Front::Bundle(InBundle { extent, next: 0, consumed: 5 }));
+    }
+
+    #[test]
+    fn a_position_that_no_reader_notes_is_found() {
+        let record = [&Header { bytes: 3, ..Header::new(Kind::Data) }.encode()[..], b"one"].concat();
+        let unread = |next, consumed| {
+            let extent = Extent { offset: 0, bytes: record.len() as u32 };
+            InBundle { extent, next, consumed }.unread(&record).map(|unread| unread.rest.to_vec())
+        };
+        assert_eq!(unread(0, 1), Some(b"ne".to_vec()));
+        assert_eq!((unread(0, 4), unread(1, 0), unread(u32::MAX, 0)), (None, None, None));
+    }
+
+    /// The record at the front may be another one than that about which a sharer has noted something.
+    #[test]
+    fn a_bundle_begins_at_its_front_whatever_was_noted_before() {
+        let position = ReadPosition::default();
+        let (extent, earlier) = (Extent { offset: 64, bytes: 200 }, Extent { offset: 512, bytes: 100 });
+        let noted = InBundle { extent: earlier, next: 73, consumed: 9 };
+        position.overwrite(noted);
+        assert_eq!(position.load(), Front::Bundle(noted));
+        position.on_bundle_begun(extent, &header(), 4);
+        assert_eq!(position.load(), Front::Bundle(InBundle { extent, next: 0, consumed: 4 }));
     }
 }

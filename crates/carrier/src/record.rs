@@ -414,6 +414,27 @@ mod tests {
     }
 
     #[test]
+    fn flags_pass_through_a_number_and_those_that_nobody_knows_do_not() {
+        for (n, flag) in EACH.into_iter().enumerate() {
+            assert_eq!((flag.number(), Flags::from_number(1 << n)), (1 << n, flag));
+            let all = Flags::from_number(u32::MAX);
+            assert_eq!(all.without(flag).with(flag), all);
+            assert!(!all.without(flag).contains(flag) && all.without(flag).number().count_ones() == 8, "{n}");
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_a_record_have_the_meaning_of_its_kind() {
+        let sequence = Sequence::ring(7);
+        let (data, ring) = (Header::new(Kind::Data), Header::new(Kind::Ring));
+        let in_turn = Sequence::in_turn(Turn { counter: 7, thread: 0 });
+        let of = |header: Header| (header.records_before(), header.ring_number());
+        assert_eq!(of(Header { sequence, ..data }), (Some(7), None));
+        assert_eq!(of(Header { sequence: in_turn, flags: Flags::IN_TURN, ..data }), (None, None));
+        assert_eq!(Header { sequence, ..ring }.ring_number(), Some(7));
+    }
+
+    #[test]
     fn other_bytes_are_no_record() {
         let mut header =
             Header { address: Some(([192, 0, 2, 1], 7).into()), ..Header::new(Kind::Data) }.encode();

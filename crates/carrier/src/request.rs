@@ -674,6 +674,28 @@ mod tests {
     }
 
     #[test]
+    fn a_request_of_the_daemon_is_encoded_like_every_request() {
+        let (mut frame, mut same) = ([0; FRAME_BYTES_MAX], [0; FRAME_BYTES_MAX]);
+        let request = DaemonRequest::Pop { association: 7 };
+        let bytes = request.encode(&mut frame).expect("a short request");
+        assert_eq!(Request::Daemon(request).encode(&mut same), Some(bytes));
+        assert_eq!(frame, same);
+        assert_eq!(Request::parse(&frame[..bytes]), Ok(request.into()));
+    }
+
+    #[test]
+    fn a_request_may_fill_its_frame() {
+        let value = [0; FRAME_BYTES_MAX];
+        let encode = |bytes: usize| {
+            let request = SocketRequest::SetOption { level: 1, name: 2, value: &value[..bytes] };
+            Request::Socket(request).encode(&mut [0; FRAME_BYTES_MAX])
+        };
+        let head_bytes = encode(0).expect("a short request");
+        assert_eq!(encode(FRAME_BYTES_MAX - head_bytes), Some(FRAME_BYTES_MAX));
+        assert_eq!(encode(FRAME_BYTES_MAX - head_bytes + 1), None);
+    }
+
+    #[test]
     fn addresses_are_some_and_not_too_many() {
         let list = [SocketAddr::from(([192, 0, 2, 1], 7)); ADDRESSES_MAX + 1];
         assert!(Addresses::new(&list[..ADDRESSES_MAX]).is_some());

@@ -390,8 +390,59 @@ mod tests {
         page.on_message_taken(&notification);
         assert_eq!(taken(), (1, 0));
         page.on_message_taken(&Header { flags: Flags::IN_MEMFD, ..data });
+        assert_eq!(taken(), (2, 1));
         page.on_message_taken(&Header { flags: Flags::IN_MEMFD, ..notification });
+        page.on_message_taken(&notification);
         assert_eq!(taken(), (2, 2));
+    }
+
+    #[test]
+    fn each_sharer_sees_what_another_has_noted() {
+        let page = SharersPage::default();
+        assert!(!page.is_reading_shut() && !page.is_writing_shut());
+        page.on_writing_shut();
+        assert!(!page.is_reading_shut() && page.is_writing_shut());
+        page.on_reading_shut();
+        assert!(page.is_reading_shut() && page.is_writing_shut());
+        assert!(page.begin_wait() && !page.begin_wait(), "one waits already");
+        page.end_wait();
+        assert!(!page.begin_wait());
+        page.end_wait();
+        page.end_wait();
+        assert!(page.begin_wait());
+        assert_eq!(page.records_sent(), 0);
+        page.count_record();
+        page.count_record();
+        assert_eq!(page.records_sent(), 2);
+    }
+
+    #[test]
+    fn the_holder_of_the_write_lock_finds_what_the_last_one_has_noted() {
+        let sending = Sending::default();
+        let number = sending.next_ring();
+        assert!(!sending.is_ring(number));
+        sending.on_ring_announced(number);
+        assert!(sending.is_ring(number) && !sending.is_ring(number + 1));
+        assert_eq!(sending.lowered_send_buffer(), None);
+        // The kernel reports twice the argument that restores the size.
+        sending.on_send_buffer_lowered(8192);
+        assert_eq!(sending.lowered_send_buffer(), NonZeroU32::new(4096));
+        sending.on_send_buffer_restored();
+        assert_eq!(sending.lowered_send_buffer(), None);
+        let [first, second] = [1, 3].map(|sleep| NonZeroU32::new(sleep).expect("a sleep"));
+        assert!(!sending.has_ended(first));
+        sending.on_sleep_ended(first);
+        assert!(sending.has_ended(first) && !sending.has_ended(second));
+    }
+
+    #[test]
+    fn only_an_association_without_messages_is_closed_unused() {
+        let (entry, sent) = (entry_of(7), SentBytes::default());
+        assert!(!sent.close_unused(&entry, 8), "the entry is that of another association");
+        assert!(sent.close_unused(&entry, 7));
+        assert!(!sent.close_unused(&entry, 7) && !sent.reserve(&entry, 7, 1), "there is no room any more");
+        entry.association.store(8, Relaxed);
+        assert!(sent.reserve(&entry, 8, 1) && !sent.close_unused(&entry, 8));
     }
 
     #[test]
