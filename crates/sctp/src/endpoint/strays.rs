@@ -133,6 +133,22 @@ mod tests {
     }
 
     #[test]
+    fn a_flood_begins_with_the_last_stray_of_a_window_and_steering_ends_on_time() {
+        let mut strays = Strays::default();
+        let window_ends = Time::ZERO + WINDOW;
+        (1..FLOOD_STRAYS).for_each(|_| strays.on_stray(Time::ZERO));
+        assert_eq!(strays.poll(window_ends), None);
+        strays.on_stray(window_ends);
+        assert_eq!(strays.poll(window_ends), Some(Update::TagsAndPorts));
+        assert_eq!(strays.poll(window_ends + (STEERING_TIME - RENEWAL_GAP)), None);
+        assert_eq!(strays.poll(window_ends + STEERING_TIME), Some(Update::Everything));
+        (1..FLOOD_STRAYS).for_each(|_| strays.on_stray(window_ends + STEERING_TIME));
+        let next_window = window_ends + STEERING_TIME + WINDOW + RENEWAL_GAP;
+        strays.on_stray(next_window);
+        assert_eq!(strays.poll(next_window), None, "strays of two windows do not add up");
+    }
+
+    #[test]
     fn new_tags_are_told_soon_but_not_each_at_once() {
         let mut strays = Strays::default();
         assert_eq!(run(&mut strays, Time::ZERO, 100_000, WINDOW / 2).len(), 1);

@@ -231,13 +231,27 @@ fn an_endpoint_in_a_flood_of_inits_for_closed_ports_names_the_ports_in_use() {
 
 #[test]
 fn inits_for_ports_in_use_are_no_strays() {
-    let mut peer = Peer::new(1, AssociationConfig::default());
-    let init = init_with(&peer, ENDPOINT_PORT, &[]);
-    for _ in 0..1000 {
-        peer.sends_raw(SocketAddr::from((HERE, 9899)), &init);
-        while peer.hears_maybe().is_some() {}
+    // The endpoint listens at one port, and connects from another.
+    const CONNECTED: u16 = 49_200;
+    for (port, are_strays) in [
+        (ENDPOINT_PORT - 1, true),
+        (ENDPOINT_PORT, false),
+        (ENDPOINT_PORT + 1, true),
+        (CONNECTED - 1, true),
+        (CONNECTED, false),
+        (CONNECTED + 1, true),
+    ] {
+        let mut peer = Peer::new(1, AssociationConfig::default());
+        let config = Arc::new(AssociationConfig::default());
+        let remotes = [SocketAddr::from(([10, 0, 0, 8], 9899))];
+        peer.endpoint.connect(peer.now, CONNECTED, 9, &remotes, config, &peer.app).expect("a free port");
+        let init = init_with(&peer, port, &[]);
+        for _ in 0..1000 {
+            peer.sends_raw(SocketAddr::from((HERE, 9899)), &init);
+            while peer.hears_maybe().is_some() {}
+        }
+        assert_eq!(peer.endpoint.poll_expected(peer.now).is_some(), are_strays, "{port}");
     }
-    assert_eq!(peer.endpoint.poll_expected(peer.now), None);
 }
 
 #[test]

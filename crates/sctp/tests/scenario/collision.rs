@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sctp::{AssociationConfig, CloseReason, Event, SendInfo};
-use sctp_wire::chunk::{CookieAck, CookieEcho, Init};
+use sctp_wire::chunk::{CookieAck, CookieEcho, Error, Init};
 use sctp_wire::parameter::{Ipv4, Parameters};
 
-use lab::packets::header;
+use lab::packets::{header, kinds};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 use lab::{A, App, B, Fate, PORT_A, PORT_B, Simulation, TwoHosts, line};
 
@@ -161,9 +161,25 @@ fn a_second_tag_of_the_peer_is_not_believed_once_data_has_passed_under_the_first
         }
         peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
         peer.expects_nothing();
+        assert_eq!(peer.endpoint.endpoint_statistics().cookie_errors, 1);
         peer.app_sends(SendInfo::default(), &b"two"[..]);
         assert_eq!(header(&peer.hears()).verification_tag.0, peer.tag);
     }
+}
+
+#[test]
+fn a_cookie_with_a_second_tag_of_the_peer_is_refused_when_it_is_stale() {
+    // RFC 9260 §5.2.4, 3: age does not matter only if both tags match.
+    let (mut peer, cookie) = connected_under_the_first_tag(8);
+    let first = peer.tag;
+    peer.waits(AssociationConfig::default().cookie_life + Duration::from_secs(1));
+    while peer.hears_maybe().is_some() {}
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    let answer = peer.hears();
+    assert_eq!((kinds(&answer), header(&answer).verification_tag.0), (vec![Error::KIND], first + 1));
+    peer.expects_nothing();
+    peer.sends().data(0).go();
+    assert_eq!(header(&peer.hears()).verification_tag.0, first, "the association keeps the first tag");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sctp::{AssociationConfig, ConnectError, Event, ListenerId, Scope, Statistics, TransmitBuffer};
-use sctp_wire::chunk::{Abort, Chunk, CookieEcho, DataFlags, Heartbeat, ShutdownAck};
+use sctp_wire::chunk::{Abort, Chunk, CookieAck, CookieEcho, DataFlags, Heartbeat, ShutdownAck};
 use sctp_wire::parameter::Parameter;
 
 use lab::packets::{build, each_chunk, has, write_data};
@@ -207,6 +207,21 @@ fn an_association_of_one_address_leaves_that_of_another_in_peace() {
     let ack = build(PEER_PORT, PORT, tag, |out| ShutdownAck.write(out));
     answers(&mut peer, FIRST, &ack);
     assert_eq!(peer.endpoint.local_addresses(sctp::AssociationId(0)), Some(vec![FIRST]));
+}
+
+#[test]
+fn a_cookie_is_no_duplicate_at_an_address_that_its_association_does_not_use() {
+    let mut peer = host();
+    peer.endpoint.listen(PORT, at(&[FIRST])).unwrap();
+    peer.endpoint.listen(PORT, at(&[SECOND])).unwrap();
+    let init = init(&peer);
+    let (tag, cookie, _) = init_ack(&answers(&mut peer, FIRST, &init)[0].1);
+    let echo = build(PEER_PORT, PORT, tag, |out| CookieEcho { cookie: &cookie }.write(out));
+    assert!(has(&answers(&mut peer, FIRST, &echo)[0].1, CookieAck::KIND));
+    assert_eq!(answers(&mut peer, SECOND, &echo), []);
+    assert_eq!(peer.endpoint.association_count(), 1);
+    assert_eq!(peer.endpoint.endpoint_statistics().cookie_errors, 1);
+    assert!(has(&answers(&mut peer, FIRST, &echo)[0].1, CookieAck::KIND));
 }
 
 #[test]

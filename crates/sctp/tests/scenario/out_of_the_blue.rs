@@ -227,6 +227,7 @@ fn an_init_that_is_not_as_it_must_be_is_refused_or_dropped() {
     peer.sends().tag(0).chunk(|p, out| p.init().write(out)).chunk(|_, out| data(out)).go();
     peer.sends().tag(0).chunk(|_, out| data(out)).chunk(|p, out| p.init().write(out)).go();
     peer.expects_nothing();
+    assert_eq!(peer.endpoint.endpoint_statistics().tag_errors, 3);
     // With values that are not permitted (RFC 9260 §3.3.2).
     for change in 0..3 {
         peer.sends()
@@ -255,6 +256,11 @@ fn an_init_that_is_not_as_it_must_be_is_refused_or_dropped() {
         .go();
     peer.expects_nothing();
     assert_eq!(peer.endpoint.association_count(), 0);
+    let statistics = peer.endpoint.endpoint_statistics();
+    assert_eq!((statistics.malformed, statistics.inits_received), (4, 0));
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    peer.expects("INIT ACK");
+    assert_eq!(peer.endpoint.endpoint_statistics().inits_received, 1);
 }
 
 #[test]

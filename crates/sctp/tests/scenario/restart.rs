@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sctp::{AssociationConfig, BatchLimits, Endpoint, EndpointConfig, Event, SendInfo};
 use sctp_wire::cause::Cause;
-use sctp_wire::chunk::{Chunk, CookieEcho, DataFlags, Shutdown, ShutdownComplete};
+use sctp_wire::chunk::{Chunk, CookieEcho, DataFlags, HeartbeatAck, Init, Shutdown, ShutdownComplete};
 use sctp_wire::parameter::{Ipv4, Parameter, Parameters};
 
 use lab::bounds::assert_bounded;
@@ -262,16 +262,68 @@ fn a_server_that_crashed_refuses_what_it_has_forgotten() {
 #[test]
 fn an_init_alone_ends_nothing() {
     let mut peer = Peer::established(3);
-    let old_tag = peer.endpoint_tag;
+    let (old_tag, old_tsn) = (peer.endpoint_tag, peer.endpoint_tsn(0));
     for _ in 0..100 {
         let _ = asks_again(&mut peer);
         assert_ne!(peer.endpoint_tag, old_tag, "a new tag for what may be a restart");
+        assert_ne!(peer.endpoint_tsn(0), old_tsn, "packets of the old peer acknowledge nothing new");
     }
     assert_eq!(peer.endpoint.association_count(), 1);
     peer.tag -= 100;
     peer.endpoint_tag = old_tag;
     peer.sends().data(0).go();
     assert_eq!(peer.app.contents(), [[0]]);
+}
+
+#[test]
+fn a_link_that_steers_strays_away_is_told_the_tag_of_a_restart() {
+    let mut peer = Peer::established(18);
+    let (tag, old_tag) = (peer.tag, peer.endpoint_tag);
+    for n in 1..=200 {
+        peer.sends().tag(old_tag ^ n).data(0).go();
+    }
+    let expected = peer.endpoint.poll_expected(peer.now).expect("a flood");
+    assert_eq!(expected.tags, Some(vec![old_tag]));
+    let cookie = asks_again(&mut peer);
+    echoes(&mut peer, &cookie);
+    peer.expects("COOKIE ACK");
+    assert_ne!((peer.tag, peer.endpoint_tag), (tag, old_tag));
+    peer.waits(Duration::from_millis(2));
+    let expected = peer.endpoint.poll_expected(peer.now).expect("another tag");
+    assert_eq!(expected.tags, Some(vec![peer.endpoint_tag]));
+}
+
+#[test]
+fn a_peer_that_restarts_without_one_of_its_addresses_has_it_no_more() {
+    let (first, second) = (Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(10, 0, 1, 9));
+    let mut peer = Peer::new(19, AssociationConfig::default());
+    let mut parameters = Vec::new();
+    for address in [first, second] {
+        Ipv4 { address }.write(&mut parameters);
+    }
+    let parameters = Parameters::new(&parameters);
+    peer.sends().tag(0).chunk(|p, out| Init { parameters: parameters.clone(), ..p.init() }.write(out)).go();
+    let cookie = peer.takes_init_ack();
+    echoes(&mut peer, &cookie);
+    peer.waits(Duration::from_secs(1));
+    while let Some((to, packet)) = peer.hears_on_maybe() {
+        peer.address.set_ip(to.ip());
+        each_chunk(&packet, |chunk| {
+            if let Chunk::Heartbeat(heartbeat) = chunk {
+                peer.sends().chunk(|_, out| HeartbeatAck { info: heartbeat.info }.write(out)).go();
+            }
+        });
+    }
+    peer.address.set_ip(first.into());
+    let cookie = asks_again(&mut peer);
+    echoes(&mut peer, &cookie);
+    assert_eq!(peer.endpoint.statistics(peer.app.events[0].id).unwrap().restarts, 1);
+    while peer.hears_maybe().is_some() {}
+    peer.address.set_ip(second.into());
+    let cookie = asks_again(&mut peer);
+    echoes(&mut peer, &cookie);
+    peer.expects("COOKIE ACK");
+    assert_eq!(peer.endpoint.association_count(), 2, "a peer of its own");
 }
 
 #[test]

@@ -102,24 +102,25 @@ fn an_init_ack_with_too_small_a_window_is_refused_and_changes_nothing() {
     assert!(peer.app.events.is_empty());
     peer.waits(Duration::from_secs(1));
     peer.takes_init();
-    says_init_ack(&mut peer, &cookie(), |_| {});
+    says_init_ack(&mut peer, &cookie(), |ack| ack.a_rwnd = 1500);
     peer.expects("COOKIE ECHO");
 }
 
 #[test]
 fn an_init_ack_without_streams_or_tag_ends_the_connect() {
     // RFC 9260 §3.3.3. Without a peer's tag, the answer has the tag of the peer's own packet.
-    for change in 0..3 {
+    for change in 0..4 {
         let mut peer = Peer::connecting(5, AssociationConfig::default());
         peer.takes_init();
         says_init_ack(&mut peer, &cookie(), |ack| match change {
             0 => ack.outbound_streams = 0,
             1 => ack.inbound_streams = 0,
-            _ => ack.initiate_tag.0 = 0,
+            2 => ack.initiate_tag.0 = 0,
+            _ => (ack.initiate_tag.0, ack.a_rwnd) = (0, 1499),
         });
         let expected = match change {
-            2 => (String::new(), peer.endpoint_tag, true),
-            _ => ("invalid".into(), peer.tag, false),
+            0 | 1 => ("invalid".into(), peer.tag, false),
+            _ => (String::new(), peer.endpoint_tag, true),
         };
         assert_eq!(refusal(&mut peer), expected);
         peer.expects_nothing();
