@@ -205,6 +205,32 @@ fn a_ring_that_never_holds_much_stays_at_the_beginning_of_its_memory() {
     assert!(used.is_some_and(|last| last * 8 < 5 * 1024), "{used:?}");
 }
 
+#[test]
+fn a_record_across_the_end_of_the_memory_comes_whole() {
+    let memory = Memory::new();
+    let (ring, mut reader) = (memory.ring(), Reader::default());
+    // One record is always left, so no writer goes back to the beginning.
+    put(ring, &content(0, 1000), 1000);
+    for number in 1..2 * (CONTENT_BYTES / 1000) as u64 {
+        assert_eq!(put(ring, &content(number, 1000), 1000), DONE);
+        assert_eq!(take(&mut reader, ring), Ok(Some(content(number - 1, 1000))));
+    }
+}
+
+#[test]
+fn the_memory_that_a_writer_skips_is_free() {
+    let memory = Memory::new();
+    let (ring, mut reader) = (memory.ring(), Reader::default());
+    // The word with the position that was skipped.
+    while memory.words[2].load(Relaxed) == 0 {
+        assert_eq!(take(&mut reader, ring).map(|_| ()), Ok(()));
+        assert_eq!(put(ring, &[7; 1000], 1000), DONE);
+    }
+    // A record takes its length and a word.
+    assert!(Writer::new(ring).fits(CONTENT_BYTES - 1008 - 8), "the reader has not passed it yet");
+    assert!(!Writer::new(ring).fits(CONTENT_BYTES - 1008));
+}
+
 /// The reader sleeps whenever it finds nothing, and waits for the writer that wakes it: the first that finds a sleep.
 #[test]
 fn no_record_and_no_wake_up_is_lost() {
