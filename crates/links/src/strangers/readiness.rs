@@ -234,7 +234,7 @@ mod tests {
     fn a_flooded_socket_is_due_again_when_the_interval_is_over() {
         let socket = socket();
         let mut readiness = Readiness::new([socket.as_fd()].into_iter()).expect("descriptors");
-        let mut began = Instant::now();
+        let mut began = readiness.watched[0].interval_began;
         let mut read = |packets: usize, readiness: &mut Readiness| {
             began += INTERVAL / 4;
             readiness.after_read((0, socket.as_fd()), began, packets, true);
@@ -247,9 +247,25 @@ mod tests {
         wait(&mut readiness);
         assert!(readiness.is_due(0), "the timer has expired");
         // The next interval has begun.
-        began += INTERVAL;
+        began = readiness.watched[0].interval_began + INTERVAL;
         readiness.after_read((0, socket.as_fd()), began, PROMPT_PACKETS_MAX, true);
         assert_eq!(readiness.watched[0].attention, Attention::Armed);
+    }
+
+    #[test]
+    fn the_kernel_is_asked_in_every_few_receives() {
+        let socket = socket();
+        let mut readiness = Readiness::new([socket.as_fd()].into_iter()).expect("descriptors");
+        assert!(!readiness.begin_receive());
+        send_to(&socket);
+        assert!(is_ready(&readiness, PollTimeout::from(WAIT_MAX_MS)));
+        for receive in 1..STRIDE {
+            assert!(!readiness.begin_receive(), "receive {receive} asks nobody");
+        }
+        assert!(
+            readiness.begin_receive() && readiness.begin_receive(),
+            "a socket is due until it is emptied"
+        );
     }
 
     #[test]
@@ -265,6 +281,32 @@ mod tests {
             wait(&mut readiness);
         }
     }
+
+    #[test]
+    fn a_timer_without_packets_is_reported_once() {
+        let socket = socket();
+        let mut readiness = Readiness::new([socket.as_fd()].into_iter()).expect("descriptors");
+        readiness.end_receive(Some(INTERVAL));
+        assert!(is_ready(&readiness, PollTimeout::from(WAIT_MAX_MS)));
+        assert!(readiness.begin_receive(), "a filter may have to be adapted");
+        assert!(!readiness.begin_receive());
+    }
+
+    #[test]
+    fn a_timer_that_runs_is_not_put_off() {
+        let socket = socket();
+        let mut readiness = Readiness::new([socket.as_fd()].into_iter()).expect("descriptors");
+        const TIME: Duration = Duration::from_secs(3600);
+        readiness.end_receive(Some(TIME));
+        let half = Expiration::OneShot((TIME / 2).into());
+        readiness.timer.set(half, TimerSetTimeFlags::empty()).expect("a timer");
+        readiness.end_receive(Some(TIME));
+        match readiness.timer.get().expect("a timer") {
+            Some(Expiration::OneShot(rest)) => assert!(Duration::from(rest) <= TIME / 2, "{rest}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn the_descriptor_becomes_ready_after_a_given_time_and_sooner_for_a_flooded_socket() {
         let socket = socket();

@@ -84,6 +84,15 @@ mod tests {
     }
 
     #[test]
+    fn a_share_that_is_ahead_by_the_maximum_and_not_by_more_has_its_turn() {
+        let (mut share, now) = (Share::one_in(8), Instant::now());
+        share.charge(AHEAD_MAX, 1000);
+        assert!(share.has_turn(true, now));
+        share.charge(Duration::from_nanos(1), 1);
+        assert!(!share.has_turn(true, now));
+    }
+
+    #[test]
     fn a_thread_that_was_kept_from_running_is_not_charged_for_it() {
         let mut share = Share::one_in(8);
         share.charge(Duration::from_secs(1), 32);

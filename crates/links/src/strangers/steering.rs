@@ -230,6 +230,25 @@ mod tests {
     }
 
     #[test]
+    fn a_raw_socket_takes_inits_for_all_ports() {
+        // Another program at the socket knows the ports.
+        let expected = Expected { init_ports: Some(&[7]), ..tags(&[5]) };
+        let program = by_expectation(AttachPoint::RawIpv6(Class::Inits), expected).unwrap();
+        assert_eq!((run(&program, &init_to(7)), run(&program, &init_to(8))), (TAKE, TAKE));
+    }
+
+    #[test]
+    fn the_programs_for_no_expectation_and_for_one_twice_are_the_short_ones() {
+        let program = of(AttachPoint::Group, Expected::default()).unwrap();
+        assert_eq!(program.len(), by_kind(AttachPoint::Group).len());
+        let program = of(AttachPoint::Group, tags(&[5, 6, 5])).unwrap();
+        assert_eq!(program.len(), by_tag(&[5, 6]).len());
+        assert_eq!(run(&program, &packet(7, 0)), Class::Strays as u32);
+        let many = vec![5; EXPECTED_TAGS_MAX + 1];
+        assert!(of(AttachPoint::Group, tags(&many)).is_none());
+    }
+
+    #[test]
     fn a_cookie_without_the_mark_is_a_stray_whatever_its_tag_is() {
         let expected = Expected { cookies: Some(MARK), ..tags(&[5]) };
         let program = by_expectation(AttachPoint::Group, expected).unwrap();

@@ -116,5 +116,15 @@ mod tests {
         assert_eq!(result(&[7; 4], 0), TAKE);
         assert_eq!(result(&[7; 4], u32::MAX), DROP);
         assert_eq!(result(&[8; 4], 0), DROP);
+        // A comparison with the number of a verdict is none.
+        let first = vec![
+            plain(BPF_LD | BPF_W | BPF_ABS, 0),
+            jump(libc::BPF_JEQ, TAKE, 0, 1),
+            verdict(DROP),
+            verdict(TAKE),
+        ];
+        let program = Filter { thinned: Thinned::Every, keep_one_in: 2 }.after(first);
+        let result = |packet: &[u8]| run_on(&program, Input { packet, random: 0, network: &[] });
+        assert_eq!((result(&[0xff; 4]), result(&[7; 4])), (DROP, TAKE));
     }
 }
