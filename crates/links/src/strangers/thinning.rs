@@ -222,8 +222,14 @@ impl Thinning {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::net::{SocketAddr, UdpSocket};
+    use std::os::fd::AsFd;
 
+    use super::*;
+    use crate::syscalls::attach_filter;
+
+    /// Time after which a test gives up; far longer than loopback ever takes.
+    const PATIENCE: Duration = Duration::from_secs(20);
     const FLOODED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 7));
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
@@ -284,6 +290,37 @@ mod tests {
             socket.play(1000, 100, |_| FLOODED);
         }
         assert!(socket.changes < 10, "{} changes of the filter", socket.changes);
+    }
+
+    /// The clock is virtual, so the rate of the flood does not depend on the machine; the kernel executes the filter.
+    #[test]
+    fn the_kernel_drops_a_flood_from_one_prefix_and_receives_every_packet_of_another() {
+        let bound = |ip: &str| UdpSocket::bind(SocketAddr::new(ip.parse().unwrap(), 0)).unwrap();
+        for (at, flooding, flooded) in [("127.0.0.1", "127.0.1.1", "127.0.0.1"), ("::", "::1", "::1")] {
+            let (socket, flood, other) = (bound(at), bound(flooding), bound("127.0.3.1"));
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            let to = |ip: &str| SocketAddr::new(ip.parse().unwrap(), socket.local_addr().unwrap().port());
+            let mut thinning = Socket::by_prefix().thinning;
+            let (mut now, mut kept) = (Instant::now(), 0);
+            for millisecond in 0..2_000 {
+                now += Duration::from_millis(1);
+                for _ in 0..30 {
+                    flood.send_to(&[1], to(flooded)).unwrap();
+                }
+                other.send_to(&[2], to("127.0.0.1")).unwrap();
+                let mut sender = [0];
+                while sender != [2] {
+                    let (_, from) = socket.recv_from(&mut sender).expect("a packet of the other prefix");
+                    thinning.on_packet(now, from.ip());
+                    kept += u32::from(millisecond >= 1_000 && sender == [1]);
+                }
+                if thinning.adapt(now) {
+                    let filter = thinning.filter().expect("the flood goes on");
+                    attach_filter(socket.as_fd(), &filter.program()).unwrap();
+                }
+            }
+            assert!((2_500..10_000).contains(&kept), "{at}: {kept} of 30,000");
+        }
     }
 
     #[test]

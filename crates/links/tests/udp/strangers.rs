@@ -170,7 +170,7 @@ fn flood_until_thinned(link: &mut UdpEncap, from: &UdpSocket, to: SocketAddr) ->
 }
 
 #[test]
-fn a_flood_from_one_prefix_is_dropped_and_every_init_of_others_arrives() {
+fn a_flood_from_one_prefix_is_thinned_and_every_init_of_others_arrives() {
     for (at, flooding, flooded) in [("127.0.0.1", "127.0.1.1", "127.0.0.1"), ("::", "::1", "::1")] {
         let mut link = apart(at);
         let port = link.local_addresses()[0].port();
@@ -195,8 +195,6 @@ fn a_flood_from_one_prefix_is_dropped_and_every_init_of_others_arrives() {
         // One of them shares the flood's bucket in one of 170 runs; two do in one of 60,000.
         let whole = |kept: &Kept| others.iter().filter(|other| of(other, kept) == 500).count() >= 2;
         receive_until(&mut link, &mut kept, whole);
-        let flood = of(&from, &kept);
-        assert!(flood < 7_500, "{at}: {flood} of 15,000 packets were received");
     }
 }
 
