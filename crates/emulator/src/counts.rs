@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use netsim::{DropReason, PipeStats};
+use netsim::{DropReason, Passage, PipeStats};
 
 use crate::flow::FlowKey;
 
@@ -35,6 +35,10 @@ pub struct FlowCounts {
     pub packets_down: u64,
     /// Packets that were too long for the line.
     pub packets_too_big: u64,
+    /// Accepted packets whose bits the line has flipped.
+    pub packets_corrupted: u64,
+    /// Copies that the line has made and accepted.
+    pub packets_duplicated: u64,
     /// Sum of the delays of all packets that have arrived, beyond the delay of the line.
     pub waited: Duration,
     /// Largest of these delays.
@@ -42,8 +46,10 @@ pub struct FlowCounts {
 }
 
 impl FlowCounts {
-    pub(crate) fn on_accepted(&mut self) {
+    pub(crate) fn on_accepted(&mut self, passage: &Passage) {
         self.packets_in_flight += 1;
+        self.packets_corrupted += u64::from(passage.flips.is_some());
+        self.packets_duplicated += u64::from(passage.copy_at_ns.is_some());
     }
 
     pub(crate) fn on_delivered(&mut self, arrived: &Arrived) {

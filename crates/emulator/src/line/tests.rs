@@ -112,6 +112,27 @@ fn damaged_doubled_and_late_packets_travel_alone() {
 }
 
 #[test]
+fn damaged_packets_and_copies_count_for_their_flow() {
+    let config = PipeConfig { corrupt_probability: 0.5, duplicate_probability: 0.5, ..fast() };
+    let mut line = Line::new(&config, 7, JOIN);
+    for _ in 0..20 {
+        line.handle_packet(0, super_packet(5, Ecn::NotCapable, &MemoryBudget::default()));
+    }
+    arrivals(&mut line);
+    let LineCounts { pipe, flows, .. } = line.counts();
+    let [(Some(_), flow)] = flows[..] else { panic!("one flow") };
+    assert_eq!(
+        (flow.packets_corrupted, flow.packets_duplicated),
+        (pipe.packets_corrupted, pipe.packets_duplicated)
+    );
+    assert!(
+        (30..70).contains(&flow.packets_corrupted) && (30..70).contains(&flow.packets_duplicated),
+        "{flow:?}"
+    );
+    assert_eq!(flow.packets_delivered, 100, "copies are not delivered packets");
+}
+
+#[test]
 fn a_super_packet_counts_as_all_its_segments() {
     let config = PipeConfig { queue_packets: 3, loss: Loss::scripted([0]), ..fast() };
     let mut line = Line::new(&config, 0, JOIN);

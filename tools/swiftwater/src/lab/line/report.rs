@@ -36,6 +36,8 @@ pub(super) struct Row {
     lost_packets: u64,
     dropped_packets: u64,
     down_packets: u64,
+    damaged_packets: u64,
+    copied_packets: u64,
     wait_ms_mean: f64,
     wait_ms_max: f64,
     line_packets: u64,
@@ -87,6 +89,8 @@ impl Row {
             lost_packets: flow.packets_lost,
             dropped_packets: flow.packets_overflowed,
             down_packets: flow.packets_down,
+            damaged_packets: flow.packets_corrupted,
+            copied_packets: flow.packets_duplicated,
             wait_ms_mean: ms(flow.waited_mean()),
             wait_ms_max: ms(flow.waited_max),
             line_packets: line.pipe.packets_offered,
@@ -105,9 +109,13 @@ impl Row {
     /// Renders the row as a line of text.
     fn text(&self) -> String {
         let waited = |ms: f64| milliseconds((ms * 1e3) as u64);
+        // Most lines neither damage nor copy packets.
+        let odd = [(self.damaged_packets, "damaged"), (self.copied_packets, "copied")];
+        let odd = odd.iter().filter(|(packets, _)| *packets > 0);
+        let odd: String = odd.map(|(packets, what)| format!(", {} {what}", grouped(*packets))).collect();
         format!(
             "  {}: {} of {} packets delivered, {} bytes; {} lost, {} dropped at the full queue, {} while the line was down, \
-             {} still on the way; waited {} on average, {} at most",
+             {} still on the way{odd}; waited {} on average, {} at most",
             self.flow.as_deref().unwrap_or("others"),
             grouped(self.delivered_packets),
             grouped(self.packets),
@@ -194,6 +202,41 @@ pub(in crate::lab) fn us(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn damaged_packets_and_copies_are_told_where_there_are_some() {
+        let text = |packets_corrupted, packets_duplicated| {
+            let flow = FlowCounts { packets_corrupted, packets_duplicated, ..FlowCounts::default() };
+            let line = LineCounts {
+                pipe: netsim::PipeStats::default(),
+                packets_read: 0,
+                packets_written: 0,
+                memory_drops: 0,
+                waited: Default::default(),
+                flows: vec![(None, flow)],
+            };
+            let path = emulator::PathCounts { lines: [line.clone(), line], write_drops: 0, read_drops: 0 };
+            let counts = EmulatorCounts {
+                paths: vec![path],
+                late: Default::default(),
+                long_turns: 0,
+                elapsed: Duration::from_secs(1),
+                processor: Duration::ZERO,
+                realtime: false,
+            };
+            let rows = rows(&["1ms".parse().expect("a path")], &counts, 0);
+            let json = serde_json::to_value(&rows[0]).expect("JSON");
+            assert_eq!(json["damaged_packets"], packets_corrupted);
+            assert_eq!(json["copied_packets"], packets_duplicated);
+            rows[0].text()
+        };
+        assert!(
+            text(1_200, 3).contains("0 still on the way, 1,200 damaged, 3 copied; waited"),
+            "{}",
+            text(1_200, 3)
+        );
+        assert!(text(0, 0).contains("0 still on the way; waited"), "{}", text(0, 0));
+    }
 
     #[test]
     fn a_host_that_is_late_or_loses_packets_is_told_what_to_do() {
