@@ -24,3 +24,31 @@ impl From<String> for Failure {
         Failure::Said(sentence)
     }
 }
+
+/// Returns a sentence without the numbers of errors of the system, which tell a user nothing beside their names.
+pub(crate) fn without_numbers(sentence: &str) -> String {
+    const BEGIN: &str = " (os error ";
+    let mut parts = sentence.split(BEGIN);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((_, rest)) => out += rest,
+            None => out += part,
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_have_names_and_no_numbers() {
+        let error = std::io::Error::from_raw_os_error(2);
+        let sentence = format!("cannot read a: {error}; or b: {error}");
+        let expected = "cannot read a: No such file or directory; or b: No such file or directory";
+        assert_eq!(without_numbers(&sentence), expected);
+        assert_eq!(without_numbers("nothing was measured (so far)"), "nothing was measured (so far)");
+    }
+}

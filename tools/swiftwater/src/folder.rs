@@ -126,7 +126,9 @@ impl Folder {
     /// folder under a name that this command chooses is written to.
     pub(crate) fn replace(&self, name: impl AsRef<OsStr>, content: &[u8]) -> io::Result<()> {
         self.remove_file(&name)?;
-        File::from(openat(&self.0, name.as_ref(), NEW_FILE, FILE_MODE)?).write_all(content)
+        let written = File::from(openat(&self.0, name.as_ref(), NEW_FILE, FILE_MODE)?).write_all(content);
+        // A file that is not whole only takes room.
+        written.inspect_err(|_| drop(self.remove_file(&name)))
     }
 
     /// Moves a file or a folder to another folder, in place of a file or an empty folder there.

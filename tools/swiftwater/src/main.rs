@@ -115,7 +115,7 @@ fn check_environment() -> Result<(), Failure> {
 }
 
 fn fail(sentence: &dyn Display) -> ExitCode {
-    note(format_args!("swiftwater: {sentence}"));
+    note(format_args!("swiftwater: {}", failure::without_numbers(&sentence.to_string())));
     ExitCode::FAILURE
 }
 

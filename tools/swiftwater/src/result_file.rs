@@ -14,6 +14,8 @@ pub(crate) struct ResultFile {
     file: File,
     /// Whether results are in the file.
     begun: bool,
+    /// Whether a write has failed, so that the file is not whole.
+    failed: bool,
     /// The file, if this command has made it.
     new: Option<Made>,
     /// Folders that this command has made for the file.
@@ -33,7 +35,7 @@ impl ResultFile {
 
     fn open_in(path: &Path, missing: Missing) -> io::Result<Self> {
         let Opened { file, new, new_folders } = open_file(path, missing)?;
-        Ok(Self { path: path.to_owned(), file, begun: false, new, new_folders })
+        Ok(Self { path: path.to_owned(), file, begun: false, failed: false, new, new_folders })
     }
 
     /// Returns where the file is.
@@ -53,8 +55,9 @@ impl ResultFile {
 
 impl Write for ResultFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.begin()?;
-        self.file.write(bytes)
+        let written = self.begin().and_then(|()| self.file.write(bytes));
+        self.failed |= written.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
+        written
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -63,14 +66,16 @@ impl Write for ResultFile {
 }
 
 impl Drop for ResultFile {
-    /// Removes a file that this command has made for nothing, as on a full disk, and its folders.
+    /// Removes a file that this command has made and that is empty or not whole, as on a full disk, and its folders. Empties a
+    /// file from before that is not whole: nobody takes that for results.
     fn drop(&mut self) {
-        let is_empty = || self.file.metadata().is_ok_and(|found| found.len() == 0);
-        if let Some(new) = &self.new
-            && is_empty()
-            && new.remove_file().is_ok()
-        {
-            self.new_folders.remove_empty();
+        let length = self.file.metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
+        match &self.new {
+            Some(new) if (self.failed || length == Some(0)) && new.remove_file().is_ok() => {
+                self.new_folders.remove_empty();
+            }
+            None if self.failed && self.begun && length.is_some() => drop(self.file.set_len(0)),
+            _ => {}
         }
     }
 }
@@ -127,6 +132,23 @@ mod tests {
         assert!(ResultFile::open_with_folders(&folder.0.join("plain/rows.json")).is_err());
         assert!(ResultFile::open_with_folders(&folder.0.join("fresh").join("..")).is_err());
         assert!(!folder.0.join("fresh").exists(), "no folder for a file that cannot be made");
+    }
+
+    #[test]
+    fn a_file_that_is_not_whole_is_removed_or_emptied() {
+        let folder = Folder::new("cut-off");
+        let (new, old) = (folder.0.join("deep/new.json"), folder.0.join("old.json"));
+        fs::write(&old, "of before").expect("room");
+        for path in [&new, &old] {
+            let mut file = ResultFile::open_with_folders(path).expect("it can be written");
+            file.write_all(b"[1,").expect("room");
+            // The kernel refuses to write to a file that is open for reading, as it would on a full disk.
+            file.file = File::open(path).expect("it is there");
+            file.write_all(b" 2]").expect_err("it is open for reading");
+            file.file = File::options().write(true).open(path).expect("it is there");
+        }
+        assert!(!folder.0.join("deep").exists(), "neither the file nor its folder");
+        assert_eq!(fs::read_to_string(&old).expect("it was there before"), "");
     }
 
     #[test]

@@ -13,13 +13,14 @@ mod report;
 mod row;
 mod virtual_run;
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use ::lab::experiment;
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 
+use crate::failure::without_numbers;
 use crate::interrupt;
 use crate::output::{OutputError, note};
 use crate::run::{EXIT_NO_PROGRAM, EXIT_NOT_EXECUTABLE};
@@ -52,12 +53,14 @@ pub(crate) enum LabError {
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(#[from] interrupt::ListenError),
     /// A file cannot be written.
-    #[error("cannot write {}: {reason}; choose another place, or make room there", path.display())]
+    #[error("cannot write {}: {reason}; {advice}", path.display())]
     Write {
         /// Where.
         path: PathBuf,
         /// Error of the system.
         reason: String,
+        /// What to do.
+        advice: &'static str,
     },
     /// The folder for results has a file of others under a name of the laboratory's.
     #[error("{} is not of `swiftwater lab --live NAME --out DIR`, which would overwrite it; name another folder", path.display())]
@@ -151,6 +154,25 @@ fn progress_bar(steps: u64) -> ProgressBar {
     bar
 }
 
-fn write_error(path: &Path, error: &dyn std::error::Error) -> LabError {
-    LabError::Write { path: path.to_owned(), reason: error.to_string() }
+fn write_error(path: &Path, error: &(dyn std::error::Error + 'static)) -> LabError {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let kind = causes.filter_map(|error| error.downcast_ref::<io::Error>()).map(io::Error::kind).next();
+    let advice = match kind {
+        Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge) => {
+            "make room there, or choose another place"
+        }
+        Some(ErrorKind::AlreadyExists | ErrorKind::NotADirectory) => {
+            "a file or a link has the name of a folder: choose another place"
+        }
+        _ => "choose another place",
+    };
+    LabError::Write { path: path.to_owned(), reason: error.to_string(), advice }
+}
+
+/// Returns the first of several failures, which decides the status of the command, and tells the user of the others.
+fn first_failure(failures: impl IntoIterator<Item = LabError>) -> Result<(), LabError> {
+    let mut failures = failures.into_iter();
+    let first = failures.next();
+    failures.for_each(|error| note(format_args!("{}", without_numbers(&error.to_string()))));
+    first.map_or(Ok(()), Err)
 }

@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 
 use super::args::LabArgs;
 use super::row::{Clock, Row, Source};
-use super::{LabError, STEPS, case_names, page, progress_bar, tell_interruption, write_error};
+use super::{LabError, STEPS, case_names, first_failure, page, progress_bar, tell_interruption, write_error};
 use crate::output::{Json, note};
 use crate::result_file::ResultFile;
 use crate::trace::file::VirtualTrace;
@@ -34,18 +34,21 @@ pub(super) fn run(args: &LabArgs) -> Result<(), LabError> {
     let mut plot = args.plot.as_deref().map(open_page).transpose()?;
     check_files(&jobs)?;
     interrupt::listen()?;
-    let (outcomes, measured) = measure(&jobs);
-    if outcomes.is_empty() {
-        measured?;
-        return print_outcomes(json, experiment.name, args.seed, &outcomes);
+    let (outcomes, mut failures) = measure(&jobs);
+    if !outcomes.is_empty() || failures.is_empty() {
+        failures.extend(print_outcomes(json, experiment.name, args.seed, &outcomes).err());
     }
-    let printed = print_outcomes(json, experiment.name, args.seed, &outcomes);
-    if let Some(plot) = &mut plot {
+    if let Some(plot) = plot.as_mut().filter(|_| !outcomes.is_empty()) {
         let page = page::render(experiment, &outcomes);
-        plot.write_all(page.as_bytes()).map_err(|error| write_error(plot.path(), &error))?;
+        let written = plot.write_all(page.as_bytes());
+        failures.extend(written.err().map(|error| write_error(plot.path(), &error)));
     }
-    printed?;
-    measured?;
+    // Those that are not whole are removed.
+    drop(plot);
+    first_failure(failures)?;
+    if outcomes.is_empty() {
+        return Ok(());
+    }
     let files = jobs.iter().flat_map(|job| [job.capture.as_deref(), job.qlog.as_deref()]).flatten();
     for path in args.plot.as_deref().into_iter().chain(files).filter(|path| path.exists()) {
         note(format_args!("written: {}", path.display()));
@@ -125,9 +128,9 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Returns all outcomes, in the order of the cases, and the first failure. Every processor runs cases until none is left;
+/// Returns all outcomes, in the order of the cases, and all failures. Every processor runs cases until none is left;
 /// the outcomes do not depend on their distribution.
-fn measure(jobs: &[Job]) -> (Vec<Outcome>, Result<(), LabError>) {
+fn measure(jobs: &[Job]) -> (Vec<Outcome>, Vec<LabError>) {
     let bar = progress_bar(jobs.len() as u64 * STEPS);
     let next = AtomicUsize::new(0);
     let done: Vec<OnceLock<_>> = jobs.iter().map(|_| OnceLock::new()).collect();
@@ -145,23 +148,28 @@ fn measure(jobs: &[Job]) -> (Vec<Outcome>, Result<(), LabError>) {
         }
     });
     bar.finish_and_clear();
-    let (mut outcomes, mut measured) = (Vec::new(), Ok(()));
-    for done in done.into_iter().filter_map(OnceLock::into_inner) {
-        let (of_case, written) = done.unwrap_or_else(|error| (Vec::new(), Err(error)));
+    let (mut outcomes, mut failures) = (Vec::new(), Vec::new());
+    for (of_case, failures_of_case) in done.into_iter().filter_map(OnceLock::into_inner) {
         outcomes.extend(of_case);
-        measured = measured.and(written);
+        failures.extend(failures_of_case);
     }
-    (outcomes, measured)
+    (outcomes, failures)
 }
 
-/// Returns the outcomes of a case, and whether its trace was written: a full disk costs no figures.
-fn run_job(job: &Job, bar: &ProgressBar) -> Result<(Vec<Outcome>, Result<(), LabError>), LabError> {
-    let mut watch = Watch::default();
+/// Returns the outcomes of a case, and failures of its capture and its trace: a trace that cannot be written costs no figures.
+fn run_job(job: &Job, bar: &ProgressBar) -> (Vec<Outcome>, Vec<LabError>) {
+    let (mut watch, mut failures) = (Watch::default(), Vec::new());
     if let Some(path) = &job.capture {
-        let file = ResultFile::open(path).map_err(|error| write_error(path, &error))?;
-        watch.capture = Some(Box::new(BufWriter::new(file)));
+        match ResultFile::open(path) {
+            Ok(file) => watch.capture = Some(Box::new(BufWriter::new(file))),
+            Err(error) => failures.push(write_error(path, &error)),
+        }
     }
-    let trace = job.qlog.as_ref().map(|path| VirtualTrace::create(path, &job.case.name())).transpose()?;
+    let trace = job.qlog.as_ref().map(|path| VirtualTrace::create(path, &job.case.name())).transpose();
+    let trace = trace.unwrap_or_else(|error| {
+        failures.push(error.into());
+        None
+    });
     watch.trace = trace.as_ref().map(VirtualTrace::taker);
     bar.set_message(job.case.name());
     let mut shown = 0;
@@ -174,10 +182,12 @@ fn run_job(job: &Job, bar: &ProgressBar) -> Result<(Vec<Outcome>, Result<(), Lab
     watch.progress = Some(&mut progress);
     let outcomes = job.case.run(&mut watch);
     bar.inc(STEPS.saturating_sub(shown));
-    let traced = trace.map_or(Ok(()), VirtualTrace::finish).map_err(LabError::from);
-    let path = job.capture.as_deref().unwrap_or(Path::new(""));
-    let outcomes = outcomes.map_err(|error| write_error(path, &error))?;
-    Ok((outcomes, traced))
+    let outcomes = outcomes.unwrap_or_else(|error| {
+        failures.push(write_error(job.capture.as_deref().unwrap_or(Path::new("")), &error));
+        Vec::new()
+    });
+    failures.extend(trace.and_then(|trace| trace.finish().err()).map(LabError::from));
+    (outcomes, failures)
 }
 
 #[cfg(test)]

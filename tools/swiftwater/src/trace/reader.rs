@@ -22,7 +22,7 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, Error)]
 pub(crate) enum ReadError {
     /// The file does not exist, or the disk failed.
-    #[error("cannot read {path}: {source}", path = path.display())]
+    #[error("cannot read {path}: {source}; name a file that `--qlog` has written", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,

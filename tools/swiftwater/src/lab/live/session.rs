@@ -3,6 +3,7 @@
 use ::lab::experiment::{Outcome, table_with};
 
 use super::{Conditions, Estimate, LiveError, Results, Settings};
+use crate::failure::without_numbers;
 use crate::lab::archive::Archive;
 use crate::lab::args::{LabArgs, LiveName};
 use crate::lab::row::{Row, Source};
@@ -110,17 +111,17 @@ impl Session {
     fn on_failure(&mut self, name: &str, error: LabError) {
         match &self.failure {
             None => self.failure = Some(error),
-            Some(_) => note(format_args!("{name}: {error}")),
+            Some(_) => note(format_args!("{name}: {}", without_numbers(&error.to_string()))),
         }
     }
 
     /// Prints the JSON of all experiments; returns the first failure.
     fn finish(mut self) -> Result<(), LabError> {
         let has_figures = has_figures(&self.measured);
-        if has_figures {
-            self.json.write(&rows(&self.measured))?;
-        } else {
-            self.json.write_nothing()?;
+        let written =
+            if has_figures { self.json.write(&rows(&self.measured)) } else { self.json.write_nothing() };
+        if let Err(error) = written {
+            self.on_failure("--json", error.into());
         }
         tell_interruption(has_figures);
         if !has_figures && !interrupt::requested() {
