@@ -278,8 +278,13 @@ impl Row {
     fn rate_defect(&self) -> Option<String> {
         match self.expected.bits_per_s {
             Some(expected) if self.bits_per_s < expected * RATE_SHARE_MIN => {
-                let rates = [self.bits_per_s, expected].map(mbits);
-                Some(format!("carries {} of {} Mbit/s on this host", rates[0], rates[1]))
+                // A rounded rate might be that which suffices.
+                let least = RATE_SHARE_MIN * 100.0;
+                let rates = [self.bits_per_s, expected].map(|rate| rate / 1e6);
+                Some(format!(
+                    "carries {:.2} of {:.2} Mbit/s on this host, less than {least:.0} %",
+                    rates[0], rates[1]
+                ))
             }
             None if (self.sent_packets as f64) < self.expected.packets_sent * RATE_SHARE_MIN => {
                 let [sent, expected] = [self.sent_packets, self.expected.packets_sent as u64].map(grouped);

@@ -57,7 +57,7 @@ fn a_line_that_this_host_cannot_hold_is_named_with_the_reason() {
     let delayed = Row { delay_ms_p50: Some(10.3), ..good_row() };
     let loaded = Row { loaded_delay_ms_p50: Some(10.21), ..good_row() };
     for (row, words) in [
-        (slow, "carries 98.0 of 100 Mbit/s"),
+        (slow, "carries 98.00 of 100.00 Mbit/s on this host, less than 99 %"),
         (late, "1001 µs"),
         (lossy, "itself dropped: 17"),
         (deaf, "delivered 16,666 packets, and this host received 16,000"),
@@ -88,7 +88,7 @@ fn losses_and_damage_of_the_line_are_no_defects_of_the_host() {
     assert_eq!(row_of("100mbit,corrupt=5%", damaged, 15_833, &[]).complaint(), None);
     let row = row_of("100mbit,corrupt=5%", damaged, 15_000, &[]);
     assert!(
-        row.complaint().is_some_and(|complaint| complaint.contains("carries 90.0 of 95.0 Mbit/s")),
+        row.complaint().is_some_and(|complaint| complaint.contains("carries 90.00 of 95.00 Mbit/s")),
         "{row:?}"
     );
     let idle = Row { sent_packets: 9_000, ..row_of("100mbit,loss=60%", bursts, 16_000, &[]) };
