@@ -399,7 +399,11 @@ pub(crate) fn tell_server_event(out: &mut impl Write, event: &ServerEvent) -> io
         ServerEvent::Started(client, spec) => {
             writeln!(out, "{client}: {}, {}", describe(spec), at_a_time(spec))
         }
-        ServerEvent::Interval(interval) => tell_interval(out, interval),
+        ServerEvent::Interval(interval) => {
+            // Both ends may print to one terminal.
+            write!(out, "server ")?;
+            tell_interval(out, interval)
+        }
         ServerEvent::Failed(client, reason) => writeln!(out, "{client}: failed: {reason}"),
         ServerEvent::Served(served) => {
             let totals = &served.totals;
@@ -422,6 +426,15 @@ pub(crate) fn tell_server_event(out: &mut impl Write, event: &ServerEvent) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn intervals_of_the_server_are_told_from_those_of_the_client() {
+        let interval = Interval { start_s: 0.0, end_s: 0.5, messages: 10, bytes: 80 };
+        let (mut client, mut server) = (Vec::new(), Vec::new());
+        tell_interval(&mut client, &interval).expect("memory");
+        tell_server_event(&mut server, &ServerEvent::Interval(interval)).expect("memory");
+        assert_eq!(server, [b"server ", &client[..]].concat());
+    }
 
     #[test]
     fn the_count_the_time_and_the_rates_of_a_line_are_of_one_interval() {
