@@ -48,8 +48,14 @@ fn each_trouble_is_a_sentence_that_says_what_to_do() {
     let five = ["--path", "1ms"].repeat(5);
     let cases: [(&[&str], &str); 6] = [
         (&["run", "--", "no-such-program"], "cannot run `no-such-program`"),
-        (&["run", "--server", "no-such-program", "--", "true"], "has ended at once, with status 127"),
-        (&["run", "--server", "exit 3", "--", "true"], "has ended at once, with status 3"),
+        (
+            &["run", "--server", "no-such-program", "--", "true"],
+            "has ended before it had a socket open, with status 127",
+        ),
+        (
+            &["run", "--server", "exit 3", "--", "true"],
+            "has ended before it had a socket open, with status 3",
+        ),
         (&["check", "--path", "100gbit", "--seconds", "0.2"], "Mbit/s on this host"),
         (&["check", "--tcp", "--path", "30mbit,50ms"], "add loss=0.1%"),
         (

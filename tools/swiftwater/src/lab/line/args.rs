@@ -45,7 +45,8 @@ pub(crate) enum LineCommand {
         "swiftwater lab check --tcp --path 100mbit,10ms,loss=0.1%  TCP as theory predicts it"
     ))]
     Check(CheckArgs),
-    /// Run programs on two hosts that such lines join, and report the fate of their packets.
+    /// Run programs on two hosts that such lines join, and report the fate of their packets. For an ordinary user the hosts are
+    /// in a user namespace, in which `id` calls this user root.
     #[command(arg_required_else_help = true, after_help = help!(
         "swiftwater lab run --path 30mbit,50ms --server 'iperf3 -s' -- iperf3 -c 198.18.0.2",
         "swiftwater lab run --path 5ms,loss=1% -- ping -c 10 198.18.0.2",

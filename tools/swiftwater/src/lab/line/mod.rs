@@ -44,7 +44,9 @@ pub(crate) enum LineError {
         source: io::Error,
     },
     /// The server has ended before a client started.
-    #[error("the server `{line}` has ended at once, with status {code}; run it by hand to see why")]
+    #[error(
+        "the server `{line}` has ended before it had a socket open, with status {code}; run it by hand to see why"
+    )]
     Server {
         /// The server's command line.
         line: String,
