@@ -27,6 +27,8 @@ pub(super) struct Cell {
     pub(super) turns: Vec<Turn>,
     /// Number of disturbed runs that others have replaced, those with answers included.
     pub(super) repeated: u32,
+    /// Number of failed runs that others have replaced.
+    pub(super) failed: u32,
 }
 
 /// One measurement of a cell.
@@ -60,7 +62,7 @@ impl Turn {
 
 impl Cell {
     pub(super) fn new(load: &Load, series: Series) -> Self {
-        Cell { load: load.clone(), series, turns: Vec::new(), repeated: 0 }
+        Cell { load: load.clone(), series, turns: Vec::new(), repeated: 0, failed: 0 }
     }
 
     /// Returns the runs of the series.
@@ -312,6 +314,8 @@ pub(crate) struct Figures {
     #[serde(skip_serializing_if = "Option::is_none")]
     lines: Option<String>,
     #[serde(flatten)]
+    /// Number of failed runs that others have replaced.
+    failed_runs: u32,
     line: Option<LineFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
     client_cpu_ns_per_byte: Option<f64>,
@@ -353,6 +357,7 @@ impl Figures {
             line: typical.line.clone().filter(|_| mark_s.is_none()),
             client_cpu_ns_per_byte: cpu(|cpu| cpu.client_ns_per_byte).filter(|_| mark_s.is_none()),
             server_cpu_ns_per_byte: cpu(|cpu| cpu.server_ns_per_byte).filter(|_| mark_s.is_none()),
+            failed_runs: 0,
             latency_us_p50: None,
             latency_us_p99: None,
             share_of_fair: None,
@@ -376,9 +381,14 @@ impl Figures {
         Figures { lines: Some(joined).filter(|lines| !lines.is_empty()), ..self }
     }
 
-    /// Adds the number of disturbed runs that others have replaced.
-    pub(super) fn with_repeated(self, repeated: u32) -> Self {
-        Figures { repeated, ..self }
+    /// Returns the lines that the series used, if there are any.
+    pub(in crate::lab) fn lines(&self) -> Option<&str> {
+        self.lines.as_deref()
+    }
+
+    /// Adds the numbers of disturbed and of failed runs of a cell that others have replaced.
+    pub(super) fn with_replaced_runs(self, cell: &Cell) -> Self {
+        Figures { repeated: cell.repeated, failed_runs: cell.failed, ..self }
     }
 
     /// Adds the percentiles of the latency, and whether its runs were disturbed.

@@ -60,6 +60,8 @@ use watch::{LineHistory, Progress, STALLED, watch};
 const REPEAT: u32 = 5;
 /// Number of repetitions of a run that is disturbed.
 const REPETITIONS_MAX: u32 = 3;
+/// Number of further attempts after a run of a transport of the kernel has failed: those sometimes stop delivering.
+const ATTEMPTS_MORE: u32 = 3;
 /// Packets and drops of the line of sctplib's users in all their transfers: to the receiver of the files, and back.
 const IPFW_COUNTERS: [(u64, u64); 2] = [(1_318_327, 1_382), (644_497, 0)];
 /// All experiments that need lines or processors of their own, in the order of `--live all`.
@@ -285,10 +287,8 @@ fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> 
         let seed = seed_of_turn(settings.seed, turn);
         for cell in &mut *cells {
             bar.set_message(cell.name());
-            match measure_turn(
-                &mut Testbed { plan, settings, hosts: hosts.as_mut(), control: control.as_deref(), seed },
-                cell,
-            ) {
+            let (hosts, control) = (hosts.as_mut(), control.as_deref());
+            match measure_turn(&mut Testbed { plan, settings, hosts, control, seed, bar: &bar }, cell) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break 'turns,
                 Err(error) if error.is_of_one_measurement() => {
@@ -309,6 +309,26 @@ fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> 
 /// Tells the user that a measurement is left out. It is a failure of this command if the transport is ours: those of the kernel
 /// sometimes stop delivering.
 fn leave_out(bar: &ProgressBar, error: LiveError, is_ours: bool, failure: &mut Option<LiveError>) {
+/// Measures, and again if that fails, up to `more` times. `failed` counts the runs that others replace, and the user is told of
+/// each.
+fn attempt<T>(
+    more: u32,
+    failed: &mut u32,
+    bar: &ProgressBar,
+    mut measure: impl FnMut() -> Result<T, LiveError>,
+) -> Result<T, LiveError> {
+    for _ in 0..more {
+        match measure() {
+            Err(error) if error.is_of_one_measurement() && !interrupt::requested() => {
+                bar.suspend(|| note(format_args!("measured again: {error}")));
+                *failed += 1;
+            }
+            measured => return measured,
+        }
+    }
+    measure()
+}
+
     bar.suspend(|| note(format_args!("left out: {error}")));
     if is_ours {
         failure.get_or_insert(error);
@@ -334,6 +354,7 @@ struct Testbed<'a> {
 }
 
 impl Testbed<'_> {
+    bar: &'a ProgressBar,
     /// Restarts the lines, if there are any.
     fn restart(&mut self) -> Result<(), HostsError> {
         self.hosts.as_deref_mut().map_or(Ok(()), |hosts| hosts.restart(self.seed))
@@ -346,19 +367,24 @@ impl Testbed<'_> {
 
 /// Adds a turn to a cell. If the latency cannot be measured, the turn has the rate alone. Breaks off after Ctrl-C.
 fn measure_turn(testbed: &mut Testbed<'_>, cell: &mut Cell) -> Result<ControlFlow<()>, LiveError> {
-    let settings = testbed.settings;
-    let mut repeated = 0;
-    let turn = undisturbed(settings, &mut repeated, Turn::is_disturbed, || measure_rate(testbed, cell))?;
-    cell.repeated += repeated;
-    let Some(turn) = turn else { return Ok(ControlFlow::Break(())) };
+    let (settings, bar) = (testbed.settings, testbed.bar);
+    // A failure of ours is one of this command.
+    let more = if cell.series.is_sctp() { 0 } else { ATTEMPTS_MORE };
+    let (mut repeated, mut failed) = (0, 0);
+    let turn = undisturbed(settings, &mut repeated, Turn::is_disturbed, || {
+        attempt(more, &mut failed, bar, || measure_rate(testbed, cell))
+    });
+    (cell.repeated, cell.failed) = (cell.repeated + repeated, cell.failed + failed);
+    let Some(turn) = turn? else { return Ok(ControlFlow::Break(())) };
     let number = cell.turns.len();
     cell.turns.push(turn);
     if cell.load.latency {
-        let mut repeated = 0;
+        let (mut repeated, mut failed) = (0, 0);
         let answered = undisturbed(settings, &mut repeated, Run::is_disturbed, || {
-            measure_request_response(testbed, cell)
-        })?;
-        cell.repeated += repeated;
+            attempt(more, &mut failed, bar, || measure_request_response(testbed, cell))
+        });
+        (cell.repeated, cell.failed) = (cell.repeated + repeated, cell.failed + failed);
+        let answered = answered?;
         if answered.is_none() {
             return Ok(ControlFlow::Break(()));
         }
@@ -699,6 +725,28 @@ mod tests {
         let began = |began_s| Measured { began_s, ..Measured::default() };
         let parts = |began_s: [Option<f64>; 2]| rate_windows(&plan, &cell, &began_s.map(began), 20.0);
         assert_eq!(parts([Some(100.0), Some(100.5)]), [Some((0.5, 20.0)), Some((0.0, 19.5))]);
+    #[test]
+    fn a_run_that_fails_is_measured_again_and_counted() {
+        let outcome = |more, failures: usize| {
+            let (mut failed, mut count) = (0, 0);
+            let measured = attempt(more, &mut failed, &ProgressBar::hidden(), || {
+                count += 1;
+                let error = LiveError::Stalled { name: "mptcp".to_owned() };
+                if count > failures { Ok(count) } else { Err(error) }
+            });
+            (failed, measured.ok())
+        };
+        assert_eq!(outcome(2, 0), (0, Some(1)));
+        assert_eq!(outcome(2, 2), (2, Some(3)));
+        assert_eq!(outcome(2, 3), (2, None), "it is left out");
+        assert_eq!(outcome(0, 1), (0, None), "a failure of ours is not covered up");
+        let mut failed = 0;
+        let broken = attempt::<()>(2, &mut failed, &ProgressBar::hidden(), || {
+            Err(io::Error::other("no processes").into())
+        });
+        assert!(broken.is_err() && failed == 0, "the others would fail, too");
+    }
+
         assert_eq!(parts([Some(100.0), None]), [Some((0.0, 20.0)); 2], "one does not tell when it began");
         assert_eq!(parts([Some(100.0), Some(130.0)]), [Some((0.0, 20.0)); 2], "they missed each other");
     }

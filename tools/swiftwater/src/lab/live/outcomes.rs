@@ -117,7 +117,7 @@ fn outcomes_of(
     let Some(figures) = Figures::new(&runs, mark_s, tcp.or(beside), published_bits_per_s) else {
         return Vec::new();
     };
-    let figures = figures.on_lines(lines).with_answers(&answered).with_repeated(cell.repeated);
+    let figures = figures.on_lines(lines).with_answers(&answered).with_replaced_runs(cell);
     let other = load.beside.zip(beside).zip(Figures::new(&runs_beside, mark_s, beside, None));
     let Some(((tcp, other), other_figures)) = other else {
         return vec![(outcome, Source::Live(Box::new(figures)))];
@@ -130,7 +130,7 @@ fn outcomes_of(
         ..outcome.clone()
     };
     let other_run = cell.typical_turn().and_then(|turn| turn.beside.as_ref());
-    let other_figures = other_figures.on_lines(lines).with_line_of(other_run).with_repeated(cell.repeated);
+    let other_figures = other_figures.on_lines(lines).with_line_of(other_run).with_replaced_runs(cell);
     let (share, ratio) = (cell.share_of_fair(), cell.ratio_to_beside());
     let other_share = share.map(|share| 2.0 - share);
     vec![
