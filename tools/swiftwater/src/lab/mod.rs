@@ -100,9 +100,9 @@ impl LabError {
     pub(crate) fn exit_status(&self) -> Option<u8> {
         match self {
             // Options that do not exist have this status, too.
-            LabError::Unknown(_) | LabError::NoCase { .. } | LabError::Live(LiveError::NoCase(_)) => {
-                Some(EXIT_USAGE)
-            }
+            LabError::Unknown(_)
+            | LabError::NoCase { .. }
+            | LabError::Live(LiveError::NoCase(_) | LiveError::BeforeOutage(_)) => Some(EXIT_USAGE),
             LabError::Line(error) if error.is_usage() => Some(EXIT_USAGE),
             LabError::Line(line::LineError::Program { source, .. }) => {
                 let is_missing = source.kind() == io::ErrorKind::NotFound;

@@ -464,7 +464,7 @@ fn an_experiment_of_several_sets_of_lines_finds_its_devices_each_time() {
     }
     for user in users() {
         let folder = Folder::new("again");
-        let words = ["failover", "--quick", "--seconds", "0.2", "--case", "sctp-message"];
+        let words = ["failover", "--quick", "--seconds", "4.2", "--case", "sctp-message"];
         let (rows, _) = live(user, &words, &folder);
         let cases: Vec<_> = rows.iter().filter_map(|row| row["case"].as_str()).collect();
         assert_eq!(cases, ["the first dies, 16384 bytes", "the second dies, 16384 bytes"], "{user:?}");

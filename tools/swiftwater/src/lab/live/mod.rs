@@ -51,8 +51,8 @@ pub(super) use figures::{Figures, columns, disturbance};
 use measure::{Begin, Measured, Measurement, Running};
 use outcomes::outcomes;
 use plan::{MPTCP, Plan, Series};
-pub(super) use selection::{Estimate, case_names, estimate, select};
-use selection::{NoCase, cells};
+use selection::{BeforeOutage, NoCase, cells};
+pub(super) use selection::{Estimate, case_names, check_seconds, estimate, select};
 use trace::Trace;
 use watch::{LineHistory, Progress, STALLED, watch};
 
@@ -93,6 +93,9 @@ pub(crate) enum LiveError {
     /// No measurement has such a name.
     #[error(transparent)]
     NoCase(#[from] NoCase),
+    /// The time ends before a line goes down.
+    #[error(transparent)]
+    BeforeOutage(#[from] BeforeOutage),
     /// No selected transport has delivered a figure.
     #[error(
         "nothing was measured: this host lacks the selected transports, or they fail; select others with --case"

@@ -211,6 +211,14 @@ impl Load {
         }
     }
 
+    /// Returns this load for so many seconds: of a file, they are a part.
+    pub(super) fn shortened(&self, seconds: f64) -> Self {
+        let is_file = matches!(self.amount, Amount::File(_));
+        let case =
+            if is_file { format!("the first {seconds} s of {}", self.case) } else { self.case.clone() };
+        Load { case, ..self.clone() }
+    }
+
     /// Returns whether `--quick` omits it.
     pub(super) fn is_long(&self) -> bool {
         matches!(self.amount, Amount::File(mbytes) if mbytes > FILES_SCTPLIB[0].0)
@@ -404,6 +412,15 @@ impl Plan {
     pub(super) fn limit_bits_per_s(
         &self,
         load: &Load,
+    /// Returns after how many seconds the first line that a series of a load uses goes down, if one does.
+    pub(super) fn first_outage_s(&self, load: &Load, series: Series) -> Option<f64> {
+        let begins_s = |line: &PathSpec| match &line.pipe.schedule {
+            netsim::Schedule::Periodic { first_down, .. } => Some(first_down.as_secs_f64()),
+            _ => None,
+        };
+        self.lines_of(load, series).iter().filter_map(begins_s).reduce(f64::min)
+    }
+
         series: Series,
         (began_s, seconds): (f64, f64),
     ) -> f64 {

@@ -43,6 +43,38 @@ pub(crate) enum NoCase {
     NotQuick(String),
 }
 
+/// A test that ends before the line goes down that its case is about.
+#[derive(Debug, Error, PartialEq)]
+#[error(
+    "--seconds {seconds}: no line of {experiment} goes down so early; give at least {least}, leave --seconds out, or select other cases with --case"
+)]
+pub(crate) struct BeforeOutage {
+    experiment: &'static str,
+    seconds: f64,
+    least: u64,
+}
+
+/// Fails if a test of these experiments would end before its line goes down.
+pub(in crate::lab) fn check_seconds(
+    experiments: &[LiveName],
+    settings: &Settings<'_>,
+) -> Result<(), BeforeOutage> {
+    let Some(seconds) = settings.seconds else { return Ok(()) };
+    for &experiment in experiments {
+        for plan in plan::plans(experiment) {
+            for cell in cells(&plan, settings) {
+                if let Some(outage_s) = plan.first_outage_s(&cell.load, cell.series)
+                    && seconds <= outage_s
+                {
+                    let least = outage_s.floor() as u64 + 1;
+                    return Err(BeforeOutage { experiment: name(experiment), seconds, least });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Returns the experiments that have cells which the user asks for.
 pub(in crate::lab) fn select(wanted: LiveName, settings: &Settings<'_>) -> Result<Vec<LiveName>, NoCase> {
     let all = if wanted == LiveName::All { ALL.to_vec() } else { vec![wanted] };
@@ -67,7 +99,12 @@ pub(in crate::lab) fn select(wanted: LiveName, settings: &Settings<'_>) -> Resul
 /// Returns the cells of a plan that the user asks for.
 pub(super) fn cells(plan: &Plan, settings: &Settings<'_>) -> Vec<Cell> {
     let loads = plan.loads.iter().filter(|load| !(settings.quick && load.is_long()));
-    let all = loads.flat_map(|load| load.series.iter().map(move |&series| Cell::new(load, series)));
+    let loads =
+        loads.map(|load| settings.seconds.map_or_else(|| load.clone(), |seconds| load.shortened(seconds)));
+    let all = loads.flat_map(|load| {
+        let series = load.series.clone();
+        series.into_iter().map(move |series| Cell::new(&load, series))
+    });
     all.filter(|cell| cell.name().contains(settings.case)).collect()
 }
 
@@ -128,8 +165,9 @@ impl Estimate {
     /// Returns the time in words.
     pub(in crate::lab) fn time(&self) -> String {
         const MINUTE_SECONDS: f64 = 60.0;
-        let minutes = (self.seconds / MINUTE_SECONDS).ceil() as u64;
-        format!("about {}", humantime::format_duration(Duration::from_secs(minutes * MINUTE_SECONDS as u64)))
+        let unit = if self.seconds < MINUTE_SECONDS { 1.0 } else { MINUTE_SECONDS };
+        let seconds = (self.seconds / unit).ceil() * unit;
+        format!("about {}", humantime::format_duration(Duration::from_secs(seconds as u64)))
     }
 }
 
@@ -146,7 +184,7 @@ impl Sum for Estimate {
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let times = if self.repeat == 1 { "once".to_owned() } else { format!("{} times", self.repeat) };
-        let measurements = if self.measurements == 1 { "measurement" } else { "measurements, each" };
+        let measurements = if self.measurements == 1 { "measurement," } else { "measurements, each" };
         write!(f, "{} {measurements} {times}: {}", self.measurements, self.time())
     }
 }
@@ -191,6 +229,32 @@ mod tests {
     }
 
     #[test]
+    fn a_test_that_ends_before_its_line_goes_down_is_refused() {
+        let check = |experiment, case, seconds| {
+            check_seconds(&[experiment], &Settings { case, seconds: Some(seconds), ..SETTINGS })
+        };
+        assert_eq!(check_seconds(&ALL, &SETTINGS), Ok(()));
+        for (experiment, outage_s) in [(LiveName::Failover, 4.0), (LiveName::Flapping, 10.0)] {
+            let said = check(experiment, "", outage_s).expect_err("it stays up").to_string();
+            assert!(said.contains(&format!("at least {}", outage_s + 1.0)), "{said}");
+            assert_eq!(check(experiment, "", outage_s + 0.1), Ok(()));
+        }
+        assert_eq!(check(LiveName::Flapping, "wireless", 1.0), Ok(()), "this line stays up");
+        assert_eq!(check(LiveName::Lossy, "", 1.0), Ok(()));
+    }
+
+    #[test]
+    fn a_file_that_is_cut_short_is_named_so() {
+        let plan = plan::plans(LiveName::Sctplib).swap_remove(0);
+        let cells = |seconds| cells(&plan, &Settings { seconds, case: "114.3 MB", ..SETTINGS });
+        let whole = cells(None)[0].load.name();
+        assert_eq!(cells(Some(5.0))[0].load.name(), format!("the first 5 s of {whole}"));
+        let timed = &plan::plans(LiveName::Lossy)[0];
+        let short = super::cells(timed, &Settings { seconds: Some(5.0), ..SETTINGS });
+        assert!(!short[0].load.name().contains("first 5 s"), "it has no whole");
+    }
+
+    #[test]
     fn a_case_that_quick_leaves_out_is_told_so() {
         let quick = Settings { case: "228.7 MB", quick: true, ..SETTINGS };
         assert_eq!(select(LiveName::Sctplib, &quick), Err(NoCase::NotQuick("228.7 MB".to_owned())));
@@ -202,7 +266,9 @@ mod tests {
         // 6 cells of 20 s, 5 times.
         assert_eq!(of(LiveName::Coexistence, &SETTINGS), "6 measurements, each 5 times: about 11m");
         let one = Settings { case: "bbr, 4", ..SETTINGS };
-        assert_eq!(of(LiveName::Coexistence, &one), "1 measurement 5 times: about 2m");
+        assert_eq!(of(LiveName::Coexistence, &one), "1 measurement, 5 times: about 2m");
+        let short = Settings { case: "bbr, 4", seconds: Some(0.5), repeat: Some(1), ..SETTINGS };
+        assert_eq!(of(LiveName::Coexistence, &short), "1 measurement, once: about 1s");
         // Throughput and latency of 20 s each in 4 cells, and of 60 s in 3.
         assert_eq!(of(LiveName::Flapping, &SETTINGS), "7 measurements, each 5 times: about 44m");
         // 114.3 MB in 32 s at least.

@@ -16,6 +16,7 @@ pub(in crate::lab) fn run(name: LiveName, args: &LabArgs) -> Result<(), LabError
     let settings = settings(args);
     let experiments = super::select(name, &settings).map_err(LiveError::from)?;
     super::enter(name)?;
+    super::check_seconds(&experiments, &settings).map_err(LiveError::from)?;
     let json = args.json.open()?;
     interrupt::listen()?;
     let archive = args.out.as_deref().map(|folder| Archive::create(folder, settings.seed)).transpose()?;
