@@ -142,6 +142,9 @@ struct LineFigures {
     late_us_p50: f64,
     late_us_p99: f64,
     emulator_cpu: f64,
+    /// Whether the emulator had a real-time priority.
+    #[serde(skip)]
+    realtime: bool,
 }
 
 impl Run {
@@ -290,6 +293,7 @@ impl LineFigures {
             late_us_p50: us(counts.late.p50),
             late_us_p99: us(counts.late.p99),
             emulator_cpu: processors(counts),
+            realtime: counts.realtime,
         }
     }
 }
@@ -440,13 +444,19 @@ pub(in crate::lab) fn columns(figures: &[Option<&Figures>], with_counters: bool)
 pub(in crate::lab) fn disturbance<'a>(all: impl Iterator<Item = &'a Figures>) -> Option<String> {
     let all: Vec<&Figures> = all.collect();
     let disturbed = all.iter().filter(|figures| figures.disturbed).count();
-    (disturbed > 0).then(|| {
-        format!(
-            "disturbed: in runs of {disturbed} of {} measurements this machine lost packets or was late; end what else runs, or, \
-             if you are not root, run this as root, for real-time priority",
-            all.len()
-        )
-    })
+    // Without lines there is no packet to lose, and only other programs disturb.
+    let lines = all.iter().filter_map(|figures| figures.line.as_ref());
+    let realtime = lines.map(|line| line.realtime).reduce(|one, other| one && other);
+    let (how, advice) = match realtime {
+        None => ("other programs kept processors busy", "end what else runs"),
+        Some(true) => ("this machine lost packets or was late", "end what else runs"),
+        Some(false) => (
+            "this machine lost packets or was late",
+            "end what else runs, or run this as root, for real-time priority",
+        ),
+    };
+    (disturbed > 0)
+        .then(|| format!("disturbed: in runs of {disturbed} of {} measurements {how}; {advice}", all.len()))
 }
 
 /// Returns the rates of these runs, or those of their first seconds.
@@ -555,8 +565,15 @@ mod tests {
         assert_eq!(cells(true), [&without[..], &[&mark, &zero, &zero]].concat());
         let rates = [50e6, 52e6, 54e6].map(|rate| run(rate, 0, 5.0));
         let three = figures_of(&rates, None).expect("runs");
-        assert_eq!(columns(&[Some(&three)], false)[0].cells, [Some("50.0 to 54.0".to_owned())]);
-        assert!(told.contains("1 of 3 measurements") && told.contains("end what else runs"), "{told}");
+        assert_eq!(columns(&[Some(&three)], &[None], false)[0].cells, [Some("50.0 to 54.0".to_owned())]);
+        assert!(told.contains("1 of 3 measurements") && told.contains("run this as root"), "{told}");
+        let mut as_root = [late.clone(), good.clone()];
+        as_root.iter_mut().filter_map(|figures| figures.line.as_mut()).for_each(|line| line.realtime = true);
+        let told = disturbance(as_root.iter()).expect("one is");
+        assert!(told.ends_with("was late; end what else runs"), "{told}");
+        let on_loopback = Figures { line: None, ..late.clone() };
+        let told = disturbance([&on_loopback].into_iter()).expect("it is");
+        assert!(told.ends_with("other programs kept processors busy; end what else runs"), "{told}");
     }
 
     #[test]
