@@ -16,6 +16,7 @@ use swiftwater_daemon::{DaemonAddress, Description, NoDaemon};
 
 use crate::daemon::stop::explain;
 use crate::failure::Failure;
+use crate::host;
 use crate::output::note;
 use crate::program::{fails_with_preload, is_elf, is_static, trouble_with};
 
@@ -97,6 +98,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     if !args.quiet {
         note(format_args!("swiftwater: daemon {} at {place}: {}", daemon.process, daemon.carries));
+    }
+    if let Err(down) = host::check_loopback()
+        && !args.quiet
+    {
+        note(format_args!("swiftwater: {down}"));
     }
     if let Some(trouble) = trouble_with(&path) {
         note(format_args!("swiftwater: {} {trouble}", program.display()));
