@@ -169,11 +169,12 @@ fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome
         let runs: Vec<&Run> = runs.iter().collect();
         let figures =
             Figures::new(&runs, None, tcp, best.map(|messages| bits(messages, cell.message_bytes)))?;
-        let messages = bits_per_s / 8.0 / cell.message_bytes as f64 * SECONDS;
-        Some((
-            outcome(cell, cell.series.name().to_owned(), seconds, messages.round()),
-            Source::Live(Box::new(figures)),
-        ))
+        let messages = (bits_per_s / 8.0 / cell.message_bytes as f64 * SECONDS).round();
+        let outcome = outcome(cell, cell.series.name().to_owned(), seconds, messages);
+        // A shorter run counts no messages of ten seconds.
+        let messages_in_10_s = if seconds < SECONDS { in_four_digits(messages) } else { messages };
+        let outcome = Outcome { messages_in_10_s: Some(messages_in_10_s), ..outcome };
+        Some((outcome, Source::Live(Box::new(figures))))
     });
     let ours: Vec<_> = ours.collect();
     if ours.is_empty() {
@@ -185,6 +186,12 @@ fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome
         (Outcome { published: true, ..outcome }, Source::Published(Clock::Live))
     });
     ours.into_iter().chain(published).collect()
+}
+
+/// Rounds a number to four significant digits.
+fn in_four_digits(number: f64) -> f64 {
+    let unit = 10_f64.powi(number.max(1.0).log10().floor() as i32 - 3).max(1.0);
+    (number / unit).round() * unit
 }
 
 /// Returns the bit rate of so many messages in ten seconds.
@@ -225,6 +232,12 @@ mod tests {
         let of_ours = Some("1 processor: it hangs".to_owned());
         let failures = SERIES.map(|(series, _)| failure_of(series));
         assert_eq!(failures, [None, None, of_ours.clone(), of_ours]);
+    }
+
+    #[test]
+    fn messages_of_a_short_run_have_four_digits() {
+        let rounded = [0.0, 7.0, 12_345.0, 9_353_690.0].map(in_four_digits);
+        assert_eq!(rounded, [0.0, 7.0, 12_350.0, 9_354_000.0]);
     }
 
     #[test]
