@@ -77,19 +77,21 @@ pub enum Network {
 
 /// Returns the throughput of TCP and of SCTP in a network, and the latency of each in seconds.
 pub(super) fn dissertation(network: Network) -> Vec<(PathFigure, f64)> {
-    let (column, tcp, paths) = match network {
-        Network::Wired => ("net_10mbps", "tcp", 1),
-        Network::Wireless => ("net_11mbps_wireless", "tcp", 1),
-        Network::Both => ("multihomed", "tcp, multihomed", 2),
+    let (column, paths) = match network {
+        Network::Wired => ("net_10mbps", 1),
+        Network::Wireless => ("net_11mbps_wireless", 1),
+        Network::Both => ("multihomed", 2),
     };
-    let figure = |(transport, name): (&'static str, &str)| {
+    let figure = |(transport, name, paths): (&'static str, &str, usize)| {
         let kbits = cell(DISSERTATION, &["throughput_kbps", name], column)?;
         let latency_us = cell(DISSERTATION, &["latency_us", name], column)?;
         // The duration of the runs was not published.
         let figure = Figure { transport: transport.to_owned(), seconds: 0.0, bits_per_s: kbits * 1e3 };
         Some((PathFigure { figure, paths, limit_bits_per_s: None }, latency_us / 1e6))
     };
-    [(tcp, "TCPM"), ("lksctp", "SCTP")].into_iter().filter_map(figure).collect()
+    // TCP has no second path: with both networks it uses the one that comes and goes.
+    let all = [("tcp, dissertation", "TCPM", 1), ("lksctp, dissertation", "SCTP", paths)];
+    all.into_iter().filter_map(figure).collect()
 }
 
 /// Returns the number in a column of the row that begins with this text.
@@ -128,7 +130,7 @@ pub(super) fn datatag(seconds: u64) -> Vec<Figure> {
         if number(0) != Some(seconds as f64) {
             continue;
         }
-        for (transport, mbytes, mbits) in [("lksctp", 1, 2), ("tcp of the time", 3, 4)] {
+        for (transport, mbytes, mbits) in [("lksctp 2003", 1, 2), ("tcp 2003", 3, 4)] {
             // The first run has no published rate for SCTP; it follows from the transferred amount.
             let moved = || number(mbytes).map(|mbytes| mbytes * MB_BYTES * 8.0 / seconds as f64);
             let Some(bits_per_s) = number(mbits).map(|mbits| mbits * 1e6).or_else(moved) else { continue };
@@ -179,5 +181,8 @@ mod tests {
         assert_eq!(cells(Network::Wired), [(3746.0, 1773.5), (2586.0, 1886.0)]);
         assert_eq!(cells(Network::Wireless), [(1786.0, 5757.5), (1128.5, 6868.5)]);
         assert_eq!(cells(Network::Both), [(1064.0, 4319.0), (1750.0, 4505.5)]);
+        let paths =
+            |network| dissertation(network).iter().map(|(figure, _)| figure.paths).collect::<Vec<_>>();
+        assert_eq!([Network::Wired, Network::Both].map(paths), [[1, 1], [1, 2]], "TCP has one path");
     }
 }

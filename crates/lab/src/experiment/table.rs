@@ -13,7 +13,7 @@ const COLUMNS: [Column; 20] = [
     ("paths", Outcome::paths_text),
     ("seconds", |o| (o.seconds > 0.0).then(|| format!("{:.2}", o.seconds))),
     ("Mbit/s", |o| Some(mbits(o.bits_per_s))),
-    ("in 10 s", |o| o.messages_in_10_s.map(|messages| format!("{messages:.0}"))),
+    ("in 10 s", |o| o.messages_in_10_s.map(|messages| grouped(messages.round() as u64))),
     ("limit", |o| o.paths.filter(|_| o.has_limit()).map(|_| mbits(o.limit_bits_per_s))),
     ("of limit", |o| o.has_limit().then(|| percent(o.share()))),
     ("of best path", |o| o.ratio_to_best_path().filter(|_| o.path.is_none()).map(percent)),
@@ -89,6 +89,13 @@ fn align(rows: &[Vec<String>], names: usize) -> String {
     out
 }
 
+/// Returns a number with a comma between every three digits: `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
+}
+
 fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
@@ -126,6 +133,11 @@ one   sctp       cubic      10.00    5.00    50.0 %
       tcp                   10.00    5.00    50.0 %
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn numbers_of_messages_have_separators() {
+        assert_eq!([7, 123, 1_234, 9_353_690].map(grouped), ["7", "123", "1,234", "9,353,690"]);
     }
 
     #[test]

@@ -50,6 +50,9 @@ pub(super) struct Manifest {
     pub(super) elapsed_s: f64,
     #[serde(default)]
     pub(super) settings: RunSettings,
+    /// Number of traces.
+    #[serde(default)]
+    pub(super) traces: usize,
     /// Restrictions of this host, a sentence each.
     #[serde(default)]
     pub(super) limits: Vec<String>,
@@ -82,6 +85,8 @@ pub(super) struct Archive {
     traces: usize,
     /// Whether the folder has results of this run.
     has_results: bool,
+    /// Whether this command has made the folder of traces.
+    made_traces: bool,
 }
 
 impl Archive {
@@ -102,7 +107,7 @@ impl Archive {
         let folder = Folder::create(path).map_err(failed)?;
         finish(&folder).map_err(failed)?;
         check_owner(path, &folder)?;
-        folder.make_missing_folder(TRACES).map_err(failed)?;
+        let made_traces = folder.make_missing_folder(TRACES).map_err(failed)?;
         let Ok(traces) = folder.folder(TRACES) else {
             return Err(LabError::Foreign { path: path.join(TRACES) });
         };
@@ -118,6 +123,7 @@ impl Archive {
             busy_before,
             traces: 0,
             has_results: false,
+            made_traces,
         })
     }
 
@@ -163,6 +169,7 @@ impl Archive {
         let elapsed_s = self.began.elapsed().as_secs_f64();
         let busy = host::others_busy_time().saturating_sub(self.busy_before).as_secs_f64();
         self.manifest.elapsed_s = elapsed_s;
+        self.manifest.traces = self.traces + traces.len();
         self.manifest.others_busy_processors = Some(busy / elapsed_s.max(1e-9));
         write(&path, &new, MANIFEST, &self.manifest)?;
         write(&path, &new, RESULTS, &rows)?;
@@ -173,6 +180,16 @@ impl Archive {
             write(&path, &new, FIRST, &())?;
         }
         Ok(())
+    }
+}
+
+impl Drop for Archive {
+    /// Removes the folder of traces if nothing was measured.
+    fn drop(&mut self) {
+        if self.made_traces && !self.has_results {
+            // One that has files in it remains.
+            let _ = self.folder.remove_folder(TRACES);
+        }
     }
 }
 
@@ -444,7 +461,16 @@ mod tests {
     fn trace() -> Trace {
         let (case, transport) = ("a".into(), "tcp".into());
         let (curves, published) = (Vec::new(), Vec::new());
-        Trace { experiment: "lossy".into(), case, transport, paths: 1, seconds: 1.0, curves, published }
+        Trace {
+            experiment: "lossy".into(),
+            case,
+            transport,
+            paths: 1,
+            used_paths: "1".into(),
+            seconds: 1.0,
+            curves,
+            published,
+        }
     }
 
     /// Writes a first run of two traces without rows, and the files of a second one, of a trace and a row, up to [`NEW`].
@@ -526,8 +552,11 @@ mod tests {
             assert!(said.contains(name) && said.contains("another folder"), "{said}");
             fs::remove_file(folder.join(name)).expect("it remains");
         }
-        Archive::create(&folder, 1).expect("nothing is in the way");
+        fs::remove_dir(folder.join(TRACES)).expect("it is empty");
+        let archive = Archive::create(&folder, 1).expect("nothing is in the way");
         assert_eq!(names(&folder), [TRACES], "nothing before there are results");
+        drop(archive);
+        assert!(names(&folder).is_empty(), "nothing was measured");
         fs::remove_dir_all(&folder).expect("ours");
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod line;
 mod list;
 mod live;
 mod page;
+mod paths;
 mod report;
 mod row;
 mod virtual_run;

@@ -91,6 +91,8 @@ pub(super) struct Row<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    used_paths: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     best_path_bits_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_to_best_path: Option<f64>,
@@ -147,6 +149,7 @@ impl<'a> Row<'a> {
             mode: outcome.mode,
             paths: outcome.paths,
             path: outcome.path,
+            used_paths: outcome.paths_text(),
             best_path_bits_per_s: outcome.best_path_bits_per_s,
             ratio_to_best_path: outcome.ratio_to_best_path(),
             sum_of_paths_bits_per_s: outcome.sum_of_paths_bits_per_s,

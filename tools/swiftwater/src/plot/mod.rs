@@ -23,7 +23,7 @@ pub(crate) use template::fill;
 /// Width left of the plot, for the labels of the vertical axis.
 const LEFT: f64 = 76.0;
 /// Characters of a name that have room in the legend.
-pub(crate) const LEGEND_CHARACTERS: usize = 23;
+pub(crate) const LEGEND_CHARACTERS: usize = 25;
 /// Width from the plot to the names of the legend, with a piece of each curve.
 const LEGEND_SAMPLE: f64 = 39.0;
 /// Width right of the plot, for the legend.

@@ -252,6 +252,7 @@ impl Multipath {
             message_bytes: Some(self.message_bytes),
             mode: Some(self.mode.name()),
             paths: Some(figure.paths),
+            path: (figure.paths == 1).then_some(1),
             published: true,
             ..Outcome::default()
         }

@@ -314,12 +314,12 @@ pub(crate) struct Figures {
     bits_per_s_max: Option<f64>,
     /// Number of disturbed runs that others have replaced.
     repeated: u32,
+    /// Number of failed runs that others have replaced.
+    failed_runs: u32,
     /// The lines, with their queues, separated by "; " because a line has commas; none on loopback.
     #[serde(skip_serializing_if = "Option::is_none")]
     lines: Option<String>,
     #[serde(flatten)]
-    /// Number of failed runs that others have replaced.
-    failed_runs: u32,
     line: Option<LineFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
     client_cpu_ns_per_byte: Option<f64>,
@@ -357,11 +357,11 @@ impl Figures {
             bits_per_s_min: extreme(f64::min),
             bits_per_s_max: extreme(f64::max),
             repeated: 0,
+            failed_runs: 0,
             lines: None,
             line: typical.line.clone().filter(|_| mark_s.is_none()),
             client_cpu_ns_per_byte: cpu(|cpu| cpu.client_ns_per_byte).filter(|_| mark_s.is_none()),
             server_cpu_ns_per_byte: cpu(|cpu| cpu.server_ns_per_byte).filter(|_| mark_s.is_none()),
-            failed_runs: 0,
             latency_us_p50: None,
             latency_us_p99: None,
             share_of_fair: None,
@@ -411,9 +411,14 @@ impl Figures {
     }
 }
 
-/// Returns the columns of the table that outcomes with figures have: the least and the highest rate, a mark of disturbed runs,
-/// and if wanted the counters of the line in a typical run.
-pub(in crate::lab) fn columns(figures: &[Option<&Figures>], with_counters: bool) -> Vec<AddedColumn> {
+/// Returns the columns of the table that outcomes with figures have: the least and the highest rate, the mean latency, which
+/// published outcomes have, too, with its percentiles, a mark of disturbed runs, and if wanted the counters of the line in a
+/// typical run.
+pub(in crate::lab) fn columns(
+    figures: &[Option<&Figures>],
+    latencies_s: &[Option<f64>],
+    with_counters: bool,
+) -> Vec<AddedColumn> {
     let column = |head, cell: &dyn Fn(&Figures) -> Option<String>| AddedColumn {
         head,
         cells: figures.iter().map(|figures| figures.and_then(cell)).collect(),
@@ -422,11 +427,13 @@ pub(in crate::lab) fn columns(figures: &[Option<&Figures>], with_counters: bool)
         let (least, highest) = figures.bits_per_s_min.zip(figures.bits_per_s_max)?;
         Some(format!("{} to {}", mbits(least), mbits(highest)))
     };
-    let percentile = |us: Option<f64>| us.map(|us| format!("{:.3} ms", us / 1e3));
+    let latency = |us: Option<f64>| us.map(|us| format!("{:.3} ms", us / 1e3));
+    let means = latencies_s.iter().map(|seconds| latency(seconds.map(|seconds| seconds * 1e6)));
     let mut columns = vec![
         column("from to", &range),
-        column("latency p50", &|figures| percentile(figures.latency_us_p50)),
-        column("latency p99", &|figures| percentile(figures.latency_us_p99)),
+        AddedColumn { head: "latency mean", cells: means.collect() },
+        column("latency p50", &|figures| latency(figures.latency_us_p50)),
+        column("latency p99", &|figures| latency(figures.latency_us_p99)),
         column("of fair share", &|figures| figures.share_of_fair.map(|share| format!("{share:.2}"))),
         column("host", &|figures| figures.disturbed.then(|| "disturbed".to_owned())),
     ];
@@ -552,15 +559,17 @@ mod tests {
         assert_eq!(disturbance([&good, &good].into_iter()), None);
         let told = disturbance([&good, &late, &good].into_iter()).expect("one is");
         let cells = |with_counters| {
-            let columns = columns(&[Some(&good), Some(&late), None], with_counters);
+            let latencies_s = [None, None, Some(0.0017735)];
+            let columns = columns(&[Some(&good), Some(&late), None], &latencies_s, with_counters);
             columns.into_iter().map(|column| column.cells).collect::<Vec<_>>()
         };
-        let [nothing, mark, zero] = [
+        let [nothing, mean, mark, zero] = [
             [None, None, None],
+            [None, None, Some("1.774 ms".to_owned())],
             [None, Some("disturbed".to_owned()), None],
             [Some("0".to_owned()), Some("0".to_owned()), None],
         ];
-        let without = [&nothing[..]; 4];
+        let without = [&nothing, &mean, &nothing, &nothing, &nothing];
         assert_eq!(cells(false), [&without[..], &[&mark]].concat(), "one run has no range");
         assert_eq!(cells(true), [&without[..], &[&mark, &zero, &zero]].concat());
         let rates = [50e6, 52e6, 54e6].map(|rate| run(rate, 0, 5.0));

@@ -309,9 +309,6 @@ fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> 
     failure.map_or(Ok(()), Err)
 }
 
-/// Tells the user that a measurement is left out. It is a failure of this command if the transport is ours: those of the kernel
-/// sometimes stop delivering.
-fn leave_out(bar: &ProgressBar, error: LiveError, is_ours: bool, failure: &mut Option<LiveError>) {
 /// Measures, and again if that fails, up to `more` times. `failed` counts the runs that others replace, and the user is told of
 /// each.
 fn attempt<T>(
@@ -332,6 +329,9 @@ fn attempt<T>(
     measure()
 }
 
+/// Tells the user that a measurement is left out. It is a failure of this command if the transport is ours: those of the kernel
+/// sometimes stop delivering.
+fn leave_out(bar: &ProgressBar, error: LiveError, is_ours: bool, failure: &mut Option<LiveError>) {
     bar.suspend(|| note(format_args!("left out: {error}")));
     if is_ours {
         failure.get_or_insert(error);
@@ -354,10 +354,10 @@ struct Testbed<'a> {
     control: Option<&'a str>,
     /// Seed of the lines.
     seed: u64,
+    bar: &'a ProgressBar,
 }
 
 impl Testbed<'_> {
-    bar: &'a ProgressBar,
     /// Restarts the lines, if there are any.
     fn restart(&mut self) -> Result<(), HostsError> {
         self.hosts.as_deref_mut().map_or(Ok(()), |hosts| hosts.restart(self.seed))
@@ -675,7 +675,7 @@ mod tests {
         assert_eq!(rows[1], (beside::TRANSPORT.to_owned(), 10.0), "behind ours, before what was published");
         let published = with_virtual.iter().filter(|(outcome, _)| outcome.published).count();
         assert_eq!(published, 40, "two programs in each of the twenty rows");
-        assert_eq!(rows[rows.len() - 1], ("tcp of the time".to_owned(), 3600.0));
+        assert_eq!(rows[rows.len() - 1], ("tcp 2003".to_owned(), 3600.0));
     }
 
     #[test]
@@ -703,6 +703,19 @@ mod tests {
     }
 
     #[test]
+    fn published_rows_used_the_lines_of_ours_and_tcp_only_the_one_that_comes_and_goes() {
+        let plan = plan(LiveName::Flapping);
+        let mut cells = measured(&plan, 1, &[("tcp-cubic", 1, &[4e6])]);
+        cells.extend(measured(&plan, 2, &[("tcp-cubic", 1, &[4e6]), ("sctp-message", 2, &[9e6])]));
+        let outcomes = outcomes(&plan, &cells, &SETTINGS, &[]);
+        let used: Vec<_> = outcomes.iter().filter_map(|(outcome, _)| outcome.paths_text()).collect();
+        assert_eq!(used, ["3", "3", "3", "2", "2+3", "2", "2+3"], "three published ones");
+        let datatag = self::plan(LiveName::Datatag);
+        let published = datatag.loads[0].published(10.0);
+        assert!(published.iter().all(|outcome| outcome.paths_text().as_deref() == Some("1")));
+    }
+
+    #[test]
     fn rows_name_their_lines_with_the_queues() {
         let plan = plan(LiveName::Sctplib);
         let cells = measured(&plan, 0, &[("tcp-cubic", 1, &[28e6])]);
@@ -712,22 +725,6 @@ mod tests {
         assert_eq!(row["repeated"], 0);
     }
 
-    #[test]
-    fn a_disturbed_run_is_repeated_three_times_and_then_counts() {
-        assert_eq!(repeated(false, &[false]), (0, Some(false)));
-        assert_eq!(repeated(false, &[true, true, false]), (2, Some(false)));
-        assert_eq!(repeated(false, &[true; 9]), (3, Some(true)));
-        assert_eq!(repeated(false, &[true]), (1, None), "Ctrl-C");
-        assert_eq!(repeated(true, &[true; 9]), (0, Some(true)), "no time for more");
-    }
-
-    #[test]
-    fn rates_beside_another_are_of_the_time_in_which_both_sent() {
-        let plan = plan(LiveName::Coexistence);
-        let cell = Cell::new(&plan.loads[0], plan.loads[0].series[0]);
-        let began = |began_s| Measured { began_s, ..Measured::default() };
-        let parts = |began_s: [Option<f64>; 2]| rate_windows(&plan, &cell, &began_s.map(began), 20.0);
-        assert_eq!(parts([Some(100.0), Some(100.5)]), [Some((0.5, 20.0)), Some((0.0, 19.5))]);
     #[test]
     fn a_run_that_fails_is_measured_again_and_counted() {
         let outcome = |more, failures: usize| {
@@ -750,6 +747,22 @@ mod tests {
         assert!(broken.is_err() && failed == 0, "the others would fail, too");
     }
 
+    #[test]
+    fn a_disturbed_run_is_repeated_three_times_and_then_counts() {
+        assert_eq!(repeated(false, &[false]), (0, Some(false)));
+        assert_eq!(repeated(false, &[true, true, false]), (2, Some(false)));
+        assert_eq!(repeated(false, &[true; 9]), (3, Some(true)));
+        assert_eq!(repeated(false, &[true]), (1, None), "Ctrl-C");
+        assert_eq!(repeated(true, &[true; 9]), (0, Some(true)), "no time for more");
+    }
+
+    #[test]
+    fn rates_beside_another_are_of_the_time_in_which_both_sent() {
+        let plan = plan(LiveName::Coexistence);
+        let cell = Cell::new(&plan.loads[0], plan.loads[0].series[0]);
+        let began = |began_s| Measured { began_s, ..Measured::default() };
+        let parts = |began_s: [Option<f64>; 2]| rate_windows(&plan, &cell, &began_s.map(began), 20.0);
+        assert_eq!(parts([Some(100.0), Some(100.5)]), [Some((0.5, 20.0)), Some((0.0, 19.5))]);
         assert_eq!(parts([Some(100.0), None]), [Some((0.0, 20.0)); 2], "one does not tell when it began");
         assert_eq!(parts([Some(100.0), Some(130.0)]), [Some((0.0, 20.0)); 2], "they missed each other");
     }

@@ -64,7 +64,14 @@ fn virtual_at<'a>(
 ) -> impl Iterator<Item = Outcome> + use<'a> {
     let case = load.name();
     let at_mark = beside.iter().filter(move |outcome| (outcome.seconds - seconds).abs() < MARK_TOLERANCE_S);
-    at_mark.map(move |outcome| Outcome { case: case.clone(), trace: Vec::new(), ..outcome.clone() })
+    let path = Some(load.first + 1);
+    at_mark.map(move |outcome| Outcome {
+        case: case.clone(),
+        paths: Some(1),
+        path,
+        trace: Vec::new(),
+        ..outcome.clone()
+    })
 }
 
 /// Returns the outcome of a cell, and that of the series beside it.
@@ -139,10 +146,9 @@ fn outcomes_of(
     ]
 }
 
-/// Returns whether a published result is comparable. One without paths or mode is of the only path, whatever the mode, and TCP
-/// has no mode.
+/// Returns whether a published result is comparable. One without a mode is of any mode, and TCP has none.
 fn is_same(published: &Outcome, series: Series) -> bool {
-    published.paths.is_none_or(|paths| paths == series.paths || published.transport.starts_with("tcp"))
+    published.paths.is_none_or(|paths| paths == series.paths)
         && published.mode.is_none_or(|mode| !series.is_sctp() || mode == series.mode_name())
         && published.transport.starts_with("tcp") == series.is_tcp()
         && series != MPTCP

@@ -238,7 +238,13 @@ impl Load {
             }
             Published::Datatag => experiment::published_datatag(seconds.round() as u64),
         };
-        published.iter_mut().for_each(|outcome| outcome.case = self.name());
+        for outcome in &mut published {
+            outcome.case = self.name();
+            // Figures without a number of paths are of networks with one.
+            let paths = *outcome.paths.get_or_insert(1);
+            outcome.path = (paths == 1).then_some(self.first + 1);
+            outcome.paths_before = self.first;
+        }
         published
     }
 }
@@ -406,12 +412,6 @@ impl Plan {
         self.lines_of(load, series).iter().any(|line| line.pipe.schedule != netsim::Schedule::AlwaysUp)
     }
 
-    /// Returns the capacity of these lines in a test of this duration, which begins at `began_s` of their schedules, for messages
-    /// of this size, counted from the IP header, while they are up. Random losses take nothing from it: a packet is lost before
-    /// it reaches the queue.
-    pub(super) fn limit_bits_per_s(
-        &self,
-        load: &Load,
     /// Returns after how many seconds the first line that a series of a load uses goes down, if one does.
     pub(super) fn first_outage_s(&self, load: &Load, series: Series) -> Option<f64> {
         let begins_s = |line: &PathSpec| match &line.pipe.schedule {
@@ -421,6 +421,12 @@ impl Plan {
         self.lines_of(load, series).iter().filter_map(begins_s).reduce(f64::min)
     }
 
+    /// Returns the capacity of these lines in a test of this duration, which begins at `began_s` of their schedules, for messages
+    /// of this size, counted from the IP header, while they are up. Random losses take nothing from it: a packet is lost before
+    /// it reaches the queue.
+    pub(super) fn limit_bits_per_s(
+        &self,
+        load: &Load,
         series: Series,
         (began_s, seconds): (f64, f64),
     ) -> f64 {

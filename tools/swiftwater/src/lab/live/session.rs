@@ -6,6 +6,7 @@ use super::{Conditions, Estimate, LiveError, Results, Settings};
 use crate::failure::without_numbers;
 use crate::lab::archive::Archive;
 use crate::lab::args::{LabArgs, LiveName};
+use crate::lab::paths;
 use crate::lab::row::{Row, Source};
 use crate::lab::{LabError, tell_interruption};
 use crate::output::{Json, OutputError, note, print};
@@ -15,8 +16,8 @@ use crate::{host, interrupt};
 pub(in crate::lab) fn run(name: LiveName, args: &LabArgs) -> Result<(), LabError> {
     let settings = settings(args);
     let experiments = super::select(name, &settings).map_err(LiveError::from)?;
-    super::enter(name)?;
     super::check_seconds(&experiments, &settings).map_err(LiveError::from)?;
+    super::enter(name)?;
     let json = args.json.open()?;
     interrupt::listen()?;
     let archive = args.out.as_deref().map(|folder| Archive::create(folder, settings.seed)).transpose()?;
@@ -142,18 +143,28 @@ fn has_figures(measured: &[(&'static str, Results)]) -> bool {
 fn text(name: &str, outcomes: &[(Outcome, Source)]) -> String {
     let (named, figures): (Vec<_>, Vec<_>) =
         outcomes.iter().map(|(outcome, source)| (named(outcome), source.figures())).unzip();
+    let latencies_s: Vec<_> = outcomes.iter().map(|(outcome, _)| outcome.latency_s).collect();
     let counters = super::published_counters(name);
-    let table = table_with(&named, &super::columns(&figures, counters.is_some()));
-    table + &counters.map_or_else(String::new, |counters| counters + "\n")
+    let table = table_with(&named, &super::columns(&figures, &latencies_s, counters.is_some()));
+    let numbered: Vec<(&str, String, &str)> = outcomes
+        .iter()
+        .filter_map(|(outcome, source)| {
+            Some((&outcome.case[..], outcome.paths_text()?, source.figures()?.lines()?))
+        })
+        .collect();
+    let legend = paths::legend(numbered.iter().map(|(case, used, lines)| (*case, &used[..], *lines)));
+    let below = legend.into_iter().chain(counters).map(|sentence| sentence + "\n");
+    table + &below.collect::<String>()
 }
 
-/// Returns an outcome for the table, in which a published one has its mode: its transport does not tell it.
+/// Returns an outcome for the table, in which a published one has its mode: its transport does not tell it. The mean latency
+/// has a column beside its percentiles.
 fn named(outcome: &Outcome) -> Outcome {
     let transport = match outcome.mode.filter(|_| outcome.published) {
         Some(mode) => format!("{}, {mode}", outcome.transport),
         None => outcome.transport.clone(),
     };
-    Outcome { transport, ..outcome.clone() }
+    Outcome { transport, latency_s: None, ..outcome.clone() }
 }
 
 /// Returns what `--json` prints of these experiments.

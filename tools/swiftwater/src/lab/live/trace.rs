@@ -32,6 +32,9 @@ pub(in crate::lab) struct Trace {
     pub(in crate::lab) case: String,
     pub(in crate::lab) transport: String,
     pub(in crate::lab) paths: usize,
+    /// The numbers of the paths, as in the rows: `1+2`.
+    #[serde(default)]
+    pub(in crate::lab) used_paths: String,
     pub(in crate::lab) seconds: f64,
     pub(in crate::lab) curves: Vec<TraceCurve>,
     /// Published results of the same load: program, seconds and bits per second.
@@ -49,7 +52,7 @@ pub(in crate::lab) struct TraceCurve {
 
 /// Returns the typical run of a cell, and of the series beside it.
 pub(super) fn traces(experiment: &str, plan: &Plan, cell: &Cell) -> Vec<Trace> {
-    let turn = cell.typical_turn();
+    let (turn, first) = (cell.typical_turn(), cell.load.first);
     let of_run = |transport: &str, run: Option<&Run>| {
         let run = run?;
         let seconds = run.measured.points.last().map_or(run.measured.seconds, |point| point.at_s);
@@ -67,6 +70,10 @@ pub(super) fn traces(experiment: &str, plan: &Plan, cell: &Cell) -> Vec<Trace> {
             case: cell.load.name(),
             transport: transport.to_owned(),
             paths: cell.series.paths,
+            used_paths: (first + 1..=first + cell.series.paths)
+                .map(|path| path.to_string())
+                .collect::<Vec<_>>()
+                .join("+"),
             seconds,
             curves: curves(plan, cell, run),
             published: published.map(|one| (one.transport, one.seconds, one.bits_per_s)).collect(),

@@ -89,7 +89,10 @@ fn point_by_size(row: &Row) -> Option<(String, String, bool, (f64, f64))> {
     let (bytes, rate) = (number("message_bytes")?, number("bits_per_s")?);
     let kind = word("case").replace(&format!(", {bytes} bytes"), "");
     let published = row.get("published") == Some(&Value::Bool(true));
-    let paths = number("paths").map_or_else(String::new, |paths| format!(", {paths}"));
+    let paths = match word("used_paths") {
+        "" => String::new(),
+        paths => format!(", {paths}"),
+    };
     let mode =
         if published && !word("mode").is_empty() { format!(" {}", word("mode")) } else { String::new() };
     Some((kind, format!("{}{mode}{paths}", word("transport")), published, (bytes, rate)))
@@ -121,7 +124,7 @@ fn chart_by_size(kind: &str, mut curves: Vec<SizeCurve>) -> Option<String> {
         rule: None,
     };
     Some(format!(
-        "<figure class=\"wide\"><h3>{}</h3><figcaption>Delivered by message size, over so many paths; broken lines were published</figcaption>{}</figure>\n",
+        "<figure class=\"wide\"><h3>{}</h3><figcaption>Delivered by message size, over these paths; broken lines were published</figcaption>{}</figure>\n",
         escape(kind),
         chart.svg()
     ))
@@ -152,7 +155,7 @@ fn figure(trace: &Trace) -> String {
         "<figure data-run=\"{}\"><h3>{}, {}: {}</h3>{drawings}<output>Point at a drawing to read its values.</output></figure>\n",
         escape(&data),
         escape(&trace.transport),
-        if trace.paths == 1 { "1 path".to_owned() } else { format!("{} paths", trace.paths) },
+        format_args!("{} {}", if trace.paths == 1 { "path" } else { "paths" }, escape(&trace.used_paths)),
         escape(&trace.case)
     )
 }
@@ -336,6 +339,7 @@ mod tests {
             case: "1 Gbit/s \"far\"".into(),
             transport: "sctp-stream".into(),
             paths: 1,
+            used_paths: "1".into(),
             seconds: 1.0,
             curves: vec![
                 curve(Measure::Rate, "delivered"),
@@ -357,9 +361,9 @@ mod tests {
         assert_eq!(drawn.matches("<svg").count(), 5, "{drawn}");
         assert!(drawn.contains(">lksctp</text>") && drawn.contains(">tcp</text>"), "{drawn}");
         assert!(drawn.contains("&quot;end_s&quot;:1") && !drawn.contains("\"far\""), "{drawn}");
-        assert!(drawn.contains("<h3>sctp-stream, 1 path: "), "{drawn}");
-        let two = figure(&Trace { paths: 2, ..trace() });
-        assert!(two.contains("<h3>sctp-stream, 2 paths: "), "{two}");
+        assert!(drawn.contains("<h3>sctp-stream, path 1: "), "{drawn}");
+        let two = figure(&Trace { paths: 2, used_paths: "2+3".into(), ..trace() });
+        assert!(two.contains("<h3>sctp-stream, paths 2+3: "), "{two}");
     }
 
     #[test]
@@ -384,7 +388,7 @@ mod tests {
     #[test]
     fn names_have_room_in_the_legend() {
         let row = json!({"case": "two, 8 bytes", "message_bytes": 8, "transport": "openss7 2007", "bits_per_s": 1.0,
-            "mode": "message", "paths": 2, "published": true});
+            "mode": "message", "used_paths": "1+2", "published": true});
         let (_, name, ..) = point_by_size(row.as_object().expect("an object")).expect("a point");
         for name in [name.as_str(), ROUND_TRIP_NAME] {
             assert!(name.chars().count() <= LEGEND_CHARACTERS, "{name}");
@@ -395,7 +399,7 @@ mod tests {
     fn rates_by_size_have_a_curve_for_each_transport() {
         let row = |bytes: u32, transport: &str, published: bool| {
             let value = json!({
-                "case": format!("two, {bytes} bytes"), "message_bytes": bytes, "transport": transport, "bits_per_s": 1e6 * f64::from(bytes), "paths": 1,
+                "case": format!("two, {bytes} bytes"), "message_bytes": bytes, "transport": transport, "bits_per_s": 1e6 * f64::from(bytes), "used_paths": "1",
                 "published": published
             });
             value.as_object().expect("an object").clone()

@@ -5,7 +5,7 @@ mod figures;
 mod strsctp;
 mod table;
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -15,11 +15,12 @@ use thiserror::Error;
 use super::archive::{self, MANIFEST, Manifest, RESULTS, TRACES, trace_names};
 use super::live;
 use super::live::trace::Trace;
+use super::paths;
 use crate::folder::Folder;
 use crate::lab::args::ReportArgs;
 use crate::output::note;
 use crate::plot::{escape, fill, style};
-use crate::regular_file;
+use crate::result_file::ResultFile;
 
 const TEMPLATE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("page.js");
@@ -41,6 +42,20 @@ pub(crate) enum ReportError {
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
+    },
+    /// The folder has no results.
+    #[error("{} has no results: name a folder that `swiftwater lab --live NAME --out DIR` has written; a command that was ended before its first experiment leaves none", folder.display())]
+    NoResults {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A file is damaged.
+    #[error("{} is damaged: {source}; measure again", path.display())]
+    Damaged {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong.
+        source: serde_json::Error,
     },
     /// Complete results cannot be moved to their places.
     #[error("cannot move the results in {} to their places, which a command that was ended has left: {source}; run this as their owner", folder.display())]
@@ -65,12 +80,22 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), ReportError> {
     let path = &args.folder;
     let folder = Folder::open(path).map_err(|source| ReportError::Read { path: path.clone(), source })?;
     archive::finish(&folder).map_err(|source| ReportError::Finish { folder: path.clone(), source })?;
+    if !folder.has(MANIFEST) {
+        return Err(ReportError::NoResults { folder: path.clone() });
+    }
     let manifest: Manifest = read(path, &folder, MANIFEST)?;
     let rows: Vec<Row> = read(path, &folder, RESULTS)?;
     let traces = read_traces(&path.join(TRACES), &folder)?;
+    let missing = manifest.traces.saturating_sub(traces.len());
+    if missing > 0 {
+        note(format_args!(
+            "{missing} of {} traces are missing: the page lacks their drawings",
+            manifest.traces
+        ));
+    }
     let page = render(&manifest, &rows, &traces);
     let (path, written) = match &args.html {
-        Some(path) => (path.clone(), regular_file::write_named(path, page.as_bytes())),
+        Some(path) => (path.clone(), write_file(path, page.as_bytes())),
         None => (path.join(PAGE), folder.replace(PAGE, page.as_bytes())),
     };
     written.map_err(|source| ReportError::Write { path: path.clone(), source })?;
@@ -78,10 +103,16 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), ReportError> {
     Ok(())
 }
 
+/// Writes a file that the user has named. Leaves none that is not whole.
+fn write_file(path: &Path, page: &[u8]) -> io::Result<()> {
+    ResultFile::open(path)?.write_all(page)
+}
+
 /// Reads a file of a folder, which has this path in errors.
 fn read<T: DeserializeOwned>(path: &Path, folder: &Folder, name: &str) -> Result<T, ReportError> {
-    let parsed = folder.read(name).and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
-    parsed.map_err(|source| ReportError::Read { path: path.join(name), source })
+    let path = path.join(name);
+    let text = folder.read(name).map_err(|source| ReportError::Read { path: path.clone(), source })?;
+    serde_json::from_slice(&text).map_err(|source| ReportError::Damaged { path, source })
 }
 
 fn read_traces(path: &Path, folder: &Folder) -> Result<Vec<Trace>, ReportError> {
@@ -105,8 +136,7 @@ fn render(manifest: &Manifest, rows: &[Row], traces: &[Trace]) -> String {
             escape(name),
             group.len(),
             table::render(group),
-            live::published_counters(name)
-                .map_or_else(String::new, |text| format!("<p>{}</p>", escape(&text))),
+            below(name, group),
             strsctp::render(group),
             figures::by_size(group),
             figures::over_time(&own),
@@ -119,6 +149,17 @@ fn render(manifest: &Manifest, rows: &[Row], traces: &[Trace]) -> String {
         ("script", SCRIPT.to_owned()),
     ];
     fill(TEMPLATE, &parts)
+}
+
+/// Returns the sentences below the table of an experiment: the lines behind the numbers of paths, and published counters.
+fn below(name: &str, group: &[(usize, &Row)]) -> String {
+    let word = table::word;
+    let numbered = group
+        .iter()
+        .filter_map(|(_, row)| Some((word(row, "case")?, word(row, "used_paths")?, word(row, "lines")?)));
+    let legend = paths::legend(numbered);
+    let lines = legend.iter().flat_map(|legend| legend.lines()).map(str::to_owned);
+    lines.chain(live::published_counters(name)).map(|text| format!("<p>{}</p>", escape(&text))).collect()
 }
 
 fn name(row: &Row) -> &str {
@@ -191,6 +232,21 @@ mod tests {
         ] {
             assert!(page.contains(part), "{part} is missing in {page}");
         }
+    }
+
+    #[test]
+    fn a_folder_without_results_and_a_damaged_file_are_told_apart() {
+        let folder = std::env::temp_dir().join(format!("swiftwater-no-results-{}", std::process::id()));
+        fs::create_dir_all(folder.join(TRACES)).expect("room");
+        let page = folder.join("page.html");
+        let report = || run(&ReportArgs { folder: folder.clone(), html: Some(page.clone()) });
+        let said = report().expect_err("nothing was measured").to_string();
+        assert!(said.contains("has no results") && said.contains("ended before its first"), "{said}");
+        fs::write(folder.join(MANIFEST), "{").expect("room");
+        let said = report().expect_err("it is cut off").to_string();
+        assert!(said.contains("manifest.json is damaged") && said.contains("measure again"), "{said}");
+        assert!(!page.exists(), "there is no page of nothing");
+        fs::remove_dir_all(&folder).expect("ours");
     }
 
     #[test]

@@ -11,27 +11,27 @@ use crate::units::grouped;
 /// Formats a value.
 type Format = fn(f64) -> String;
 
-/// Columns of words, with the key as the head.
-const WORDS: [&str; 3] = ["case", "transport", "mode"];
+/// Columns of words: head and key.
+const WORDS: [(&str, &str); 4] =
+    [("case", "case"), ("transport", "transport"), ("mode", "mode"), ("paths", "used_paths")];
 /// A column: its head, the key of the results, and the format of a number.
-const COLUMNS: [(&str, &str, Format); 23] = [
-    ("paths", "paths", whole),
-    ("path", "path", whole),
+const COLUMNS: [(&str, &str, Format); 22] = [
     ("seconds", "seconds", two_digits),
     ("Mbit/s", "bits_per_s", mega),
     ("from", "bits_per_s_min", mega),
     ("to", "bits_per_s_max", mega),
     ("published", "published_bits_per_s", mega),
-    ("by TCP", "ratio_to_tcp", two_digits),
-    ("of limit", "ratio_to_limit", two_digits),
-    ("of best path", "ratio_to_best_path", two_digits),
+    ("of TCP", "ratio_to_tcp", two_digits),
+    ("latency mean ms", "latency_us", thousandth),
+    ("latency p50 ms", "latency_us_p50", thousandth),
+    ("latency p99 ms", "latency_us_p99", thousandth),
     ("of fair share", "share_of_fair", two_digits),
     ("in 10 s", "messages_in_10_s", whole),
-    ("latency mean ms", "latency_us", thousandth),
-    ("p50 ms", "latency_us_p50", thousandth),
-    ("p99 ms", "latency_us_p99", thousandth),
-    ("gap ms", "gap_ms_max", whole),
-    ("back ms", "back_ms_max", whole),
+    ("limit", "limit_bits_per_s", mega),
+    ("of limit", "ratio_to_limit", percent),
+    ("of best path", "ratio_to_best_path", percent),
+    ("longest gap ms", "gap_ms_max", whole),
+    ("back after ms", "back_ms_max", whole),
     ("queue p95 ms", "queue_ms_p95", two_digits),
     ("dropped", "line_dropped_packets", whole),
     ("lost", "line_lost_packets", whole),
@@ -48,6 +48,10 @@ fn two_digits(value: f64) -> String {
     format!("{value:.2}")
 }
 
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
 fn mega(value: f64) -> String {
     two_digits(value / 1e6)
 }
@@ -61,11 +65,11 @@ pub(super) fn render(rows: &[(usize, &Row)]) -> String {
     let fills = |(_, key, _): &&(&str, &str, Format)| rows.iter().any(|(_, row)| number(row, key).is_some());
     let columns: Vec<_> = COLUMNS.iter().filter(fills).collect();
     let words: Vec<_> =
-        WORDS.iter().filter(|key| rows.iter().any(|(_, row)| word(row, key).is_some())).collect();
+        WORDS.iter().filter(|(_, key)| rows.iter().any(|(_, row)| word(row, key).is_some())).collect();
     let mut out = "<table><thead><tr>".to_owned();
-    for key in &words {
+    for (head, _) in &words {
         // Writing to a string cannot fail.
-        let _ = write!(out, "<th class=\"text\">{key}</th>");
+        let _ = write!(out, "<th class=\"text\">{head}</th>");
     }
     let marks_disturbed = rows.iter().any(|(_, row)| is_disturbed(row));
     if marks_disturbed {
@@ -88,7 +92,7 @@ pub(super) fn render(rows: &[(usize, &Row)]) -> String {
         let class =
             if classes.is_empty() { String::new() } else { format!(" class=\"{}\"", classes.join(" ")) };
         let _ = write!(out, "<tr data-row=\"{place}\"{class}>");
-        for key in &words {
+        for (_, key) in &words {
             let text = word(row, key).unwrap_or_default();
             let _ = write!(out, "<th class=\"text\" data-key=\"{key}\">{}</th>", escape(text));
         }
@@ -110,7 +114,7 @@ fn is_disturbed(row: &Row) -> bool {
     row.get("disturbed") == Some(&Value::Bool(true))
 }
 
-fn word<'a>(row: &'a Row, key: &str) -> Option<&'a str> {
+pub(super) fn word<'a>(row: &'a Row, key: &str) -> Option<&'a str> {
     row.get(key)?.as_str()
 }
 
@@ -129,7 +133,7 @@ mod tests {
         let drawn = render(&[(7, row)]);
         assert!(drawn.contains("<tr data-row=\"7\" class=\"published\">"), "{drawn}");
         assert!(drawn.contains("<td data-key=\"bits_per_s\">12.35</td>"), "{drawn}");
-        assert!(!drawn.contains("queue") && !drawn.contains("<td data-key=\"paths\">"), "{drawn}");
+        assert!(!drawn.contains("queue") && !drawn.contains("paths"), "{drawn}");
         assert!(!drawn.contains("mode") && !drawn.contains("<th>host</th>"), "{drawn}");
     }
 
