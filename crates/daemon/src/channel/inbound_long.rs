@@ -180,3 +180,58 @@ impl InboundLong {
         self.in_turn.borrow_mut()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{SealFlags, fcntl_add_seals, ftruncate};
+
+    use super::*;
+    use crate::testing::header;
+    use crate::users::closer::{Closer, Closers, Source};
+    use crate::users::descriptor_numbers::Numbers;
+    use crate::users::limits::Limits;
+    use crate::users::user::Users;
+
+    fn closer() -> Arc<Closer> {
+        Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests)
+    }
+
+    /// Returns a message of zeros, as it comes from a program.
+    fn message(closer: &Arc<Closer>, bytes: usize) -> (Header, ReceivedDescriptor) {
+        let memfd = received_memfd::memfd_to_fill().expect("a memfd");
+        ftruncate(&memfd, bytes as u64).expect("its length");
+        fcntl_add_seals(&memfd, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW).expect("its seals");
+        (header(1, bytes), closer.take_over(memfd))
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_message_that_would_never_find_memory_is_malformed() {
+        let limits = Limits { user_memory_bytes: 1 << 20, ..Limits::default() };
+        let accounts = Accounts::of(&Users::new(&limits).user(1));
+        let (closer, longest) = (closer(), accounts.sent().message_bytes_max());
+        let begin = |bytes| {
+            let long = InboundLong::default();
+            let begun = long.begin(message(&closer, bytes), &accounts, closer.worker());
+            (begun, long.is_begun())
+        };
+        assert!(matches!(begin(longest + 1), (Ok(Incoming::Malformed), false)));
+        assert!(matches!(begin(longest), (Ok(Incoming::Filler), true)));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn only_a_shortage_of_the_host_is_told_and_once() {
+        let (long, closer) = (InboundLong::default(), closer());
+        let stall = |shortage| {
+            let (header, memfd) = message(&closer, 100);
+            assert_eq!(long.stall(header, memfd, shortage).map(drop), Err(Errno::NOBUFS));
+            assert!(long.is_begun() && !long.is_being_read(), "it can be tried again");
+        };
+        stall(Shortage::OfUser);
+        assert!(!long.take_host_short());
+        stall(Shortage::OfHost);
+        assert!(long.take_host_short() && !long.take_host_short());
+        stall(Shortage::OfHost);
+        stall(Shortage::OfUser);
+        assert!(!long.take_host_short(), "the last attempt counts");
+    }
+}

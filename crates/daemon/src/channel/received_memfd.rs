@@ -136,6 +136,21 @@ mod tests {
     }
 
     #[test]
+    fn long_messages_are_read_into_memory_that_returns_to_the_system() {
+        let asked = |bytes| {
+            let asked = std::cell::RefCell::new(Vec::new());
+            let reserve = |_: &mut Vec<u8>, bytes| {
+                asked.borrow_mut().push(bytes);
+                false
+            };
+            assert!(reserve_by(bytes, reserve).is_none());
+            asked.into_inner()
+        };
+        assert_eq!(asked(LARGE_BYTES), [MAPPED_BYTES, LARGE_BYTES]);
+        assert_eq!(asked(LARGE_BYTES - 1), [LARGE_BYTES - 1]);
+    }
+
+    #[test]
     fn a_host_that_is_short_of_memory_breaks_no_socket() {
         let memfd = memfd_create("swiftwater-test", MemfdFlags::CLOEXEC).expect("a memfd");
         pwrite(&memfd, &vec![7; LARGE_BYTES], 0).expect("the test made it");

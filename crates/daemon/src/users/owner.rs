@@ -240,6 +240,24 @@ mod tests {
     }
 
     #[test]
+    fn sockets_get_all_descriptors_that_nothing_else_needs() {
+        for descriptors in 600..3000 {
+            let Division { sockets, pipes_of_pages, pipes_of_rings } = Division::new(descriptors);
+            let pipes = |sockets| Pins::pipes_for(sockets) + pipes_of_rings;
+            let needs = |sockets| {
+                sockets * DESCRIPTORS_PER_SOCKET
+                    + pipes(sockets) * DESCRIPTORS_PER_PIPE
+                    + descriptors / PART_OF_REQUESTS
+                    + MESSAGE_DESCRIPTORS_MAX
+            };
+            assert_eq!(pipes_of_pages, Pins::pipes_for(sockets));
+            assert!(needs(sockets) <= descriptors && needs(sockets + 1) > descriptors, "{descriptors}");
+        }
+        let limit = (1000..2000).find(|&limit| Numbers::left_to_programs(limit) == 1000);
+        assert_eq!(limit.map(sockets_max), Some(172));
+    }
+
+    #[test]
     fn one_user_leaves_rings_to_others() {
         let rings = Rings::new(2);
         let ring = |user| rings.map(user, OfferedMapping::new("ring", ring::WORDS).expect("memory"));

@@ -279,7 +279,7 @@ impl UserThreads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{WAIT_MAX, soon};
+    use crate::testing::{WAIT_MAX, soon, until};
 
     fn nothing() {}
 
@@ -305,6 +305,70 @@ mod tests {
         assert!(!one.is_late());
     }
 
+    /// Waits until a queue has no more work.
+    async fn until_idle(queue: &UserThreads) {
+        until("its work is done", || queue.pending() == 0).await;
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_thread_without_work_is_not_late() {
+        let all = Threads::new();
+        let worker = UserThreads::new(&all, 8);
+        worker.run(nothing);
+        until_idle(&worker).await;
+        worker.pretend_late();
+        assert!(!worker.is_late(), "it has nothing to do");
+        // New work begins after a pause, and is late only when it takes long itself.
+        let (end_it, ends) = std::sync::mpsc::channel::<()>();
+        worker.run(move || ends.recv().unwrap_or_default());
+        assert_eq!((worker.is_late(), worker.threads()), (false, 1));
+        worker.pretend_late();
+        assert!(worker.is_late());
+        drop(end_it);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn work_that_is_finished_is_told_and_begins_the_time_of_the_next() {
+        let all = Threads::new();
+        let worker = UserThreads::new(&all, 1);
+        let [(end_first, first), (end_second, second)] = [(); 2].map(|()| std::sync::mpsc::channel::<()>());
+        worker.run(move || first.recv().unwrap_or_default());
+        worker.run(move || second.recv().unwrap_or_default());
+        worker.pretend_late();
+        assert!(worker.is_late());
+        let finished = worker.finished();
+        drop(end_first);
+        soon(finished).await;
+        assert_eq!((worker.pending(), worker.is_late()), (1, false));
+        drop(end_second);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_queue_whose_thread_has_ended_gets_another() {
+        let all = Threads::new();
+        let worker = UserThreads::new(&all, 1);
+        for _ in 0..2 {
+            let (done, is_done) = tokio::sync::oneshot::channel();
+            worker.run(move || done.send(()).expect("the test waits"));
+            soon(is_done).await.expect("a thread does the work");
+            until("its thread has ended", || worker.threads() == 0 && all.state().running == 0).await;
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_queue_of_several_threads_has_one_watcher_and_a_queue_of_one_has_none() {
+        let all = Threads::new();
+        for (threads_max, is_watched) in [(1, false), (2, true)] {
+            let queue = UserThreads::new(&all, threads_max);
+            let (end_it, ends) = std::sync::mpsc::channel::<()>();
+            queue.run(move || ends.recv().unwrap_or_default());
+            let references = Arc::strong_count(&queue);
+            (0..3).for_each(|_| queue.run(nothing));
+            assert_eq!((queue.queue().watched, Arc::strong_count(&queue)), (is_watched, references));
+            drop(end_it);
+        }
+    }
+
     #[tokio::test(flavor = "local")]
     async fn threads_that_relieve_others_leave_a_part_to_queues_without_any() {
         let all = Threads::new();
@@ -316,6 +380,7 @@ mod tests {
         worker.pretend_late();
         worker.run(nothing);
         assert_eq!((worker.threads(), worker.pending()), (1, 2));
+        assert!(all.state().waiting.is_empty(), "only a queue without a thread waits for one");
         let closer = UserThreads::new(&all, 1);
         closer.run(nothing);
         assert_eq!((closer.threads(), all.state().running), (1, RELIEF_THREADS_MAX + 1));
@@ -340,10 +405,11 @@ mod tests {
             let state = all.state();
             (state.running, state.waiting.len())
         };
-        assert_eq!((threads(), one.pending()), ((0, 1), 1));
+        one.run(nothing);
+        assert_eq!((threads(), one.pending()), ((0, 1), 2), "it waits once");
         all.state().stack_bytes = THREAD_STACK_BYTES;
         soon(is_done).await.expect("a later thread does the work");
-        assert_eq!(threads(), (1, 0));
+        assert_eq!((threads(), one.queue().awaits_thread), ((1, 0), false));
     }
 
     #[test]

@@ -236,6 +236,8 @@ impl SendBudget for User {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
+
     use super::*;
 
     #[test]
@@ -281,6 +283,28 @@ mod tests {
         assert!(users.user(1).left().take(1).is_none());
         assert_eq!(users.user(2).sent().charged_bytes(), 0);
         drop(left);
+    }
+
+    #[test]
+    fn all_users_are_listed_by_identifier() {
+        let users = Users::new(&Limits::default());
+        let ids = [70, 10, 60, 20, 50, 30, 40];
+        let _kept = ids.map(|id| users.user(id));
+        let listed: Vec<u32> = users.all().iter().map(|user| user.id()).collect();
+        assert_eq!(listed, [10, 20, 30, 40, 50, 60, 70]);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_user_has_one_report_at_a_time() {
+        let users = Users::new(&Limits::default());
+        let (one, other) = (users.user(1), users.user(2));
+        let first = one.begin_report().await.expect("no other report");
+        let _of_other = other.begin_report().await.expect("another user waits for nobody");
+        let mut second = std::pin::pin!(one.begin_report());
+        let is_ready = second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!is_ready, "it waits in line");
+        drop(first);
+        assert!(second.await.is_some());
     }
 
     #[test]
