@@ -204,7 +204,7 @@ pub(crate) enum ClientError {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The server did not report the end of the data.
-    #[error("not all data was delivered {seconds} s after the end of the test; the path may lose packets", seconds = DRAIN_TIMEOUT.as_secs())]
+    #[error("not all data was delivered {seconds} s after the end of the test; the path may lose packets, or the transport stands still", seconds = DRAIN_TIMEOUT.as_secs())]
     Drain,
     /// Ctrl-C came before there were results.
     #[error("stopped before the test began")]
