@@ -528,3 +528,24 @@ fn cookie_remotes<H: Host + ?Sized>(
     let remotes = cookie.addresses.iter().map(|&address| SocketAddr::new(address, route.remote.port()));
     remotes.map(|remote| (remote, host.path_hints(remote))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_with_all_its_headers_has_three_times_the_bytes_of_what_it_answers() {
+        // IP, UDP and SCTP headers.
+        for (remote, headers) in [
+            ("10.0.0.9:9899", [20, 8, 12]),
+            ("10.0.0.9:0", [20, 0, 12]),
+            ("[::ffff:10.0.0.9]:9899", [20, 8, 12]),
+            ("[fd00::9]:9899", [40, 8, 12]),
+            ("[fd00::9]:0", [40, 0, 12]),
+        ] {
+            let [ip, udp, sctp] = headers;
+            let chunks = answer_bytes_max(remote.parse().expect("an address"), 100);
+            assert_eq!(ip + udp + sctp + chunks, AMPLIFICATION_MAX * (ip + udp + 100), "{remote}");
+        }
+    }
+}

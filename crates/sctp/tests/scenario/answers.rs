@@ -177,7 +177,7 @@ fn a_flood_of_strays_of_any_kind_makes_the_endpoint_name_its_tags() {
     for write in [&garbage as &dyn Fn(&mut Vec<u8>), &data, &abort] {
         for from_the_peer in [false, true] {
             let mut peer = Peer::established(1);
-            let from = if from_the_peer { peer.address } else { SocketAddr::from((HERE, 9899)) };
+            let from = if from_the_peer { peer.address } else { SocketAddr::from(([10, 0, 0, 8], 9899)) };
             for n in 0..300u32 {
                 assert_eq!(peer.endpoint.poll_expected(peer.now).is_some(), n == 200, "{n}");
                 let stray = build(PEER_PORT, ENDPOINT_PORT, peer.endpoint_tag ^ (n + 1), write);
@@ -185,6 +185,21 @@ fn a_flood_of_strays_of_any_kind_makes_the_endpoint_name_its_tags() {
                 while peer.hears_maybe().is_some() {}
             }
         }
+    }
+}
+
+#[test]
+fn a_packet_without_a_chunk_is_malformed_and_a_stray_unless_its_tag_is_right() {
+    for is_right in [true, false] {
+        let mut peer = Peer::established(1);
+        for _ in 0..300 {
+            let tag = peer.endpoint_tag ^ u32::from(!is_right);
+            let packet = build(PEER_PORT, ENDPOINT_PORT, tag, |out| out.extend_from_slice(&[0xff; 16]));
+            peer.sends_raw(peer.address, &packet);
+        }
+        peer.expects_nothing();
+        assert_eq!(peer.endpoint.endpoint_statistics().malformed, 300);
+        assert_eq!(peer.endpoint.poll_expected(peer.now).is_none(), is_right);
     }
 }
 
@@ -219,14 +234,19 @@ fn an_endpoint_in_a_flood_of_inits_for_closed_ports_names_the_ports_in_use() {
     let inits: Vec<Bytes> = (0..=200).map(|n| closed(&peer, n)).collect();
     let expected = expected_in_a_flood(&mut peer, |n| inits[n as usize].clone());
     assert_eq!(expected.init_ports, Some(vec![ENDPOINT_PORT]));
-    peer.endpoint.listen(7, AssociationConfig::default()).expect("a free port");
+    for port in [9, 7, 11, 8, 10] {
+        peer.endpoint.listen(port, AssociationConfig::default()).expect("a free port");
+    }
     // A peer may send an INIT to the port from which an association was begun.
-    let config = Arc::new(AssociationConfig::default());
     let remotes = [SocketAddr::from((HERE, 9899))];
-    peer.endpoint.connect(peer.now, 49_200, 9, &remotes, config, &peer.app).expect("a free port");
+    for peer_port in [9, 10] {
+        let config = Arc::new(AssociationConfig::default());
+        let begun = peer.endpoint.connect(peer.now, 49_200, peer_port, &remotes, config, &peer.app);
+        begun.expect("another peer");
+    }
     peer.waits(Duration::from_millis(2));
     let expected = peer.endpoint.poll_expected(peer.now).expect("other ports");
-    assert_eq!(expected.init_ports, Some(vec![7, ENDPOINT_PORT, 49_200]));
+    assert_eq!(expected.init_ports, Some(vec![7, 8, 9, 10, 11, ENDPOINT_PORT, 49_200]));
 }
 
 #[test]
@@ -296,6 +316,38 @@ fn a_flood_of_one_stale_cookie_is_answered_within_the_budget() {
         answers += u32::from(peer.hears_maybe().is_some());
     }
     assert!((1..=10_100).contains(&answers), "{answers}");
+    assert_eq!(peer.endpoint.endpoint_statistics().answers_withheld, u64::from(20_000 - answers));
+}
+
+#[test]
+fn a_flood_of_one_cookie_for_a_closed_listener_is_answered_within_the_budget() {
+    let mut peer = Peer::new(1, AssociationConfig::default());
+    let port = ENDPOINT_PORT + 1;
+    let listener = peer.endpoint.listen(port, AssociationConfig::default()).expect("a free port");
+    let init = init_with(&peer, port, &[]);
+    peer.sends_raw(peer.address, &init);
+    let cookie = peer.takes_init_ack();
+    peer.endpoint.unlisten(listener);
+    let echo = build(PEER_PORT, port, peer.endpoint_tag, |out| CookieEcho { cookie: &cookie }.write(out));
+    let mut answers = 0;
+    for _ in 0..20_000 {
+        peer.sends_raw(peer.address, &echo);
+        answers += u32::from(peer.hears_maybe().is_some());
+    }
+    assert!((1..=10_100).contains(&answers), "{answers}");
+    assert_eq!(peer.endpoint.endpoint_statistics().answers_withheld, u64::from(20_000 - answers));
+}
+
+#[test]
+fn a_flood_of_shutdown_acks_is_answered_within_the_budget() {
+    let mut peer = Peer::new(1, AssociationConfig::default());
+    let mut answers = 0;
+    for n in 0..20_000 {
+        let stray = build(PEER_PORT, ENDPOINT_PORT, n | 1, |out| ShutdownAck.write(out));
+        peer.sends_raw(peer.address, &stray);
+        answers += u32::from(peer.hears_maybe().is_some());
+    }
+    assert!((1..=2_000).contains(&answers), "{answers}");
     assert_eq!(peer.endpoint.endpoint_statistics().answers_withheld, u64::from(20_000 - answers));
 }
 

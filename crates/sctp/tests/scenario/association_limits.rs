@@ -240,6 +240,18 @@ fn a_listener_for_distinct_peers_refuses_one_that_another_peer_looks_like() {
     }
 }
 
+/// A program beside this endpoint has bound a port that a listener of this endpoint has, too.
+#[test]
+fn a_listener_for_distinct_peers_refuses_the_port_of_a_listener_from_its_own_host() {
+    for distinct_peers in [true, false] {
+        let mut peer = Peer::new(1, AssociationConfig { distinct_peers, ..AssociationConfig::default() });
+        assert!(connects_through(&mut peer, 9899, 5002), "no listener has this port");
+        assert_eq!(connects_through(&mut peer, 9899, ENDPOINT_PORT), !distinct_peers);
+        let refused = peer.endpoint.endpoint_statistics().restarts_refused;
+        assert_eq!(refused, u64::from(distinct_peers));
+    }
+}
+
 /// Both have their cookies before either is a peer.
 #[test]
 fn of_two_that_look_alike_a_listener_for_distinct_peers_takes_the_first_to_echo_its_cookie() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sctp::config::PEER_ADDRESSES_MAX;
 use sctp::{AssociationConfig, CloseReason, Event};
 use sctp_wire::cause::Cause;
-use sctp_wire::chunk::{Chunk, CookieEcho, Init, InitAck};
+use sctp_wire::chunk::{Chunk, CookieEcho, DataFlags, Init, InitAck};
 use sctp_wire::parameter::{
     HostName, Ipv4, Ipv6, KindList, Parameter, Parameters, StateCookie, SupportedAddressTypes, Unknown,
 };
@@ -104,6 +104,20 @@ fn an_init_ack_with_too_small_a_window_is_refused_and_changes_nothing() {
     peer.takes_init();
     says_init_ack(&mut peer, &cookie(), |ack| ack.a_rwnd = 1500);
     peer.expects("COOKIE ECHO");
+}
+
+#[test]
+fn only_an_init_ack_that_is_awaited_is_refused_for_its_window() {
+    let mut peer = Peer::connecting(5, AssociationConfig::default());
+    peer.takes_init();
+    // These DATA bytes would be those of an INIT ACK with a tag and no window.
+    peer.sends().data_with(DataFlags::WHOLE, 0, 0, 0, &[0; 8]).go();
+    peer.expects_nothing();
+    says_init_ack(&mut peer, &cookie(), |_| {});
+    peer.expects("COOKIE ECHO");
+    says_init_ack(&mut peer, &cookie(), |ack| ack.a_rwnd = 1499);
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.association_count(), 1);
 }
 
 #[test]
