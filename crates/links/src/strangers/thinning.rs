@@ -375,6 +375,34 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_is_busy_beyond_its_burst_and_until_it_is_calm() {
+        let mut socket = Socket::by_prefix();
+        let busy =
+            |socket: &Socket| socket.thinning.prefixes.as_ref().map_or(0, |prefixes| prefixes.busy.len());
+        (0..2000).for_each(|_| assert!(socket.offer(FLOODED)));
+        assert_eq!(busy(&socket), 0, "as many as in two seconds");
+        socket.offer(FLOODED);
+        assert_eq!(busy(&socket), 1);
+        socket.play(1000, 100, |_| FLOODED);
+        socket.play(2500, 0, |_| FLOODED);
+        assert_eq!(busy(&socket), 0);
+        socket.play(1000, 100, |_| OTHER);
+        assert!(socket.thinning.filter().is_some());
+        assert!((0..1000).all(|_| socket.offer(FLOODED)), "the flood of another prefix");
+    }
+
+    #[test]
+    fn a_flood_from_several_prefixes_is_thinned_in_each_of_them() {
+        let mut socket = Socket::by_prefix();
+        let source = |n: u32| IpAddr::from([198, 51, (n % 16) as u8, 7]);
+        socket.play(1000, 160, source);
+        for n in 0..16 {
+            let kept = (0..1000).filter(|_| socket.offer(source(n))).count();
+            assert!(kept < 200, "{kept} of 1,000 from prefix {n}");
+        }
+    }
+
+    #[test]
     fn a_filter_that_the_kernel_refuses_counts_for_nothing() {
         let mut socket = Socket::by_prefix();
         socket.play(1000, 100, |_| FLOODED);
