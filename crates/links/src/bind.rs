@@ -292,13 +292,13 @@ fn set_stranger_options(
 /// keeps.
 const STRANGER_SEND_BYTES: i32 = 1 << 20;
 
-/// Sets the buffers of a socket for strangers, and enables the count of dropped packets.
+/// Sets the buffers of a socket for strangers.
 pub(crate) fn set_stranger_buffers(fd: BorrowedFd<'_>, class: Class) -> Result<(), Errno> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, STRANGER_SEND_BYTES)?;
     let bytes = class.receive_buffer_bytes();
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, i32::try_from(bytes).unwrap_or(i32::MAX))?;
     force_receive_buffer(fd, bytes);
-    set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
+    Ok(())
 }
 
 /// Sets the receive buffer beyond net.core.rmem_max if the program has CAP_NET_ADMIN.

@@ -336,6 +336,20 @@ fn attach(fd: BorrowedFd<'_>, name: i32, program: &[libc::sock_filter]) -> Resul
     Errno::result(result).map(drop)
 }
 
+/// Returns the number of datagrams that the kernel has dropped in place of receiving them at the socket (`SO_MEMINFO`).
+pub(crate) fn dropped_packets(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
+    /// Number of values of the option, and the place of this one (`SK_MEMINFO_DROPS`).
+    const VALUES: usize = 9;
+    const DROPS: usize = 8;
+    let mut values = [0_u32; VALUES];
+    let mut len = size_of_val(&values) as libc::socklen_t;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_MEMINFO);
+    // SAFETY: the pointers are to an array and its length in bytes, which live through the call.
+    let result =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut values).cast(), &raw mut len) };
+    Errno::result(result).map(|_| values[DROPS])
+}
+
 /// Sets a socket option that is an `int`.
 pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> Result<(), Errno> {
     let len = size_of::<i32>() as libc::socklen_t;

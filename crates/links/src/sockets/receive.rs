@@ -195,12 +195,17 @@ impl Socket {
         }
     }
 
-    /// Counts the datagrams that the kernel has dropped.
+    /// Counts the datagrams that the kernel has dropped, as it reports with a received one.
     pub(crate) fn count_overflows(&mut self, about: &About, stats: &mut LinkStats) {
         if let Some(overflows) = about.overflows {
-            stats.receive_overflows += u64::from(overflows.wrapping_sub(self.overflows));
-            self.overflows = overflows;
+            self.count_overflows_to(overflows, stats);
         }
+    }
+
+    /// Counts the datagrams that the kernel has dropped, up to its present count.
+    pub(crate) fn count_overflows_to(&mut self, overflows: u32, stats: &mut LinkStats) {
+        stats.receive_overflows += u64::from(overflows.wrapping_sub(self.overflows));
+        self.overflows = overflows;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use links::{BindError, CookieMark, Expected, Link, UdpEncap, UdpEncapConfig};
+use links::{BindError, CookieMark, Expected, Link, LinkStats, UdpEncap, UdpEncapConfig};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage, setsockopt, sockopt};
 
@@ -71,8 +71,9 @@ fn a_flood_of_strangers_takes_no_room_from_peers() {
         from.send_to(&packet(0), to).unwrap();
     }
     all_arrive(&mut link, &[7], 100);
-    let received = link.stats().datagrams_received;
+    let LinkStats { datagrams_received: received, receive_overflows: dropped, .. } = link.stats();
     assert!(received < 10_000, "{received} of 20,000 strangers waited in the small buffer");
+    assert_eq!(received + dropped, 20_000 + 100, "every packet is counted");
 }
 
 #[test]
