@@ -46,7 +46,10 @@ use users::memory_return;
 use users::resources::Resources;
 
 pub use calls::link_status::LinkStatus;
-pub use calls::status::{AssociationStatus, PathStatus, SocketStatus, Status, UserStatus};
+pub use calls::status::{
+    AssociationStatus, DaemonStatus, PathStatus, SocketReport, SocketState, SocketStatus, SocketStyle,
+    Status, UserStatus,
+};
 pub use calls::streams::{PartStatus, QueueStatus, StreamStatus};
 pub use client::inquiry::{Description, NoDaemon, trusts_daemon_of};
 pub use client::streams::{Recording, StreamCommandError, Streams};

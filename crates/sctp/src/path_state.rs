@@ -16,6 +16,17 @@ pub enum PathState {
 }
 
 impl PathState {
+    /// Returns the name of the state in reports and traces.
+    pub fn name(self) -> &'static str {
+        match self {
+            PathState::Unconfirmed => "unconfirmed",
+            PathState::Active => "active",
+            PathState::Suspected => "suspected",
+            PathState::PotentiallyFailed => "potentially_failed",
+            PathState::Inactive => "inactive",
+        }
+    }
+
     /// Returns whether the user sees the path as reachable. [`Event::PathChanged`](crate::Event::PathChanged) does not report
     /// potential failures (RFC 7829 §7.3).
     pub fn is_usable(self) -> bool {

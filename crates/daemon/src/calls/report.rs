@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::reply::{Answer, Reply};
-use super::status::{self, Part, Status, UserStatus};
+use super::status::{self, DaemonStatus, Part, UserStatus};
 use super::walk::Walk;
 use crate::channel::lent_memfd::LentMemfd;
 use crate::state::association::SocketAssociation;
@@ -30,14 +30,11 @@ const STEP_BYTES: usize = 64 * 1024;
 /// Answers with a memfd that contains the report from its beginning.
 pub(crate) async fn report(registry: &Registry, requester: Requester) -> Result<Reply, Errno> {
     let mut report = Report::begin(registry, requester).await?;
-    report.add(&Part::Daemon(Status {
+    report.add(&Part::Daemon(DaemonStatus {
         version: env!("CARGO_PKG_VERSION").into(),
         process: std::process::id(),
         carries: status::describe_link(registry.stack()),
         users: users(registry, requester),
-        sockets: Vec::new(),
-        sockets_omitted: 0,
-        associations_omitted: 0,
     }))?;
     let (mut shown, mut sockets_omitted) = (0, 0);
     let mut associations = Associations { left: ASSOCIATIONS_MAX, omitted: 0 };

@@ -14,9 +14,7 @@ use crate::state::socket::Socket;
 /// A part of an answer. The associations of a socket follow that socket.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Part {
-    /// The daemon, without its sockets.
-    Daemon(Status),
-    /// A socket, without its associations.
+    Daemon(DaemonStatus),
     Socket(SocketStatus),
     Association(AssociationStatus),
     /// The end of a complete answer, with the numbers of items left out of a long one.
@@ -27,8 +25,30 @@ pub(crate) enum Part {
 }
 
 /// The sockets that a user may see: its own; for root, all.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct Status {
+    /// The daemon.
+    pub daemon: DaemonStatus,
+    /// The sockets, in the order in which they were opened.
+    pub sockets: Vec<SocketReport>,
+    /// Number of sockets left out of a very long answer.
+    pub sockets_omitted: usize,
+    /// Number of associations of `sockets` left out of a very long answer.
+    pub associations_omitted: usize,
+}
+
+/// A socket with its associations.
+#[derive(Clone, Debug)]
+pub struct SocketReport {
+    /// The socket.
+    pub socket: SocketStatus,
+    /// Its associations.
+    pub associations: Vec<AssociationStatus>,
+}
+
+/// The daemon and its users.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DaemonStatus {
     /// The version of the daemon.
     pub version: String,
     /// The daemon's process identifier.
@@ -37,12 +57,6 @@ pub struct Status {
     pub carries: String,
     /// The resources of each user.
     pub users: Vec<UserStatus>,
-    /// The sockets, in the order in which they were opened.
-    pub sockets: Vec<SocketStatus>,
-    /// Number of sockets left out of a very long answer.
-    pub sockets_omitted: usize,
-    /// Number of associations of `sockets` left out of a very long answer.
-    pub associations_omitted: usize,
 }
 
 /// The resources of the daemon that the programs of one user occupy.
@@ -79,15 +93,45 @@ pub struct UserStatus {
     pub associations_refused: u64,
 }
 
+/// The style of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum SocketStyle {
+    /// `SOCK_STREAM`: one association, or a listener.
+    OneToOne,
+    /// `SOCK_SEQPACKET`: any number of associations.
+    OneToMany,
+    /// One association, peeled off from a one-to-many socket.
+    PeeledOff,
+}
+
+/// The state of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum SocketState {
+    /// Neither connected nor listening.
+    Idle,
+    /// Peers can set up associations.
+    Listening,
+    /// The association is being set up.
+    Connecting,
+    /// The association is up.
+    Connected,
+    /// The association has ended.
+    Ended,
+}
+
 /// One socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SocketStatus {
     /// The number of the socket, unique in the daemon.
     pub number: u64,
-    /// `one-to-one`, `one-to-many` or `peeled-off`.
-    pub style: String,
-    /// `idle`, `listening`, `connecting`, `connected` or `ended`.
-    pub state: String,
+    /// The style.
+    pub style: SocketStyle,
+    /// The state.
+    pub state: SocketState,
     /// The user that opened the socket, or the listener that accepted it.
     pub user: u32,
     /// The process that opened it.
@@ -98,8 +142,20 @@ pub struct SocketStatus {
     pub peer: Option<SocketAddr>,
     /// Bytes that the program has sent and the daemon has not read, including a header for each message.
     pub carrier_bytes: u64,
-    /// Its associations.
-    pub associations: Vec<AssociationStatus>,
+}
+
+/// Writes and reads a state by its name in RFC 9260.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "AssociationState", rename_all = "SCREAMING-KEBAB-CASE")]
+enum AssociationStateName {
+    Closed,
+    CookieWait,
+    CookieEchoed,
+    Established,
+    ShutdownPending,
+    ShutdownSent,
+    ShutdownReceived,
+    ShutdownAckSent,
 }
 
 /// One association.
@@ -107,8 +163,9 @@ pub struct SocketStatus {
 pub struct AssociationStatus {
     /// The association's number, as programs know it (`sctp_assoc_t`).
     pub id: u32,
-    /// The association's state, by its name in RFC 9260.
-    pub state: String,
+    /// The association's state.
+    #[serde(with = "AssociationStateName")]
+    pub state: AssociationState,
     /// The local addresses.
     pub local: Vec<SocketAddr>,
     /// The address by which the program knows the peer.
@@ -137,6 +194,17 @@ pub struct AssociationStatus {
     pub paths: Vec<PathStatus>,
 }
 
+/// Writes and reads the state of a path by its name.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "PathState", rename_all = "snake_case")]
+enum PathStateName {
+    Unconfirmed,
+    Active,
+    Suspected,
+    PotentiallyFailed,
+    Inactive,
+}
+
 /// One path.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PathStatus {
@@ -146,8 +214,9 @@ pub struct PathStatus {
     pub remote: SocketAddr,
     /// Whether this is the primary path.
     pub primary: bool,
-    /// `unconfirmed`, `active`, `suspected`, `potentially_failed` or `inactive`.
-    pub state: String,
+    /// The state of the path.
+    #[serde(with = "PathStateName")]
+    pub state: PathState,
     /// The size of the largest packet.
     pub mtu_bytes: usize,
     /// The congestion window.
@@ -168,33 +237,32 @@ pub struct PathStatus {
     pub packets_lost: u64,
 }
 
-/// Returns the status of a socket, without its associations.
+/// Returns the status of a socket.
 pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
     let style = match socket.style() {
-        Style::OneToOne | Style::TcpStream => "one-to-one",
-        Style::OneToMany => "one-to-many",
-        Style::PeeledOff => "peeled-off",
+        Style::OneToOne | Style::TcpStream => SocketStyle::OneToOne,
+        Style::OneToMany => SocketStyle::OneToMany,
+        Style::PeeledOff => SocketStyle::PeeledOff,
     };
     let state = match socket.state() {
-        State::Idle | State::OneToMany => "idle",
-        State::Listening | State::OneToManyListening => "listening",
-        State::Connecting => "connecting",
-        State::Connected => "connected",
-        State::Ended | State::Lost => "ended",
+        State::Idle | State::OneToMany => SocketState::Idle,
+        State::Listening | State::OneToManyListening => SocketState::Listening,
+        State::Connecting => SocketState::Connecting,
+        State::Connected => SocketState::Connected,
+        State::Ended | State::Lost => SocketState::Ended,
     };
     // The filler that keeps a carrier from polling writable is not data of the program.
     let is_filled = matches!(socket.state(), State::Listening | State::Connecting);
     let carrier_bytes = if is_filled { 0 } else { socket.channel().waiting_bytes() };
     SocketStatus {
         number: socket.number(),
-        style: style.into(),
-        state: state.into(),
+        style,
+        state,
         user: socket.owner().user,
         process: socket.owner().process,
         local: socket.addresses().all_local(),
         peer: socket.addresses().peer(),
         carrier_bytes,
-        associations: Vec::new(),
     }
 }
 
@@ -209,7 +277,7 @@ pub(super) fn of_association(assoc: &SocketAssociation) -> Option<AssociationSta
     Some(AssociationStatus {
         id: assoc.id(),
         // Until the association is up, the executive does not show it.
-        state: if association.is_some() { known.state.name() } else { "COOKIE-WAIT" }.into(),
+        state: if association.is_some() { known.state } else { AssociationState::CookieWait },
         local: local.into_iter().map(|ip| SocketAddr::new(ip, known.local_port)).collect(),
         peer: assoc.peer(),
         receive_queue_bytes: known.receive_buffered_bytes,
@@ -238,18 +306,11 @@ pub(super) fn driver_counts(association: &Association) -> [(&'static str, u64); 
 }
 
 fn of_path(path: &PathStatistics, primary: bool) -> PathStatus {
-    let state = match path.state {
-        PathState::Unconfirmed => "unconfirmed",
-        PathState::Active => "active",
-        PathState::Suspected => "suspected",
-        PathState::PotentiallyFailed => "potentially_failed",
-        PathState::Inactive => "inactive",
-    };
     PathStatus {
         local: path.local,
         remote: path.remote,
         primary,
-        state: state.into(),
+        state: path.state,
         mtu_bytes: path.mtu_bytes,
         cwnd_bytes: path.cwnd_bytes,
         in_flight_bytes: path.in_flight_bytes,
@@ -275,4 +336,39 @@ pub(crate) fn describe_link(stack: &Stack) -> String {
 pub(crate) fn describe(stack: &Stack, on_demand: bool) -> String {
     let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
     format!("{version}\n{process}\n{on_demand}\n{}", describe_link(stack))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_written_by_the_names_that_they_have_elsewhere() {
+        #[derive(Serialize)]
+        struct States(
+            #[serde(with = "AssociationStateName")] AssociationState,
+            #[serde(with = "PathStateName")] PathState,
+        );
+        let associations = [
+            AssociationState::Closed,
+            AssociationState::CookieWait,
+            AssociationState::CookieEchoed,
+            AssociationState::Established,
+            AssociationState::ShutdownPending,
+            AssociationState::ShutdownSent,
+            AssociationState::ShutdownReceived,
+            AssociationState::ShutdownAckSent,
+        ];
+        let paths = [
+            PathState::Unconfirmed,
+            PathState::Active,
+            PathState::Suspected,
+            PathState::PotentiallyFailed,
+            PathState::Inactive,
+        ];
+        for (association, path) in associations.into_iter().zip(paths.into_iter().cycle()) {
+            let written = serde_json::to_value(States(association, path)).expect("JSON");
+            assert_eq!(written, serde_json::json!([association.name(), path.name()]));
+        }
+    }
 }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 
 use super::inquiry::{NoDaemon, parts, read_all};
-use crate::calls::status::{Part, Status};
+use crate::calls::status::{Part, SocketReport, Status};
 use crate::system::daemon_address::DaemonAddress;
 
 impl DaemonAddress {
@@ -41,21 +41,19 @@ impl Status {
     /// Joins and parses the parts of an answer.
     fn parse(answer: &[u8]) -> Result<Status, NoDaemon> {
         let mut parts = parts(answer);
-        let Part::Daemon(mut status) = parts.next().ok_or(NoDaemon::Withdrawn)?? else {
+        let Part::Daemon(daemon) = parts.next().ok_or(NoDaemon::Withdrawn)?? else {
             return Err(NoDaemon::OtherVersion);
         };
+        let mut sockets: Vec<SocketReport> = Vec::new();
         for part in parts {
             match part? {
                 Part::Daemon(_) => return Err(NoDaemon::OtherVersion),
-                Part::Socket(socket) => status.sockets.push(socket),
+                Part::Socket(socket) => sockets.push(SocketReport { socket, associations: Vec::new() }),
                 Part::Association(association) => {
-                    let socket = status.sockets.last_mut().ok_or(NoDaemon::OtherVersion)?;
-                    socket.associations.push(association);
+                    sockets.last_mut().ok_or(NoDaemon::OtherVersion)?.associations.push(association);
                 }
                 Part::End { sockets_omitted, associations_omitted } => {
-                    (status.sockets_omitted, status.associations_omitted) =
-                        (sockets_omitted, associations_omitted);
-                    return Ok(status);
+                    return Ok(Status { daemon, sockets, sockets_omitted, associations_omitted });
                 }
             }
         }
@@ -66,16 +64,14 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::status::DaemonStatus;
 
     fn daemon() -> Part {
-        Part::Daemon(Status {
+        Part::Daemon(DaemonStatus {
             version: "1.2.3".into(),
             process: 7,
             carries: "SCTP in UDP".into(),
             users: Vec::new(),
-            sockets: Vec::new(),
-            sockets_omitted: 0,
-            associations_omitted: 0,
         })
     }
 
@@ -85,7 +81,7 @@ mod tests {
         let whole: Vec<u8> =
             [daemon(), end].iter().flat_map(|part| serde_json::to_vec(part).expect("JSON")).collect();
         let status = Status::parse(&whole).expect("a whole answer");
-        assert_eq!((status.process, status.sockets_omitted, status.associations_omitted), (7, 3, 5));
+        assert_eq!((status.daemon.process, status.sockets_omitted, status.associations_omitted), (7, 3, 5));
         for bytes in 0..whole.len() {
             assert_eq!(Status::parse(&whole[..bytes]).err(), Some(NoDaemon::Withdrawn), "of {bytes} bytes");
         }

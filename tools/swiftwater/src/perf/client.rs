@@ -25,7 +25,6 @@ use crate::load::{LoadError, Meter, histogram};
 use crate::moment::Moment;
 use crate::output::note;
 use crate::sockets::Connecting;
-use crate::trace::names;
 use crate::{host, interrupt, sockets};
 
 /// Interval at which a running test checks for Ctrl-C.
@@ -84,7 +83,7 @@ impl From<&PathStatistics> for PathTotals {
         PathTotals {
             local: path.local.map(|local| local.to_canonical()),
             remote: path.remote.ip().to_canonical(),
-            state: names::path_state(path.state).to_owned(),
+            state: path.state.name().to_owned(),
             bytes: path.delivered_bytes,
             packets_lost: path.packets_lost,
             srtt_us: path.srtt.map(|srtt| srtt.as_secs_f64() * 1e6),

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use swiftwater_daemon::{DaemonAddress, Status};
+use swiftwater::AssociationState;
+use swiftwater_daemon::{DaemonAddress, SocketState, Status};
 
 use crate::daemon::stop::explain;
 use crate::failure::Failure;
@@ -114,35 +115,38 @@ fn show(
 }
 
 /// Returns the state of a socket in the terms of `ss`.
-fn socket_state(state: &str) -> &str {
+fn socket_state(state: SocketState) -> &'static str {
     match state {
-        "listening" => "LISTEN",
-        "connecting" => "COOKIE-WAIT",
-        "connected" => "ESTAB",
-        "ended" => "CLOSED",
+        SocketState::Listening => "LISTEN",
+        SocketState::Connecting => "COOKIE-WAIT",
+        SocketState::Connected => "ESTAB",
+        SocketState::Ended => "CLOSED",
         _ => "UNCONN",
     }
 }
 
 /// Returns the state of an association in the terms of `ss`.
-fn association_state(state: &str) -> &str {
-    if state == "ESTABLISHED" { "ESTAB" } else { state }
+fn association_state(state: AssociationState) -> &'static str {
+    if state == AssociationState::Established { "ESTAB" } else { state.name() }
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
 
-    use swiftwater_daemon::{AssociationStatus, PathStatus, SocketStatus};
+    use swiftwater::PathState;
+    use swiftwater_daemon::{
+        AssociationStatus, DaemonStatus, PathStatus, SocketReport, SocketStatus, SocketStyle,
+    };
 
     use super::*;
 
-    fn path(remote: &str, primary: bool, state: &str) -> PathStatus {
+    fn path(remote: &str, primary: bool, state: PathState) -> PathStatus {
         PathStatus {
             local: None,
             remote: remote.parse().expect("an address"),
             primary,
-            state: state.into(),
+            state,
             mtu_bytes: 1500,
             cwnd_bytes: 4380,
             in_flight_bytes: 0,
@@ -161,7 +165,7 @@ mod tests {
             ["192.0.2.1:7", "198.51.100.1:7"].map(|a| a.parse().expect("one")).to_vec();
         let association = AssociationStatus {
             id: 5,
-            state: "ESTABLISHED".into(),
+            state: AssociationState::Established,
             local: local.clone(),
             peer: "192.0.2.2:9".parse().expect("an address"),
             receive_queue_bytes: 10,
@@ -174,26 +178,26 @@ mod tests {
             bytes_sent,
             bytes_received: 7,
             retransmissions: 1,
-            paths: vec![path("192.0.2.2:9", true, "active"), path("198.51.100.2:9", false, "inactive")],
+            paths: vec![
+                path("192.0.2.2:9", true, PathState::Active),
+                path("198.51.100.2:9", false, PathState::Inactive),
+            ],
         };
         let socket = SocketStatus {
             number: 3,
-            style: "one-to-many".into(),
-            state: "listening".into(),
+            style: SocketStyle::OneToMany,
+            state: SocketState::Listening,
             user: 1000,
             // No process has this number.
             process: i32::MAX,
             local,
             peer: None,
             carrier_bytes: 0,
-            associations: vec![association],
         };
+        let carries = "SCTP in UDP, port 9899".into();
         Status {
-            version: "1".into(),
-            process: 1,
-            carries: "SCTP in UDP, port 9899".into(),
-            sockets: vec![socket],
-            users: Vec::new(),
+            daemon: DaemonStatus { version: "1".into(), process: 1, carries, users: Vec::new() },
+            sockets: vec![SocketReport { socket, associations: vec![association] }],
             sockets_omitted: 0,
             associations_omitted: 0,
         }

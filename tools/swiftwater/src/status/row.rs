@@ -4,18 +4,20 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
-use swiftwater_daemon::{AssociationStatus, PathStatus, SocketStatus, Status, UserStatus};
+use swiftwater_daemon::{
+    AssociationStatus, PathStatus, SocketReport, SocketState, SocketStatus, SocketStyle, Status, UserStatus,
+};
 
 use super::Rates;
 use crate::host::process_name;
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "row", rename_all = "lowercase")]
-pub(super) enum Row<'a> {
+pub(super) enum Row {
     Socket {
         socket: u64,
-        style: &'a str,
-        state: &'a str,
+        style: SocketStyle,
+        state: SocketState,
         user: u32,
         process: i32,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,7 +30,7 @@ pub(super) enum Row<'a> {
     Association {
         socket: u64,
         association: u32,
-        state: &'a str,
+        state: &'static str,
         local: String,
         peer: SocketAddr,
         receive_queue_bytes: u64,
@@ -55,7 +57,7 @@ pub(super) enum Row<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         udp_port: Option<u16>,
         primary: bool,
-        state: &'a str,
+        state: &'static str,
         mtu_bytes: usize,
         cwnd_bytes: usize,
         in_flight_bytes: usize,
@@ -90,16 +92,16 @@ pub(super) enum Row<'a> {
     },
 }
 
-pub(super) fn of<'a>(status: &'a Status, rates: &HashMap<u32, Rates>) -> Vec<Row<'a>> {
+pub(super) fn of(status: &Status, rates: &HashMap<u32, Rates>) -> Vec<Row> {
     let mut rows = Vec::new();
-    for socket in &status.sockets {
+    for SocketReport { socket, associations } in &status.sockets {
         rows.push(of_socket(socket));
-        for association in &socket.associations {
+        for association in associations {
             rows.push(of_association(socket, association, rates.get(&association.id)));
             rows.extend(association.paths.iter().map(|path| of_path(socket, association, path)));
         }
     }
-    rows.extend(status.users.iter().map(of_user));
+    rows.extend(status.daemon.users.iter().map(of_user));
     let (sockets, associations) = (status.sockets_omitted, status.associations_omitted);
     if sockets > 0 || associations > 0 {
         rows.push(Row::Omitted { sockets, associations });
@@ -107,7 +109,7 @@ pub(super) fn of<'a>(status: &'a Status, rates: &HashMap<u32, Rates>) -> Vec<Row
     rows
 }
 
-fn of_user<'a>(user: &UserStatus) -> Row<'a> {
+fn of_user(user: &UserStatus) -> Row {
     Row::User {
         user: user.user,
         sent_bytes: user.sent_bytes,
@@ -131,11 +133,11 @@ fn joined(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
 }
 
-fn of_socket(socket: &SocketStatus) -> Row<'_> {
+fn of_socket(socket: &SocketStatus) -> Row {
     Row::Socket {
         socket: socket.number,
-        style: &socket.style,
-        state: &socket.state,
+        style: socket.style,
+        state: socket.state,
         user: socket.user,
         process: socket.process,
         process_name: process_name(socket.process),
@@ -145,15 +147,11 @@ fn of_socket(socket: &SocketStatus) -> Row<'_> {
     }
 }
 
-fn of_association<'a>(
-    socket: &SocketStatus,
-    association: &'a AssociationStatus,
-    rates: Option<&Rates>,
-) -> Row<'a> {
+fn of_association(socket: &SocketStatus, association: &AssociationStatus, rates: Option<&Rates>) -> Row {
     Row::Association {
         socket: socket.number,
         association: association.id,
-        state: &association.state,
+        state: association.state.name(),
         local: joined(&association.local),
         peer: association.peer,
         receive_queue_bytes: association.receive_queue_bytes,
@@ -171,7 +169,7 @@ fn of_association<'a>(
     }
 }
 
-fn of_path<'a>(socket: &SocketStatus, association: &AssociationStatus, path: &'a PathStatus) -> Row<'a> {
+fn of_path(socket: &SocketStatus, association: &AssociationStatus, path: &PathStatus) -> Row {
     Row::Path {
         socket: socket.number,
         association: association.id,
@@ -179,7 +177,7 @@ fn of_path<'a>(socket: &SocketStatus, association: &AssociationStatus, path: &'a
         peer: path.remote.ip(),
         udp_port: Some(path.remote.port()).filter(|port| *port != 0),
         primary: path.primary,
-        state: &path.state,
+        state: path.state.name(),
         mtu_bytes: path.mtu_bytes,
         cwnd_bytes: path.cwnd_bytes,
         in_flight_bytes: path.in_flight_bytes,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
-use swiftwater_daemon::{AssociationStatus, PathStatus, SocketStatus, Status};
+use swiftwater_daemon::{AssociationStatus, PathStatus, SocketReport, SocketStatus, SocketStyle, Status};
 
 use super::{Rates, association_state, socket_state};
 use crate::host::printable_process_name;
@@ -55,20 +55,20 @@ fn line(columns: &Line, widths: [usize; 6]) -> String {
 }
 
 /// Returns a socket with its one association in one line, or a line for the socket and one for each association.
-fn blocks(socket: &SocketStatus, rates: &HashMap<u32, Rates>) -> Vec<Block> {
+fn blocks(SocketReport { socket, associations }: &SocketReport, rates: &HashMap<u32, Rates>) -> Vec<Block> {
     let process = process(socket);
     let local = addresses(&socket.local);
-    let state = socket_state(&socket.state);
+    let state = socket_state(socket.state);
     let carrier = socket.carrier_bytes;
-    if socket.style != "one-to-many"
-        && let [association] = &socket.associations[..]
+    if socket.style != SocketStyle::OneToMany
+        && let [association] = &associations[..]
     {
         return vec![block(association, "", carrier, process, rates)];
     }
     let peer = socket.peer.map_or("*:*".into(), |peer| peer.to_string());
     let line = [state.into(), "0".into(), carrier.to_string(), local, peer, process];
     let own = Block { line, below: Vec::new() };
-    let associations = socket.associations.iter().map(|a| block(a, BRANCH, 0, String::new(), rates));
+    let associations = associations.iter().map(|a| block(a, BRANCH, 0, String::new(), rates));
     std::iter::once(own).chain(associations).collect()
 }
 
@@ -79,7 +79,7 @@ fn block(
     process: String,
     rates: &HashMap<u32, Rates>,
 ) -> Block {
-    let state = format!("{branch}{}", association_state(&association.state));
+    let state = format!("{branch}{}", association_state(association.state));
     let (receive, send) = (association.receive_queue_bytes, association.send_queue_bytes + carrier_bytes);
     let peer = association.peer.to_string();
     let line = [state, receive.to_string(), send.to_string(), addresses(&association.local), peer, process];
@@ -138,7 +138,7 @@ fn path(path: &PathStatus) -> String {
     format!(
         "path {from}-> {}  {}{primary}  rtt {rtt}  rto {} ms  cwnd {}  in flight {}  mtu {}  packets {} sent, {} lost{pacing}",
         path.remote.ip(),
-        path.state,
+        path.state.name(),
         path.rto_ms,
         grouped(path.cwnd_bytes as u64),
         grouped(path.in_flight_bytes as u64),
@@ -169,8 +169,8 @@ mod tests {
     #[test]
     fn a_one_to_one_socket_is_one_line() {
         let mut status = example(0);
-        status.sockets[0].style = "one-to-one".into();
-        status.sockets[0].carrier_bytes = 5;
+        status.sockets[0].socket.style = SocketStyle::OneToOne;
+        status.sockets[0].socket.carrier_bytes = 5;
         let text = of(&status, &HashMap::new());
         let line: Vec<&str> = text.lines().nth(1).expect("a line").split_whitespace().collect();
         assert_eq!(line, ["ESTAB", "10", "25", "192.0.2.1,198.51.100.1:7", "192.0.2.2:9", "uid:1000"]);

@@ -1,6 +1,5 @@
 //! Names in a trace file.
 
-use swiftwater::PathState;
 use swiftwater::trace::{CongestionPhase, LossReason, Probe, Timer, UndoReason};
 
 pub(crate) const STARTED: &str = "sctp:association_started";
@@ -51,16 +50,6 @@ pub(crate) fn chunk(kind: u8) -> String {
         other => return format!("type {other}"),
     };
     name.to_owned()
-}
-
-pub(crate) fn path_state(state: PathState) -> &'static str {
-    match state {
-        PathState::Unconfirmed => "unconfirmed",
-        PathState::Active => "active",
-        PathState::Suspected => "suspected",
-        PathState::PotentiallyFailed => "potentially_failed",
-        PathState::Inactive => "inactive",
-    }
 }
 
 pub(crate) fn loss(reason: LossReason) -> &'static str {

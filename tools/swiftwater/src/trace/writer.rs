@@ -76,7 +76,7 @@ impl<W: Write> Writer<W> {
                 self.put(&place, names::STATE, data)
             }
             Event::PathStateChanged { old, new } => {
-                self.put(&place, names::PATH_STATE, changed(names::path_state(*old), names::path_state(*new)))
+                self.put(&place, names::PATH_STATE, changed(old.name(), new.name()))
             }
             Event::PacketSent { number, contents } => {
                 self.put(&place, names::SENT, packet(*number, contents))
