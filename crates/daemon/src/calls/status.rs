@@ -100,6 +100,8 @@ pub struct UserStatus {
 pub enum SocketStyle {
     /// `SOCK_STREAM`: one association, or a listener.
     OneToOne,
+    /// `SOCK_STREAM` of a program that takes it for a socket of TCP.
+    Tcp,
     /// `SOCK_SEQPACKET`: any number of associations.
     OneToMany,
     /// One association, peeled off from a one-to-many socket.
@@ -113,14 +115,18 @@ pub enum SocketStyle {
 pub enum SocketState {
     /// Neither connected nor listening.
     Idle,
+    /// One-to-many and not listening: the socket sends messages, and may have associations.
+    Open,
     /// Peers can set up associations.
     Listening,
     /// The association is being set up.
     Connecting,
     /// The association is up.
     Connected,
-    /// The association has ended.
+    /// One of both ends has shut the association down, and it has ended.
     Ended,
+    /// The association was aborted or lost.
+    Lost,
 }
 
 /// One socket.
@@ -158,14 +164,32 @@ enum AssociationStateName {
     ShutdownAckSent,
 }
 
+/// How far an association has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AssociationPhase {
+    /// It is being set up, in COOKIE-WAIT or COOKIE-ECHOED.
+    SettingUp,
+    /// It is up, or has been, and is in this state.
+    Up(#[serde(with = "AssociationStateName")] AssociationState),
+}
+
+impl AssociationPhase {
+    /// Returns `setting-up`, or the name of the state in RFC 9260 §4.
+    pub fn name(self) -> &'static str {
+        match self {
+            AssociationPhase::SettingUp => "setting-up",
+            AssociationPhase::Up(state) => state.name(),
+        }
+    }
+}
+
 /// One association.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AssociationStatus {
     /// The association's number, as programs know it (`sctp_assoc_t`).
     pub id: u32,
     /// The association's state.
-    #[serde(with = "AssociationStateName")]
-    pub state: AssociationState,
+    pub state: AssociationPhase,
     /// The local addresses.
     pub local: Vec<SocketAddr>,
     /// The address by which the program knows the peer.
@@ -240,15 +264,19 @@ pub struct PathStatus {
 /// Returns the status of a socket.
 pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
     let style = match socket.style() {
-        Style::OneToOne | Style::TcpStream => SocketStyle::OneToOne,
+        Style::OneToOne => SocketStyle::OneToOne,
+        Style::TcpStream => SocketStyle::Tcp,
         Style::OneToMany => SocketStyle::OneToMany,
         Style::PeeledOff => SocketStyle::PeeledOff,
     };
     let state = match socket.state() {
-        State::Idle | State::OneToMany => SocketState::Idle,
+        State::Idle => SocketState::Idle,
+        State::OneToMany => SocketState::Open,
         State::Listening | State::OneToManyListening => SocketState::Listening,
         State::Connecting => SocketState::Connecting,
         State::Connected => SocketState::Connected,
+        // The page shows `Lost` for other ends, too, which a program reads as an error.
+        State::Ended | State::Lost if socket.was_lost() => SocketState::Lost,
         State::Ended | State::Lost => SocketState::Ended,
     };
     // The filler that keeps a carrier from polling writable is not data of the program.
@@ -277,7 +305,7 @@ pub(super) fn of_association(assoc: &SocketAssociation) -> Option<AssociationSta
     Some(AssociationStatus {
         id: assoc.id(),
         // Until the association is up, the executive does not show it.
-        state: if association.is_some() { known.state } else { AssociationState::CookieWait },
+        state: association.map_or(AssociationPhase::SettingUp, |_| AssociationPhase::Up(known.state)),
         local: local.into_iter().map(|ip| SocketAddr::new(ip, known.local_port)).collect(),
         peer: assoc.peer(),
         receive_queue_bytes: known.receive_buffered_bytes,

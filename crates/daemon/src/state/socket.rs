@@ -74,6 +74,8 @@ pub(crate) struct Socket {
     message_limit: Cell<Option<usize>>,
     /// Notified when the association of the socket has ended.
     ended: Notify,
+    /// Whether the association of the socket was aborted or lost.
+    was_lost: Cell<bool>,
     /// Set when the socket is forgotten: its program has closed it, and its port is free.
     gone: watch::Sender<bool>,
     commands: Commands,
@@ -119,6 +121,7 @@ impl Socket {
             listener: RefCell::default(),
             message_limit: Cell::new(None),
             ended: Notify::new(),
+            was_lost: Cell::new(false),
             gone: watch::Sender::new(false),
             commands,
             autopush,
@@ -293,6 +296,11 @@ impl Socket {
         ips
     }
 
+    /// Returns whether the association of the socket was aborted or lost.
+    pub(crate) fn was_lost(&self) -> bool {
+        self.was_lost.get()
+    }
+
     /// Waits until the socket's association has ended.
     pub(crate) async fn association_ended(&self) {
         let ended = self.ended.notified();
@@ -425,6 +433,7 @@ impl Socket {
             // Sockets of other styles do not read an end.
             Ended::ByPeer | Ended::ByUs => State::Lost,
             Ended::Lost(loss) => {
+                self.was_lost.set(true);
                 self.pages().set_error(errno::of_loss(loss));
                 State::Lost
             }
@@ -622,6 +631,7 @@ mod tests {
             assert_eq!(state(&socket), ended, "{style:?} {how:?}");
             let has_error = field(&socket, StatusPage::ERROR_AT) != 0;
             assert_eq!(has_error, matches!(how, Ended::Lost(_)), "{style:?} {how:?}");
+            assert_eq!(socket.was_lost(), has_error, "{style:?} {how:?}");
         }
     }
 

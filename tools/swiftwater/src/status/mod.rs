@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use swiftwater::AssociationState;
-use swiftwater_daemon::{DaemonAddress, SocketState, Status};
+use swiftwater_daemon::{AssociationPhase, DaemonAddress, SocketState, Status};
 
 use crate::daemon::stop::explain;
 use crate::failure::Failure;
@@ -114,20 +114,28 @@ fn show(
     }
 }
 
+/// The state of an association in COOKIE-WAIT or COOKIE-ECHOED.
+const SETTING_UP: &str = "SETTING-UP";
+
 /// Returns the state of a socket in the terms of `ss`.
 fn socket_state(state: SocketState) -> &'static str {
     match state {
         SocketState::Listening => "LISTEN",
-        SocketState::Connecting => "COOKIE-WAIT",
+        SocketState::Connecting => SETTING_UP,
         SocketState::Connected => "ESTAB",
         SocketState::Ended => "CLOSED",
+        SocketState::Lost => "LOST",
         _ => "UNCONN",
     }
 }
 
 /// Returns the state of an association in the terms of `ss`.
-fn association_state(state: AssociationState) -> &'static str {
-    if state == AssociationState::Established { "ESTAB" } else { state.name() }
+fn association_state(state: AssociationPhase) -> &'static str {
+    match state {
+        AssociationPhase::SettingUp => SETTING_UP,
+        AssociationPhase::Up(AssociationState::Established) => "ESTAB",
+        AssociationPhase::Up(state) => state.name(),
+    }
 }
 
 #[cfg(test)]
@@ -165,7 +173,7 @@ mod tests {
             ["192.0.2.1:7", "198.51.100.1:7"].map(|a| a.parse().expect("one")).to_vec();
         let association = AssociationStatus {
             id: 5,
-            state: AssociationState::Established,
+            state: AssociationPhase::Up(AssociationState::Established),
             local: local.clone(),
             peer: "192.0.2.2:9".parse().expect("an address"),
             receive_queue_bytes: 10,
