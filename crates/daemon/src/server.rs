@@ -232,7 +232,7 @@ async fn answer(
     let descriptors: Vec<BorrowedFd<'_>> = own_and_lent.collect();
     assert!(descriptors.is_empty() || place.is_some(), "the kind of the answer says that descriptors come");
     // Many answers may be due at once.
-    closer.time().rested().await;
+    closer.time().unthrottled().await;
     let deadline = Instant::now() + REQUEST_WAIT;
     let sent = send_by(deadline, connection, &frame[..bytes], &descriptors, closer).await;
     if let Err(error) = &sent
@@ -281,9 +281,9 @@ enum Asked {
     Stuck,
 }
 
-/// Waits until the user does not rest, and then for a request.
+/// Waits until the user is not throttled, and then for a request.
 async fn asked_after_rest(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<Asked> {
-    closer.time().rested().await;
+    closer.time().unthrottled().await;
     asked(connection, closer).await
 }
 
@@ -313,7 +313,7 @@ async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<As
 
 /// Receives a request that is there, if the descriptors that may come with it can be received.
 fn there(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> Option<io::Result<Asked>> {
-    if closer.is_stuck() || !closer.has_room() || closer.time().rests() {
+    if closer.is_stuck() || !closer.has_room() || closer.time().is_throttled() {
         return None;
     }
     let mut frame = vec![0; FRAME_BYTES_MAX];
@@ -324,9 +324,9 @@ fn there(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> Option<io::Result<A
 }
 
 /// Tells a caller whose request was not read to make it again. The answer is short, and nothing else is on its way. To a
-/// user who rests the end of the connection says the same.
+/// throttled user the end of the connection says the same.
 fn put_off(connection: &End) {
-    if connection.time().rests() {
+    if connection.time().is_throttled() {
         return;
     }
     let mut frame = [0; FRAME_BYTES_MAX];

@@ -164,6 +164,6 @@ async fn send(connection: &AsyncFd<End>, lost: u64, records: &[u8]) -> io::Resul
         end.time().measure(|| rustix::net::sendmsg(end, &packet, &mut control, SendFlags::NOSIGNAL))?;
         Ok(())
     };
-    connection.get_ref().time().rested().await;
+    connection.get_ref().time().unthrottled().await;
     connection.async_io(Interest::WRITABLE, send).await
 }

@@ -87,16 +87,16 @@ pub(crate) fn check_listens(socket: &Socket) -> Result<(), Errno> {
 }
 
 /// Discards the records that keep a channel from polling writable, and those sent meanwhile. Records that arrive while this runs
-/// may stay: otherwise a program that sends without pause would keep the daemon here. Waits only while the socket rests.
+/// may stay: otherwise a program that sends without pause would keep the daemon here. Waits only while the socket is throttled.
 pub(crate) async fn discard_all(channel: &Channel) {
     let time = channel.carrier().time();
     for discarded in 0..CARRIER_RECORDS_MAX {
-        if time.rests() {
+        if time.is_throttled() {
             if discarded >= OWN_RECORDS_MAX {
                 return;
             }
             // The daemon's own records, which are the first, must go.
-            time.rested().await;
+            time.unthrottled().await;
         }
         if !channel.discard() {
             return;
@@ -123,12 +123,12 @@ mod tests {
     use crate::testing::{opened, registry, soon};
 
     #[tokio::test(flavor = "local")]
-    async fn the_daemons_own_records_are_discarded_after_a_rest() {
+    async fn the_daemons_own_records_are_discarded_once_the_socket_is_not_throttled() {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToOne);
         let channel = socket.channel();
         carrier_socket::fill(program_end.as_fd()).expect("it is open");
-        channel.carrier().time().rest_for(Duration::from_secs(1));
+        channel.carrier().time().throttle_for(Duration::from_secs(1));
         let is_writable = || polls(program_end.as_fd(), PollFlags::OUT);
         {
             let mut discarding = pin!(discard_all(channel));

@@ -13,8 +13,8 @@ pub(crate) enum Blocked {
     Delivery,
     /// The end of a recall.
     Recall,
-    /// The end of the rest of the socket or of its user.
-    Rest,
+    /// The end of the throttling of the socket or of its user.
+    Throttled,
     /// The end of a change of the form.
     Held,
     /// This many bytes of the user's memory for unread messages.

@@ -211,14 +211,14 @@ impl CarrierSocket {
         self.shut_down(Shutdown::Read);
     }
 
-    /// Shuts the socket down, on a thread that may wait for programs if it rests.
+    /// Shuts the socket down, on a thread that may wait for programs if it is throttled.
     fn shut_down(&self, how: Shutdown) {
         let end = Arc::clone(self.descriptor.get_ref());
         let shut_down = move || {
             // This fails only if the program's end is closed, and makes no difference then.
             let _ = end.time().measure(|| rustix::net::shutdown(&end, how));
         };
-        if self.time().rests() { self.closer.worker().run(shut_down) } else { shut_down() }
+        if self.time().is_throttled() { self.closer.worker().run(shut_down) } else { shut_down() }
     }
 
     /// Returns the time that calls on this socket take.
@@ -255,8 +255,8 @@ impl CarrierSocket {
         parts: &[IoSlice<'_>],
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), NotPut> {
-        if self.time().rests() {
-            return Err(NotPut::Blocked(Blocked::Rest));
+        if self.time().is_throttled() {
+            return Err(NotPut::Blocked(Blocked::Throttled));
         }
         let Ok(_gate) = self.gate.try_read() else { return Err(NotPut::Blocked(Blocked::Recall)) };
         match self.try_send(parts, descriptors) {
@@ -281,8 +281,8 @@ impl CarrierSocket {
         first_bytes: usize,
         fill: impl FnOnce(&mut BundleWriter<'_>),
     ) -> Result<bool, NotPut> {
-        if self.time().rests() {
-            return Err(NotPut::Blocked(Blocked::Rest));
+        if self.time().is_throttled() {
+            return Err(NotPut::Blocked(Blocked::Throttled));
         }
         let Ok(_gate) = self.gate.try_read() else { return Err(NotPut::Blocked(Blocked::Recall)) };
         let free = match self.ring.place(first_bytes, self.unread_bytes(), self.closer.worker()) {
@@ -367,7 +367,7 @@ impl CarrierSocket {
         loop {
             match self.try_put_parts(&[IoSlice::new(record)], descriptors) {
                 Err(NotPut::Blocked(Blocked::Recall)) => self.recall_ended().await,
-                Err(NotPut::Blocked(Blocked::Rest)) => self.time().rested().await,
+                Err(NotPut::Blocked(Blocked::Throttled)) => self.time().unthrottled().await,
                 Err(NotPut::Blocked(_)) => self.has_room().await,
                 Err(NotPut::Failed(error)) => return Err(error),
                 Ok(()) => return Ok(()),
@@ -508,7 +508,7 @@ mod tests {
         let (carrier, program_end) = pair(Arc::clone(&closer), ReceiveRing::alone()).expect("a pair");
         let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
         closer.worker().run(move || goes_on.recv().unwrap_or_default());
-        carrier.time().rest_for(Duration::from_secs(60));
+        carrier.time().throttle_for(Duration::from_secs(60));
         carrier.end_output();
         let has_ended = || polls(program_end.as_fd(), PollFlags::RDHUP);
         assert!(!has_ended(), "the thread has other work");
@@ -518,7 +518,7 @@ mod tests {
         }
         let (other, program_end) = pair(closer, ReceiveRing::alone()).expect("a pair");
         other.end_output();
-        assert!(polls(program_end.as_fd(), PollFlags::RDHUP), "it does not rest");
+        assert!(polls(program_end.as_fd(), PollFlags::RDHUP), "it is not throttled");
     }
 
     #[test]

@@ -177,9 +177,9 @@ impl Endpoint {
     }
 
     /// Returns whether records may be taken: there is room for the descriptors that may come with them, and the
-    /// socket does not rest.
+    /// socket is not throttled.
     fn may_take(&self) -> bool {
-        self.closer().has_room() && !self.carrier.time().rests()
+        self.closer().has_room() && !self.carrier.time().is_throttled()
     }
 
     /// Returns whether `AGAIN` does not mean that nothing is left: [`Endpoint::readable`] waits until more can be taken.
@@ -198,7 +198,7 @@ impl Endpoint {
     pub(crate) async fn take_at_close(&self) -> Result<Incoming, Errno> {
         if !self.may_take() {
             self.closer().room().await;
-            self.carrier.time().rested().await;
+            self.carrier.time().unthrottled().await;
         }
         let taken = self.try_take();
         if !self.carrier.reset().awaits_page() {
@@ -444,7 +444,7 @@ impl Endpoint {
             return;
         }
         self.closer().room().await;
-        self.carrier.time().rested().await;
+        self.carrier.time().unthrottled().await;
         if self.ring.is_checked(self.worker()) {
             return self.ring.checked().await;
         }

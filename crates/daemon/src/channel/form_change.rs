@@ -50,7 +50,7 @@ impl Channel {
             tokio::task::spawn_local(async move {
                 while let Err(NotPut::Blocked(blocked)) = channel.flush() {
                     match blocked {
-                        Blocked::Rest => channel.carrier().time().rested().await,
+                        Blocked::Throttled => channel.carrier().time().unthrottled().await,
                         Blocked::Recall => channel.carrier().recall_ended().await,
                         _ => channel.carrier().has_room().await,
                     }
@@ -112,7 +112,7 @@ mod tests {
         channel.hold().expect("it is open");
         let record = [&header(3, 5).encode()[..], b"hello"].concat();
         channel.put_back(&record, (3, None)).await.expect("memory");
-        channel.carrier().time().rest_for(Duration::from_millis(200));
+        channel.carrier().time().throttle_for(Duration::from_millis(200));
         channel.set_form(false).expect("it is held");
         assert!(read(&program_end).is_none());
         let mut returned = Vec::new();

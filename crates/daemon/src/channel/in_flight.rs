@@ -79,7 +79,7 @@ impl CarrierSocket {
             loop {
                 // The copies of descriptors are closed by a thread.
                 self.closer().room().await;
-                self.time().rested().await;
+                self.time().unthrottled().await;
                 turn.begin().await;
                 let before = inspection.records;
                 let outcome = self.inspect(&mut inspection);
@@ -148,7 +148,7 @@ impl CarrierSocket {
             if inspection.bytes >= self.waiting_bytes() || inspection.records == CARRIER_RECORDS_MAX {
                 return inspection.outcome();
             }
-            if !self.closer().has_room() || self.time().rests() {
+            if !self.closer().has_room() || self.time().is_throttled() {
                 return Inspected::Partly;
             }
             match self.peek_at(inspection.bytes) {
@@ -318,14 +318,14 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn an_inspection_goes_on_once_copies_can_be_closed_and_the_socket_does_not_rest() {
-        for rests in [true, false] {
+        for is_throttled in [true, false] {
             let registry = registry();
             let (socket, program_end) = opened(&registry, Style::OneToOne);
             send_only(&program_end, Kind::Filler);
             let carrier = socket.channel().carrier();
             let (end_it, ends) = std::sync::mpsc::channel::<()>();
-            if rests {
-                carrier.time().rest_for(Duration::from_secs(60));
+            if is_throttled {
+                carrier.time().throttle_for(Duration::from_secs(60));
             } else {
                 carrier.closer().run(move || ends.recv().unwrap_or_default());
                 while carrier.closer().has_room() {
@@ -335,7 +335,7 @@ mod tests {
             let mut inspection = carrier.inspection();
             inspection.in_flight = Some(1);
             assert_eq!((carrier.inspect(&mut inspection), inspection.records), (Inspected::Partly, 0));
-            if !rests {
+            if !is_throttled {
                 drop(end_it);
                 soon(carrier.closer().room()).await;
                 assert_eq!(carrier.inspect(&mut inspection), Inspected::Broken, "one was not found");

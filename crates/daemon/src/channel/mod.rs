@@ -171,7 +171,7 @@ impl Channel {
         self.endpoint.take_at_close().await
     }
 
-    /// Returns whether a record that is there is taken later only: the socket rests, or a thread reads it.
+    /// Returns whether a record that is there is taken later only: the socket is throttled, or a thread reads it.
     pub(crate) fn takes_later(&self) -> bool {
         self.endpoint.takes_later()
     }

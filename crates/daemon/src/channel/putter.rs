@@ -155,7 +155,7 @@ impl Putter {
                 self.delivery = Some(Arc::clone(&self.channel.delivery).lock_owned().await);
             }
             Blocked::Recall => endpoint.carrier().recall_ended().await,
-            Blocked::Rest => endpoint.carrier().time().rested().await,
+            Blocked::Throttled => endpoint.carrier().time().unthrottled().await,
             Blocked::Held => endpoint.form.released().await,
             Blocked::Memory(bytes) => match endpoint.accounts().unread().room(bytes).await {
                 Some(charge) => self.attempt.memory = Some(charge),
@@ -184,7 +184,7 @@ impl Putter {
     ) -> Result<T, NotPut> {
         match put {
             Err(NotPut::Blocked(
-                Blocked::Full | Blocked::Ring | Blocked::Recall | Blocked::Rest | Blocked::Held,
+                Blocked::Full | Blocked::Ring | Blocked::Recall | Blocked::Throttled | Blocked::Held,
             )) => {
                 let endpoint = &self.channel.endpoint;
                 self.attempt.waiting.get_or_insert_with(|| endpoint.accounts().charge_waiting(bytes));

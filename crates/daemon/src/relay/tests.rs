@@ -209,8 +209,8 @@ async fn a_turn_of_a_peer_ends_after_so_many_bytes_too() {
     assert!(received <= 2 * BYTES_PER_TURN, "{received} bytes in one turn");
 }
 
-/// Long enough to look at a user who rests.
-const REST: Duration = Duration::from_secs(2);
+/// Long enough to look at a throttled user.
+const THROTTLE: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "local")]
 async fn a_user_who_rests_waits_and_loses_nothing() {
@@ -221,16 +221,16 @@ async fn a_user_who_rests_waits_and_loses_nothing() {
     joined.send(b"a word");
     joined.peer.send(b"an answer").await.expect("it is open");
     soon(association.readable()).await.expect("it is open");
-    channel.carrier().time().rest_for(REST);
+    channel.carrier().time().throttle_for(THROTTLE);
     assert_eq!(outbound.step().expect("it is open"), Wait::Message);
     let wait = inbound.step(&mut held, &mut |_| ());
-    assert_eq!(wait, Some(Wait::Channel(Blocked::Rest)));
+    assert_eq!(wait, Some(Wait::Channel(Blocked::Throttled)));
     assert!(channel.waiting_bytes() > 0 && read(&joined.program_end).is_none());
     soon(channel.readable()).await;
-    assert!(!channel.carrier().time().rests());
+    assert!(!channel.carrier().time().is_throttled());
     assert_eq!(outbound.step().expect("it is open"), Wait::Message);
     assert_eq!(channel.waiting_bytes(), 0, "it was taken");
-    soon(inbound.unblocked(Blocked::Rest)).await;
+    soon(inbound.unblocked(Blocked::Throttled)).await;
     assert_eq!(inbound.step(&mut held, &mut |_| ()), Some(Wait::Message));
     assert!(read(&joined.program_end).is_some());
 }

@@ -218,22 +218,22 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn a_drain_that_may_take_nothing_has_not_taken_all() {
-        for rests in [true, false] {
+        for is_throttled in [true, false] {
             let registry = registry();
             let (socket, program_end) = opened(&registry, Style::OneToMany);
             send(&program_end, 1, b"a message");
             let carrier = socket.channel().carrier();
             let (_end_it, ends) = std::sync::mpsc::channel::<()>();
-            if rests {
-                carrier.time().rest_for(Duration::from_secs(60));
+            if is_throttled {
+                carrier.time().throttle_for(Duration::from_secs(60));
             } else {
                 carrier.closer().run(move || ends.recv().unwrap_or_default());
                 while carrier.closer().has_room() {
                     carrier.closer().run(|| ());
                 }
             }
-            assert_eq!(Drain::new(&socket).step(&socket), Some(false), "rests: {rests}");
-            assert!(!drain(&socket).await, "rests: {rests}");
+            assert_eq!(Drain::new(&socket).step(&socket), Some(false), "throttled: {is_throttled}");
+            assert!(!drain(&socket).await, "throttled: {is_throttled}");
             assert!(carrier.waiting_bytes() > 0);
         }
     }

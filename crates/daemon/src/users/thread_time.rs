@@ -2,11 +2,11 @@
 //!
 //! A record that the daemon sends to a program, or takes from it, makes the kernel wake all that wait for the program's end,
 //! on the daemon's thread. A program decides how many these are: entries of `epoll` instances, or processes to be signalled
-//! (`O_ASYNC`), by the ten thousand. So the daemon measures these calls. After a call that took too long, the socket rests:
-//! for many times as long the daemon takes no records from it, and sends it none.
+//! (`O_ASYNC`), by the ten thousand. So the daemon measures these calls. After a call that took too long, it throttles the
+//! socket: for many times as long the daemon takes no records from it, and sends it none.
 //!
 //! A process that shares a socket can make its calls slow, whatever its user. So the other sockets of the user go on, unless
-//! several of them are slow, too: then the user rests, with all its sockets and its requests.
+//! several of them are slow, too: then the daemon throttles the user, with all its sockets and its requests.
 //!
 //! Only processor time counts, as a thread also seems slow while others have the processor. Reading that clock is a system
 //! call, so a reading serves all calls that begin within [`READING_SERVES`].
@@ -20,15 +20,15 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::system::lock::lock;
 
-/// Maximum time of a call after which no socket rests.
+/// Maximum time of a call that throttles no socket.
 const CALL_TIME_MAX: Duration = Duration::from_millis(1);
-/// The rest after a longer call is this many times as long, and as many times longer as sockets of the user rest: a user
-/// takes no more than a 32nd of the thread's time by such calls.
-const REST_FACTOR: u32 = 32;
-/// Maximum rest.
-const REST_MAX: Duration = Duration::from_secs(10);
-/// Maximum number of sockets of a user that rest while the others go on.
-const RESTING_SOCKETS_MAX: usize = 3;
+/// After a longer call the socket is throttled for this many times as long, and as many times longer as sockets of the user
+/// are: a user takes no more than a 32nd of the thread's time by such calls.
+const THROTTLE_FACTOR: u32 = 32;
+/// Maximum time for which a socket or a user is throttled.
+const THROTTLE_MAX: Duration = Duration::from_secs(10);
+/// Maximum number of sockets of a user that are throttled while the others go on.
+const THROTTLED_SOCKETS_MAX: usize = 3;
 /// Time for which a reading of the thread's processor time serves. As much time of other work may hide a call.
 const READING_SERVES: Duration = Duration::from_millis(1);
 
@@ -37,12 +37,12 @@ const READING_SERVES: Duration = Duration::from_millis(1);
 pub(crate) struct ThreadTime {
     /// The number of this socket and the time of its user; `None` if this is the time of a user.
     of_user: Option<(u64, Arc<ThreadTime>)>,
-    rests: AtomicBool,
+    is_throttled: AtomicBool,
     until: Mutex<Until>,
     clocks: Clocks,
 }
 
-/// The clocks that measure calls and rests. Those of tests stand still unless the test advances them.
+/// The clocks that measure calls and throttling. Those of tests stand still unless the test advances them.
 #[derive(Clone, Copy, Debug)]
 struct Clocks {
     now: fn() -> Instant,
@@ -59,7 +59,7 @@ impl Default for Clocks {
 #[derive(Debug, Default)]
 struct Until {
     own: Option<Instant>,
-    /// The numbers of the user's sockets that rest, and the ends of their rests. Some may be closed.
+    /// The numbers of the user's throttled sockets, and when their throttling ends. Some may be closed.
     sockets: Vec<(u64, Instant)>,
     /// The number of the user's next socket.
     next: u64,
@@ -85,60 +85,60 @@ impl ThreadTime {
 
     /// Counts the processor time of a call that took too long.
     fn count(&self, time: Duration) {
-        let rest = |sockets: usize| (time * REST_FACTOR * sockets as u32).min(REST_MAX);
-        let Some((number, user)) = &self.of_user else { return self.rest_for(rest(1)) };
-        let others = user.resting_sockets(Some(*number));
-        self.rest_for(rest(others + 1));
-        if others < RESTING_SOCKETS_MAX {
-            user.until().sockets.push((*number, self.now() + rest(others + 1)));
+        let throttle = |sockets: usize| (time * THROTTLE_FACTOR * sockets as u32).min(THROTTLE_MAX);
+        let Some((number, user)) = &self.of_user else { return self.throttle_for(throttle(1)) };
+        let others = user.throttled_sockets(Some(*number));
+        self.throttle_for(throttle(others + 1));
+        if others < THROTTLED_SOCKETS_MAX {
+            user.until().sockets.push((*number, self.now() + throttle(others + 1)));
         } else {
-            user.rest_for(rest(others + 1));
+            user.throttle_for(throttle(others + 1));
         }
     }
 
-    /// Begins a rest, unless a longer one has begun.
-    pub(crate) fn rest_for(&self, time: Duration) {
+    /// Throttles the socket or the user for this time, unless it is throttled for longer.
+    pub(crate) fn throttle_for(&self, time: Duration) {
         let mut until = self.until();
         until.own = until.own.max(Some(self.now() + time));
-        self.rests.store(true, Relaxed);
+        self.is_throttled.store(true, Relaxed);
     }
 
-    /// Returns whether the socket or its user rests.
-    pub(crate) fn rests(&self) -> bool {
-        self.end_of_rest().is_some()
+    /// Returns whether the socket or its user is throttled.
+    pub(crate) fn is_throttled(&self) -> bool {
+        self.throttle_end().is_some()
     }
 
-    /// Waits until neither the socket nor its user rests.
-    pub(crate) async fn rested(&self) {
-        while let Some(until) = self.end_of_rest() {
+    /// Waits until neither the socket nor its user is throttled.
+    pub(crate) async fn unthrottled(&self) {
+        while let Some(until) = self.throttle_end() {
             tokio::time::sleep_until(until.into()).await;
         }
     }
 
     /// Returns whether nothing is lost if this is forgotten.
     pub(crate) fn is_idle(&self) -> bool {
-        self.end_of_rest().is_none() && self.resting_sockets(None) == 0
+        self.throttle_end().is_none() && self.throttled_sockets(None) == 0
     }
 
-    /// Returns how many sockets of this user rest, and forgets the rest of one of them.
-    fn resting_sockets(&self, forgotten: Option<u64>) -> usize {
+    /// Returns how many sockets of this user are throttled, and forgets one of them.
+    fn throttled_sockets(&self, forgotten: Option<u64>) -> usize {
         let (mut until, now) = (self.until(), self.now());
         until.sockets.retain(|(number, until)| *until > now && Some(*number) != forgotten);
         until.sockets.len()
     }
 
-    fn end_of_rest(&self) -> Option<Instant> {
-        let of_user = self.of_user.as_ref().and_then(|(_, user)| user.end_of_own_rest());
-        self.end_of_own_rest().max(of_user)
+    fn throttle_end(&self) -> Option<Instant> {
+        let of_user = self.of_user.as_ref().and_then(|(_, user)| user.own_throttle_end());
+        self.own_throttle_end().max(of_user)
     }
 
-    fn end_of_own_rest(&self) -> Option<Instant> {
-        if !self.rests.load(Relaxed) {
+    fn own_throttle_end(&self) -> Option<Instant> {
+        if !self.is_throttled.load(Relaxed) {
             return None;
         }
         let mut until = self.until();
         until.own = until.own.filter(|until| *until > self.now());
-        self.rests.store(until.own.is_some(), Relaxed);
+        self.is_throttled.store(until.own.is_some(), Relaxed);
         until.own
     }
 
@@ -216,48 +216,51 @@ mod tests {
         let (slow, other) = (ThreadTime::of_socket(&user), ThreadTime::of_socket(&user));
         assert_eq!(slow.measure(|| 7), 7);
         slow.measure(|| work(CALL_TIME_MAX));
-        assert!(!slow.rests());
+        assert!(!slow.is_throttled());
         slow.measure(|| work(LONG));
-        assert!(slow.rests() && !other.rests() && !user.rests(), "the user has other sockets");
+        assert!(
+            slow.is_throttled() && !other.is_throttled() && !user.is_throttled(),
+            "the user has other sockets"
+        );
         assert!(!user.is_idle(), "it is remembered even if the socket is closed");
-        wait(LONG * REST_FACTOR - Duration::from_nanos(1));
-        assert!(slow.rests());
+        wait(LONG * THROTTLE_FACTOR - Duration::from_nanos(1));
+        assert!(slow.is_throttled());
         wait(Duration::from_nanos(1));
-        assert!(!slow.rests() && user.is_idle());
-        for _ in 0..RESTING_SOCKETS_MAX + 2 {
+        assert!(!slow.is_throttled() && user.is_idle());
+        for _ in 0..THROTTLED_SOCKETS_MAX + 2 {
             slow.measure(|| work(LONG));
         }
-        assert!(slow.rests() && !other.rests(), "it is one socket, however often");
+        assert!(slow.is_throttled() && !other.is_throttled(), "it is one socket, however often");
     }
 
     #[test]
     fn a_user_rests_if_several_sockets_do_and_these_rest_longer() {
         let user = user();
-        let sockets = [(); RESTING_SOCKETS_MAX + 2].map(|()| ThreadTime::of_socket(&user));
-        for (number, socket) in sockets.iter().take(RESTING_SOCKETS_MAX).enumerate() {
+        let sockets = [(); THROTTLED_SOCKETS_MAX + 2].map(|()| ThreadTime::of_socket(&user));
+        for (number, socket) in sockets.iter().take(THROTTLED_SOCKETS_MAX).enumerate() {
             socket.count(LONG);
-            let end = NOW.get() + LONG * REST_FACTOR * (number as u32 + 1);
-            assert_eq!(socket.end_of_own_rest(), Some(end));
+            let end = NOW.get() + LONG * THROTTLE_FACTOR * (number as u32 + 1);
+            assert_eq!(socket.own_throttle_end(), Some(end));
         }
-        let last = &sockets[RESTING_SOCKETS_MAX + 1];
-        assert!(!user.rests() && !last.rests());
-        sockets[RESTING_SOCKETS_MAX].count(LONG);
-        assert!(user.rests() && last.rests(), "with all its sockets");
-        assert!(!ThreadTime::of_socket(&self::user()).rests());
+        let last = &sockets[THROTTLED_SOCKETS_MAX + 1];
+        assert!(!user.is_throttled() && !last.is_throttled());
+        sockets[THROTTLED_SOCKETS_MAX].count(LONG);
+        assert!(user.is_throttled() && last.is_throttled(), "with all its sockets");
+        assert!(!ThreadTime::of_socket(&self::user()).is_throttled());
     }
 
     #[test]
     fn a_slow_call_of_a_user_itself_makes_it_rest() {
         let user = user();
         user.count(LONG);
-        assert!(user.rests() && ThreadTime::of_socket(&user).rests());
+        assert!(user.is_throttled() && ThreadTime::of_socket(&user).is_throttled());
     }
 
     #[test]
     fn a_thread_that_waits_for_the_processor_is_not_slow() {
         let time = user();
         (0..2).for_each(|_| time.measure(|| wait(10 * CALL_TIME_MAX)));
-        assert!(!time.rests() && time.is_idle());
+        assert!(!time.is_throttled() && time.is_idle());
     }
 
     #[test]
@@ -274,18 +277,18 @@ mod tests {
     fn a_rest_has_an_end_however_long_the_call_was() {
         let time = user();
         time.count(Duration::from_secs(3600));
-        assert_eq!(time.end_of_rest(), Some(NOW.get() + REST_MAX));
-        wait(REST_MAX);
-        assert!(!time.rests());
+        assert_eq!(time.throttle_end(), Some(NOW.get() + THROTTLE_MAX));
+        wait(THROTTLE_MAX);
+        assert!(!time.is_throttled());
     }
 
     #[tokio::test(flavor = "local")]
     async fn a_task_waits_for_the_end_of_both_rests() {
         let user = Arc::default();
         let time = ThreadTime::of_socket(&user);
-        time.rest_for(Duration::from_millis(1));
-        user.rest_for(Duration::from_millis(2));
-        time.rested().await;
-        assert!(!time.rests() && !user.rests());
+        time.throttle_for(Duration::from_millis(1));
+        user.throttle_for(Duration::from_millis(2));
+        time.unthrottled().await;
+        assert!(!time.is_throttled() && !user.is_throttled());
     }
 }

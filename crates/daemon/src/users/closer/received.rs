@@ -111,7 +111,7 @@ impl End {
             match self.front() {
                 Front::None => return true,
                 Front::WithDescriptors => return false,
-                Front::Plain if self.time.rests() => return false,
+                Front::Plain if self.time.is_throttled() => return false,
                 // Nobody else receives from this socket, so this is the record that was peeked at.
                 Front::Plain => {
                     let _ = self.time.measure(|| recv(self, &mut [0_u8; 1][..], RecvFlags::DONTWAIT));
@@ -158,8 +158,8 @@ impl Drop for End {
     fn drop(&mut self) {
         // A closer that is behind would keep the number of each connection for as long as its owner likes: what has no
         // descriptors in its queue is not left to it. The end of a socket wakes all that wait for the program's end,
-        // too, so one that rests is.
-        if !self.time.rests() && self.is_finished() {
+        // too, so a throttled one is.
+        if !self.time.is_throttled() && self.is_finished() {
             // The queue is empty, so this closes only the daemon's socket.
             self.socket.held = None;
         }
@@ -210,7 +210,7 @@ async fn discard_input(connection: &AsyncFd<End>, closer: &Arc<Closer>) {
     let _ = end.time.measure(|| shutdown(end, Shutdown::Read));
     while end.front() != Front::None {
         closer.room().await;
-        end.time.rested().await;
+        end.time.unthrottled().await;
         // An error was the report that the caller has closed its end, and comes once.
         let _ = receive(end, &mut [0], (closer, end.time()));
         tokio::task::yield_now().await;

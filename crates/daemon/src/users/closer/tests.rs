@@ -110,7 +110,7 @@ fn the_connections_of_a_user_who_rests_are_closed_by_the_thread() {
     one.run(move || goes_on.recv().unwrap_or_default());
     drop(one.guard_connection(pair().0));
     assert_eq!(one.thread.pending(), 1, "an empty one is closed at once");
-    one.time().rest_for(STUCK_WAIT);
+    one.time().throttle_for(STUCK_WAIT);
     drop(one.guard_connection(pair().0));
     assert_eq!(one.thread.pending(), 2);
     drop(go_on);
