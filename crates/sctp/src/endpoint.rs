@@ -224,14 +224,14 @@ impl Endpoint {
 
     /// Sets whether the user has messages left that it has accepted from others and that wait for room. After a SHUTDOWN
     /// of the peer, the association takes them until the user has no more.
-    pub fn set_has_rest<H: Host + ?Sized>(
+    pub fn set_has_upper_data<H: Host + ?Sized>(
         &mut self,
         now: Time,
         id: AssociationId,
-        has_rest: bool,
+        has_upper_data: bool,
         host: &mut H,
     ) {
-        self.with_open(id, now, host, |association, cx| association.set_has_rest(cx, has_rest));
+        self.with_open(id, now, host, |association, cx| association.set_has_upper_data(cx, has_upper_data));
     }
 
     /// Makes this address of the peer the primary one: new data goes there while it answers (RFC 9260 §6.4, §11.1.6).

@@ -208,10 +208,10 @@ pub fn shutdown_no_poll(association: &SharedAssociation) -> Result<(), SendError
 
 /// Sets whether the caller has messages left that it has accepted from others and that wait for room. An association
 /// whose peer shuts it down meanwhile takes them, and ends only when the caller has no more.
-pub fn set_has_rest(association: &SharedAssociation, has_rest: bool) {
+pub fn set_has_upper_data(association: &SharedAssociation, has_upper_data: bool) {
     let socket = &association.socket;
-    // An association that has ended takes no rest.
-    let _ = socket.command(|driver, cx| driver.set_has_rest(cx, socket.stream, 0, has_rest));
+    // An association that has ended takes no more data.
+    let _ = socket.command(|driver, cx| driver.set_has_upper_data(cx, socket.stream, 0, has_upper_data));
 }
 
 /// Keeps received messages of at least this many bytes charged to the receive window until [`release_window`].

@@ -13,7 +13,7 @@ pub(crate) mod inbound;
 pub(crate) mod notifications;
 pub(crate) mod other_end;
 pub(crate) mod outbound;
-mod rest;
+mod untaken_messages;
 
 use swiftwater::tokio::Association;
 

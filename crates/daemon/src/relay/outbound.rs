@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use swiftwater::tokio::Association;
 use swiftwater::{Event, Lifetime, PathId, SendError, SendInfo, internals};
 
-use super::rest::Rest;
+use super::untaken_messages::UntakenMessages;
 use super::{Departure, Wait, abort, notifications};
 use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::incoming::Incoming;
@@ -32,7 +32,7 @@ pub(crate) struct Outbound<'a> {
     reports: Reports,
     /// Whether the association accepts no more messages: further ones are lost, as in the kernel.
     is_gone: bool,
-    rest: Rest<'a>,
+    untaken: UntakenMessages<'a>,
     turn: Turn,
 }
 
@@ -43,8 +43,9 @@ impl<'a> Outbound<'a> {
         association: &'a Association,
         unsent: Messages,
     ) -> Outbound<'a> {
-        let (reports, rest, turn) = (Reports::new(socket), Rest::of(socket, assoc), socket.turn());
-        Outbound { socket, assoc, association, unsent, reports, is_gone: false, rest, turn }
+        let (reports, untaken, turn) =
+            (Reports::new(socket), UntakenMessages::of(socket, assoc), socket.turn());
+        Outbound { socket, assoc, association, unsent, reports, is_gone: false, untaken, turn }
     }
 
     /// Moves messages. Returns the event that it waits for, or how the program has left.
@@ -58,7 +59,7 @@ impl<'a> Outbound<'a> {
     fn advance(&mut self) -> Result<Wait, Departure> {
         // A step that moves nothing counts, too, because the event that it waits for may have occurred already, again and again.
         let mut weight = 1;
-        if self.rest.is_last() {
+        if self.untaken.is_last() {
             self.socket.on_sending_shut(self.assoc);
         }
         loop {
@@ -85,7 +86,7 @@ impl<'a> Outbound<'a> {
                     }
                     Next::Waits(wait) => {
                         let takes_later = self.socket.channel().takes_later();
-                        self.rest.set(wait == Wait::Memory || takes_later && self.assoc.has_rest());
+                        self.untaken.set(wait == Wait::Memory || takes_later && self.assoc.has_upper_data());
                         return Ok(wait);
                     }
                 },
@@ -102,7 +103,7 @@ impl<'a> Outbound<'a> {
                 Ok(()) => {}
                 Err(SendError::WouldBlock) => {
                     self.unsent.push_front((header, content));
-                    self.rest.set(true);
+                    self.untaken.set(true);
                     internals::flush_due(self.association);
                     return Ok(Wait::Association);
                 }
@@ -190,7 +191,7 @@ pub(crate) struct QueueOutbound<'a> {
     is_sent: bool,
     /// Whether the first message was refused. It leaves the queue once that is reported.
     is_refused: bool,
-    rest: Rest<'a>,
+    untaken: UntakenMessages<'a>,
     turn: Turn,
 }
 
@@ -201,9 +202,10 @@ impl<'a> QueueOutbound<'a> {
         association: &'a Association,
         queue: &'a SendQueue,
     ) -> QueueOutbound<'a> {
-        let (reports, rest, turn) = (Reports::new(socket), Rest::of(socket, assoc), socket.turn());
+        let (reports, untaken, turn) =
+            (Reports::new(socket), UntakenMessages::of(socket, assoc), socket.turn());
         let (is_sent, is_refused) = (false, false);
-        QueueOutbound { socket, assoc, association, queue, reports, is_sent, is_refused, rest, turn }
+        QueueOutbound { socket, assoc, association, queue, reports, is_sent, is_refused, untaken, turn }
     }
 
     /// Moves messages. Returns the event that it waits for; `None` if no more messages will come.
@@ -216,7 +218,7 @@ impl<'a> QueueOutbound<'a> {
 
     fn advance(&mut self) -> Option<Wait> {
         let mut weight = 1;
-        if self.rest.is_last() {
+        if self.untaken.is_last() {
             self.queue.refuse();
         }
         loop {
@@ -233,7 +235,7 @@ impl<'a> QueueOutbound<'a> {
                 Front::Message(header, content) => (header, content),
                 Front::Nothing => {
                     self.association.flush();
-                    self.rest.set(false);
+                    self.untaken.set(false);
                     return Some(Wait::Message);
                 }
                 Front::Closed => return None,
@@ -246,7 +248,7 @@ impl<'a> QueueOutbound<'a> {
                 Ok(()) => self.queue.pop(),
                 Err(SendError::WouldBlock) => {
                     self.is_sent = content.is_empty();
-                    self.rest.set(true);
+                    self.untaken.set(true);
                     internals::flush_due(self.association);
                     return Some(Wait::Association);
                 }

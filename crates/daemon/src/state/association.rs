@@ -46,8 +46,8 @@ pub(crate) struct SocketAssociation {
     /// The queue of outbound messages, if the socket is a one-to-many socket.
     send_queue: RefCell<Option<Rc<SendQueue>>>,
     tasks: AssociationTasks,
-    /// Whether the association was told of a rest, see [`SocketAssociation::set_has_rest`].
-    has_rest: Cell<bool>,
+    /// Whether the association knows of data of the upper layer, see [`SocketAssociation::set_has_upper_data`].
+    has_upper_data: Cell<bool>,
     /// The association whose stream this one's was linked with last. The stack knows whether the link has ended.
     linked_with: Cell<u32>,
     /// The permit of an association of a one-to-many socket.
@@ -76,7 +76,7 @@ impl SocketAssociation {
             held: tokio::sync::Mutex::default(),
             send_queue: RefCell::default(),
             tasks: AssociationTasks::default(),
-            has_rest: Cell::new(false),
+            has_upper_data: Cell::new(false),
             linked_with: Cell::new(0),
             permit: OnceCell::new(),
         }
@@ -127,17 +127,17 @@ impl SocketAssociation {
 
     /// Sets whether the program has messages left that it has sent and that the association has not taken. Programs believe them
     /// sent, so they are still delivered if the peer shuts the association down.
-    pub(crate) fn set_has_rest(&self, has_rest: bool) {
-        if self.has_rest.replace(has_rest) != has_rest
+    pub(crate) fn set_has_upper_data(&self, has_upper_data: bool) {
+        if self.has_upper_data.replace(has_upper_data) != has_upper_data
             && let Some(association) = self.association()
         {
-            internals::set_has_rest(association, has_rest);
+            internals::set_has_upper_data(association, has_upper_data);
         }
     }
 
-    /// Returns whether the program has a rest.
-    pub(crate) fn has_rest(&self) -> bool {
-        self.has_rest.get()
+    /// Returns whether the association knows of such messages.
+    pub(crate) fn has_upper_data(&self) -> bool {
+        self.has_upper_data.get()
     }
 
     /// Returns its number in notifications: as in the kernel, 0 if it was never up.

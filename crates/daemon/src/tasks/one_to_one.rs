@@ -104,7 +104,7 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
     let mut inbound =
         InboundTask(tokio::task::spawn_local(relay_inbound_to_end(Rc::clone(socket), Rc::clone(assoc))));
     let mut departure = relay_outbound(socket, assoc, association, unsent).await;
-    other_end::declare_rest(socket, assoc);
+    other_end::declare_upper_data(socket, assoc);
     if let Departure::HalfClosed = departure {
         // This fails only if the association has ended.
         let _ = association.shutdown().await;

@@ -116,11 +116,19 @@ impl SctpDriver {
     }
 
     /// Sets whether the writer has messages left that it has accepted from others
-    /// ([`Endpoint::set_has_rest`](::sctp::Endpoint::set_has_rest)).
-    pub fn set_has_rest(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32, has_rest: bool) {
+    /// ([`Endpoint::set_has_upper_data`](::sctp::Endpoint::set_has_upper_data)).
+    pub fn set_has_upper_data(
+        &mut self,
+        cx: &mut Cx<'_>,
+        s: StreamId,
+        association: u32,
+        has_upper_data: bool,
+    ) {
         if let Some(id) = self.association(s, association) {
             let now = self.now(cx);
-            self.with_endpoint(cx, |endpoint, host| endpoint.set_has_rest(now, id, has_rest, host));
+            self.with_endpoint(cx, |endpoint, host| {
+                endpoint.set_has_upper_data(now, id, has_upper_data, host)
+            });
         }
     }
 

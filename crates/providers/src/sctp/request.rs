@@ -384,7 +384,7 @@ impl SctpDriver {
             self.with_endpoint(cx, |endpoint, host| {
                 // No reader is left to release the held window, and the peer may have to send before it can shut down.
                 endpoint.release_window(id, usize::MAX);
-                endpoint.set_has_rest(now, id, false, host);
+                endpoint.set_has_upper_data(now, id, false, host);
                 endpoint.shutdown(now, id, host);
             });
         }

@@ -109,7 +109,7 @@ impl Association {
         match &self.state {
             State::Established => true,
             State::CookieWait(setup) | State::CookieEchoed { setup, .. } => !setup.shutdown_wanted,
-            State::ShutdownReceived => self.has_rest,
+            State::ShutdownReceived => self.has_upper_data,
             _ => false,
         }
     }

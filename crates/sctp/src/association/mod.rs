@@ -37,7 +37,7 @@
 //! | `returns` | messages that return to the user |
 //! | `timer_state` | times that belong to no state and no path |
 //!
-//! The other fields are plain values. One file changes each: `identity` (`setup`, `restart`), `has_rest` (`shutdown`),
+//! The other fields are plain values. One file changes each: `identity` (`setup`, `restart`), `has_upper_data` (`shutdown`),
 //! `probes_mtu` (`mtu`) and `due_from_bytes` (`flush_rule`).
 
 mod causes;
@@ -172,8 +172,8 @@ pub(crate) struct Association {
     timers: TimerState,
     reaction: Reaction,
     errors: PeerErrors,
-    /// Whether the user still has messages that it has accepted from others, see [`Association::set_has_rest`].
-    has_rest: bool,
+    /// Whether the upper layer still has data that it has accepted from others, see [`Association::set_has_upper_data`].
+    has_upper_data: bool,
     ecn: Ecn,
     peer: Peer,
     /// Whether a path has an MTU probe to send.
@@ -211,7 +211,7 @@ impl Association {
             timers: TimerState::default(),
             reaction: Reaction::default(),
             errors: PeerErrors::default(),
-            has_rest: false,
+            has_upper_data: false,
             ecn: Ecn::default(),
             peer: Peer::default(),
             probes_mtu: false,

@@ -38,10 +38,14 @@ impl Association {
         }
     }
 
-    /// Sets whether the user has messages left that it has accepted from others and that wait for room. If the peer shuts the
-    /// association down meanwhile, the rest is still sent: RFC 9260 §9.2 forbids new messages only. SHUTDOWN ACK waits for it.
-    pub(crate) fn set_has_rest<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, has_rest: bool) {
-        self.has_rest = has_rest;
+    /// Sets whether the upper layer has data left that it has accepted from others and that waits for room. If the peer shuts the
+    /// association down meanwhile, this data is still sent: RFC 9260 §9.2 forbids new messages only. SHUTDOWN ACK waits for it.
+    pub(crate) fn set_has_upper_data<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        has_upper_data: bool,
+    ) {
+        self.has_upper_data = has_upper_data;
         if matches!(self.state, State::ShutdownReceived) {
             self.continue_shutdown(cx);
         }
@@ -68,7 +72,7 @@ impl Association {
                 self.state = State::ShutdownSent { t2, t5_at: cx.now + T5_RTO_MAX * self.config.rto.max };
                 self.push_shutdown();
             }
-            State::ShutdownReceived if !self.has_rest => {
+            State::ShutdownReceived if !self.has_upper_data => {
                 self.state = State::ShutdownAckSent { t2 };
                 self.push_shutdown_ack(asked_on);
             }

@@ -209,17 +209,17 @@ fn no_message_is_taken_after_the_shutdown_of_the_peer() {
 #[test]
 fn the_rest_of_what_was_accepted_is_sent_after_the_shutdown_of_the_peer() {
     let mut peer = Peer::established(18);
-    let set_has_rest = |peer: &mut Peer, has_rest| {
-        peer.endpoint.set_has_rest(peer.now, peer.id, has_rest, &mut peer.app);
+    let set_has_upper_data = |peer: &mut Peer, has_upper_data| {
+        peer.endpoint.set_has_upper_data(peer.now, peer.id, has_upper_data, &mut peer.app);
     };
-    set_has_rest(&mut peer, true);
+    set_has_upper_data(&mut peer, true);
     peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(-1) }.write(out)).go();
     peer.expects_nothing();
     peer.app_sends(SendInfo::default(), &b"rest"[..]);
     peer.expects("DATA 0");
     peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(0) }.write(out)).go();
     peer.expects_nothing();
-    set_has_rest(&mut peer, false);
+    set_has_upper_data(&mut peer, false);
     let sent = peer.endpoint.send(peer.now, peer.id, &SendInfo::default(), 4, [b"late"[..].into()]);
     assert_eq!(sent, Err(SendError::PeerShutdown));
     peer.collect_output();

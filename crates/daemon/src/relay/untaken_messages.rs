@@ -1,5 +1,5 @@
-//! The rest of a program: messages that it has sent and that its association has not taken when the peer shuts the association
-//! down. Programs believe these messages sent, so the association still takes them, and SHUTDOWN ACK waits for them.
+//! Messages that a program has sent and that its association has not taken when the peer shuts the association down. Programs
+//! believe these messages sent, so the association still takes them, and SHUTDOWN ACK waits for them.
 
 use std::rc::Rc;
 
@@ -9,31 +9,31 @@ use crate::state::association::SocketAssociation;
 use crate::state::relayed::RelayedEntries;
 use crate::state::socket::Socket;
 
-/// The rest of the program, as long as its messages are relayed.
-pub(super) struct Rest<'a> {
+/// The messages of a program that its association has not taken, as long as they are relayed.
+pub(super) struct UntakenMessages<'a> {
     assoc: &'a SocketAssociation,
     _entries: RelayedEntries<Socket>,
 }
 
-impl<'a> Rest<'a> {
-    pub(super) fn of(socket: &Rc<Socket>, assoc: &'a SocketAssociation) -> Rest<'a> {
-        Rest { assoc, _entries: socket.relayed().enter(socket, assoc) }
+impl<'a> UntakenMessages<'a> {
+    pub(super) fn of(socket: &Rc<Socket>, assoc: &'a SocketAssociation) -> UntakenMessages<'a> {
+        UntakenMessages { assoc, _entries: socket.relayed().enter(socket, assoc) }
     }
 
-    /// Sets whether there is a rest.
+    /// Sets whether there are any.
     pub(super) fn set(&self, exists: bool) {
-        self.assoc.set_has_rest(exists);
+        self.assoc.set_has_upper_data(exists);
     }
 
-    /// Returns whether the peer has shut the association down, so that no message may follow the rest.
+    /// Returns whether the peer has shut the association down, so that no message may follow these.
     pub(super) fn is_last(&self) -> bool {
         let association = || self.assoc.association();
         let state = || association().and_then(|it| internals::view(it, |view| view.state()));
-        self.assoc.has_rest() && state() == Some(AssociationState::ShutdownReceived)
+        self.assoc.has_upper_data() && state() == Some(AssociationState::ShutdownReceived)
     }
 }
 
-impl Drop for Rest<'_> {
+impl Drop for UntakenMessages<'_> {
     fn drop(&mut self) {
         self.set(false);
     }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
     use crate::channel::style::Style;
     use crate::relay::Wait;
-    use crate::relay::other_end::declare_rest;
+    use crate::relay::other_end::declare_upper_data;
     use crate::relay::outbound::{Outbound, QueueOutbound};
     use crate::state::registry::Registry;
     use crate::state::send_queue::Messages;
@@ -102,7 +102,7 @@ mod tests {
 
     /// Shuts an end down, and waits until the other one knows.
     async fn shut_down(from: &End, to: &End) {
-        declare_rest(&from.socket, &from.assoc);
+        declare_upper_data(&from.socket, &from.assoc);
         from.association().shutdown().await.expect("it is open");
         assert!(soon(to.association().recv()).await.expect("it is open").is_none());
     }
@@ -127,7 +127,7 @@ mod tests {
         while !matches!(outbound.step(), Ok(Wait::Message)) {
             outbound.next_turn().await;
         }
-        assert!(!first.assoc.has_rest());
+        assert!(!first.assoc.has_upper_data());
         send(&first.program_end, 0, b"later");
         assert!(matches!(outbound.step(), Ok(Wait::Message)));
         assert_eq!(received(&second).await, sent);
@@ -152,9 +152,9 @@ mod tests {
         for style in [Style::OneToOne, Style::OneToMany] {
             let registry = registry();
             let (first, second) = ends(&registry, style).await;
-            let _rest = Rest::of(&first.socket, &first.assoc);
+            let _untaken = UntakenMessages::of(&first.socket, &first.assoc);
             shut_down(&second, &first).await;
-            assert!(!first.assoc.has_rest());
+            assert!(!first.assoc.has_upper_data());
             assert_eq!(received(&second).await, 0);
         }
     }
@@ -163,10 +163,10 @@ mod tests {
     async fn an_association_whose_relay_has_ended_is_no_other_end() {
         let registry = registry();
         let (first, second) = ends(&registry, Style::OneToOne).await;
-        let rest = Rest::of(&first.socket, &first.assoc);
+        let untaken = UntakenMessages::of(&first.socket, &first.assoc);
         let found = |end: &End| end.socket.relayed().other_end(&end.assoc).map(|(_, id)| id);
         assert_eq!((found(&second), found(&first)), (Some(first.assoc.id()), None));
-        drop(rest);
+        drop(untaken);
         assert_eq!(found(&second), None);
     }
 
@@ -184,8 +184,8 @@ mod tests {
             let accepted = accepted.expect("an association comes").0;
             ends.push((first, End::new(&registry, Style::OneToOne, 100 + u32::from(host), accepted)));
         }
-        let _rests: Vec<Rest<'_>> =
-            ends.iter().map(|(first, _)| Rest::of(&first.socket, &first.assoc)).collect();
+        let _untaken: Vec<UntakenMessages<'_>> =
+            ends.iter().map(|(first, _)| UntakenMessages::of(&first.socket, &first.assoc)).collect();
         let found = |end: &End| end.socket.relayed().other_end(&end.assoc).map(|(_, id)| id);
         assert_eq!(ends.iter().map(|(_, second)| found(second)).collect::<Vec<_>>(), [Some(1), Some(2)]);
     }
