@@ -38,7 +38,7 @@ pub(crate) async fn perform(
     match request {
         DaemonRequest::Describe => {
             let description = status::describe(registry.stack(), registry.is_on_demand());
-            Ok(Answer::Value(description.into_bytes()).into())
+            Ok(Answer::Value(serde_json::to_vec(&description).map_err(|_| Errno::NOMEM)?).into())
         }
         DaemonRequest::Barrier => {
             act_on_closes(registry, requester).await;

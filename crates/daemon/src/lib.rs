@@ -47,11 +47,11 @@ use users::resources::Resources;
 
 pub use calls::link_status::LinkStatus;
 pub use calls::status::{
-    AssociationPhase, AssociationStatus, DaemonStatus, PathStatus, SocketReport, SocketState, SocketStatus,
-    SocketStyle, Status, UserStatus,
+    AssociationPhase, AssociationStatus, DaemonStatus, Description, PathStatus, SocketReport, SocketState,
+    SocketStatus, SocketStyle, Status, UserStatus,
 };
 pub use calls::streams::{PartStatus, QueueStatus, StreamStatus};
-pub use client::inquiry::{Description, NoDaemon, trusts_daemon_of};
+pub use client::inquiry::{NoDaemon, trusts_daemon_of};
 pub use client::streams::{Recording, StreamCommandError, Streams};
 pub use server::REQUEST_WAIT;
 pub use shutdown::Ending;

@@ -11,6 +11,19 @@ use crate::channel::style::Style;
 use crate::state::association::SocketAssociation;
 use crate::state::socket::Socket;
 
+/// The description of a daemon that has answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    /// The daemon's process identifier. A service manager may hold the daemon's socket.
+    pub process: i32,
+    /// The daemon's version.
+    pub version: String,
+    /// Whether the daemon exits when idle, so that programs may start the next one.
+    pub on_demand: bool,
+    /// Description of the link that carries SCTP.
+    pub carries: String,
+}
+
 /// A part of an answer. The associations of a socket follow that socket.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Part {
@@ -359,11 +372,14 @@ pub(crate) fn describe_link(stack: &Stack) -> String {
     }
 }
 
-/// Returns the daemon's description of itself. It contains the process identifier, since the socket may be a service
-/// manager's.
-pub(crate) fn describe(stack: &Stack, on_demand: bool) -> String {
-    let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
-    format!("{version}\n{process}\n{on_demand}\n{}", describe_link(stack))
+/// Returns the daemon's description of itself.
+pub(crate) fn describe(stack: &Stack, on_demand: bool) -> Description {
+    Description {
+        process: std::process::id().cast_signed(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        on_demand,
+        carries: describe_link(stack),
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvFlags, SendFlags};
 use serde::Deserialize;
 
+use crate::calls::status::Description;
 use crate::system::daemon_address::DaemonAddress;
 use crate::system::user_namespace::sees_all_users;
 
@@ -19,19 +20,6 @@ use crate::system::user_namespace::sees_all_users;
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// Time limit for a long answer, which the daemon makes in turns.
 const LONG_ANSWER_WAIT: Duration = Duration::from_secs(60);
-
-/// The description of a daemon that has answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description {
-    /// The daemon's process identifier.
-    pub process: i32,
-    /// The daemon's version.
-    pub version: String,
-    /// Whether the daemon exits when idle, so that programs may start the next one.
-    pub on_demand: bool,
-    /// Description of the link that carries SCTP.
-    pub carries: String,
-}
 
 /// Reason why no daemon can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +92,7 @@ impl DaemonAddress {
         let Some(Answer::Value(text)) = Answer::parse(&frame[..bytes]) else {
             return Err(if bytes == 0 { NoDaemon::Silent } else { NoDaemon::OtherVersion });
         };
-        Description::parse(&String::from_utf8_lossy(text)).ok_or(NoDaemon::OtherVersion)
+        serde_json::from_slice(text).map_err(|_| NoDaemon::OtherVersion)
     }
 }
 
@@ -151,19 +139,6 @@ pub fn trusts_daemon_of(user: u32) -> bool {
     trust::may_serve(user, rustix::process::geteuid().as_raw(), sees_all_users)
 }
 
-impl Description {
-    /// Parses an answer; `None` if it is that of another version.
-    fn parse(text: &str) -> Option<Description> {
-        let mut lines = text.lines();
-        Some(Description {
-            version: lines.next()?.into(),
-            process: lines.next()?.parse().ok()?,
-            on_demand: lines.next()?.parse().ok()?,
-            carries: lines.next()?.into(),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::thread;
@@ -172,8 +147,6 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
     use super::*;
-
-    const DESCRIPTION: &str = "1.2.3\n77\ntrue\nUDP port 9899";
 
     /// Asks a daemon of this user for its description, which answers with one frame, or with none and closes.
     fn asked(test: &str, answer: Option<&[u8]>) -> Result<Description, NoDaemon> {
@@ -203,19 +176,23 @@ mod tests {
 
     #[test]
     fn a_daemon_of_this_user_is_asked_and_its_answer_checked() {
-        let answer = |text: &str| {
+        let answer = |text: &[u8]| {
             let mut frame = [0; FRAME_BYTES_MAX];
-            let bytes = Answer::Value(text.as_bytes()).encode(&mut frame).expect("it is short");
+            let bytes = Answer::Value(text).encode(&mut frame).expect("it is short");
             frame[..bytes].to_vec()
         };
         let description = Description {
             process: 77,
             version: "1.2.3".into(),
             on_demand: true,
-            carries: "UDP port 9899".into(),
+            carries: "a line\nand another one".into(),
         };
-        assert_eq!(asked("right", Some(&answer(DESCRIPTION))), Ok(description));
-        assert_eq!(asked("short", Some(&answer("1.2.3\n77\ntrue"))), Err(NoDaemon::OtherVersion));
+        let text = serde_json::to_vec(&description).expect("JSON");
+        assert_eq!(asked("right", Some(&answer(&text))), Ok(description));
+        // The end of the answer is missing; an older daemon has answered in lines.
+        for other in [&text[..text.len() - 1], b"1.2.3\n77\ntrue\nUDP port 9899"] {
+            assert_eq!(asked("other", Some(&answer(other))), Err(NoDaemon::OtherVersion));
+        }
         assert_eq!(asked("foreign", Some(b"something else")), Err(NoDaemon::OtherVersion));
         assert_eq!(asked("closed", None), Err(NoDaemon::Silent));
         assert_eq!(DaemonAddress::Abstract("swiftwater-nobody".into()).describe(), Err(NoDaemon::Absent));
