@@ -27,7 +27,7 @@ use crate::tasks::relaying::{drain, notify_sender_dry};
 use crate::users::closer::{ReceivedDescriptor, Source};
 use crate::users::owner::Owner;
 use crate::users::requester::Requester;
-use crate::users::seats::Seat;
+use crate::users::user_permits::Permit;
 
 /// Carries out a request that concerns no socket.
 pub(crate) async fn perform(
@@ -67,7 +67,7 @@ pub(crate) async fn perform(
 }
 
 /// Takes a place for a request of this user that waits for its answer.
-fn take_waiting(registry: &Registry, requester: Requester) -> Result<Seat, Errno> {
+fn take_waiting(registry: &Registry, requester: Requester) -> Result<Permit, Errno> {
     registry.resources().take_waiting(requester.user())
 }
 
@@ -227,7 +227,7 @@ async fn connect_for(
     program_end: BorrowedFd<'_>,
     requester: Requester,
 ) -> Result<Reply, Errno> {
-    let seat = (args.start == Start::AnswerLate).then(|| take_waiting(registry, requester)).transpose()?;
+    let permit = (args.start == Start::AnswerLate).then(|| take_waiting(registry, requester)).transpose()?;
     let assoc = connect::connect(registry, socket, args, program_end)?;
     if args.start == Start::Now {
         tokio::select! {
@@ -237,8 +237,8 @@ async fn connect_for(
             () = run_pending(registry, ROUNDS_MAX) => {}
         }
     }
-    if let Some(seat) = seat
-        && let Outcome::Failed(error) = seat.unless_lost(assoc.set_up_ended()).await?
+    if let Some(permit) = permit
+        && let Outcome::Failed(error) = permit.unless_lost(assoc.set_up_ended()).await?
     {
         return Err(error);
     }

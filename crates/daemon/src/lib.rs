@@ -41,7 +41,7 @@ use channel::shared_pages::SharedPages;
 use state::registry::Registry;
 use system::journal;
 use system::listener::Listener;
-use users::descriptor_numbers::Numbers;
+use users::descriptor_budget::DescriptorBudget;
 use users::memory_return;
 use users::resources::Resources;
 
@@ -58,7 +58,7 @@ pub use shutdown::Ending;
 pub use state::stream_rules::StreamRules;
 pub use system::daemon_address::{DaemonAddress, DaemonAddressError};
 pub use system::socket_cookie::OldKernel;
-pub use users::descriptor_numbers::FewDescriptors;
+pub use users::descriptor_budget::FewDescriptors;
 pub use users::limits::Limits;
 pub use users::owner::sockets_max;
 
@@ -126,7 +126,7 @@ pub struct Daemon {
     ending: Arc<Notify>,
     limits: Limits,
     rules: StreamRules,
-    numbers: Arc<Numbers>,
+    numbers: Arc<DescriptorBudget>,
 }
 
 impl fmt::Debug for Daemon {
@@ -161,7 +161,7 @@ impl Daemon {
     fn with_listener(listener: Listener, options: &DaemonOptions) -> Result<Daemon, DaemonError> {
         OldKernel::check_this().map_err(DaemonError::Kernel)?;
         rustix::io::ioctl_fionbio(&listener, true).map_err(|error| DaemonError::System(error.into()))?;
-        let numbers = Numbers::of_this_process().map_err(DaemonError::Descriptors)?;
+        let numbers = DescriptorBudget::of_this_process().map_err(DaemonError::Descriptors)?;
         SharedPages::check().map_err(|error| DaemonError::SharedMemory(error.into()))?;
         let stack = Stack::bind(&options.stack).map_err(DaemonError::Stack)?;
         Ok(Daemon {

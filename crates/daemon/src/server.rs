@@ -24,7 +24,7 @@ use crate::system::listener::Listener;
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor, Source};
 use crate::users::fair_queue::FairQueue;
 use crate::users::requester::Requester;
-use crate::users::seats::Seat;
+use crate::users::user_permits::Permit;
 
 /// Clients must send their request within this time of being accepted.
 pub const REQUEST_WAIT: Duration = Duration::from_secs(5);
@@ -122,20 +122,20 @@ struct Caller {
 }
 
 fn admit(registry: &Rc<Registry>, Arrival { connection, closer, requester }: Arrival) {
-    let Some(seat) = registry.resources().take_silent(requester.user()) else {
+    let Some(permit) = registry.resources().take_silent(requester.user()) else {
         return put_off(&connection);
     };
     let caller = Caller { registry: Rc::clone(registry), closer, requester };
     tokio::task::spawn_local(async move {
         // An error means that the caller has gone, or does not receive the answer.
-        let _ = attend(connection, seat, &caller).await;
+        let _ = attend(connection, permit, &caller).await;
     });
 }
 
-/// Receives one request and answers it. `seat` is the connection's until the request has come.
-async fn attend(connection: End, seat: Seat, caller: &Caller) -> io::Result<()> {
+/// Receives one request and answers it. `permit` is the connection's until the request has come.
+async fn attend(connection: End, permit: Permit, caller: &Caller) -> io::Result<()> {
     let connection = register(connection, Interest::READABLE | Interest::WRITABLE)?;
-    let asked = receive_request(&connection, seat, &caller.closer).await;
+    let asked = receive_request(&connection, permit, &caller.closer).await;
     let (frame, descriptors) = match asked.inspect_err(|_| put_off(connection.get_ref()))? {
         Asked::Request(frame, descriptors) => (frame, descriptors),
         Asked::NotYet => {
@@ -155,11 +155,15 @@ async fn attend(connection: End, seat: Seat, caller: &Caller) -> io::Result<()> 
     answer(&connection, reply, place.as_ref(), &caller.closer).await
 }
 
-/// Waits for a request until the connection loses its seat, or its time is over.
-async fn receive_request(connection: &AsyncFd<End>, seat: Seat, closer: &Arc<Closer>) -> io::Result<Asked> {
+/// Waits for a request until the connection loses its permit, or its time is over.
+async fn receive_request(
+    connection: &AsyncFd<End>,
+    permit: Permit,
+    closer: &Arc<Closer>,
+) -> io::Result<Asked> {
     let asked = tokio::select! {
         asked = asked_after_rest(connection, closer) => Some(asked),
-        () = seat.lost() => None,
+        () = permit.lost() => None,
         () = tokio::time::sleep(REQUEST_WAIT) => None,
     };
     // The request may have come although the time is over: the daemon may have been stopped meanwhile.
@@ -173,7 +177,7 @@ async fn carry_out(
     request: Request<'_>,
     descriptors: &[ReceivedDescriptor],
     caller: &Caller,
-) -> Option<(Reply, Option<Seat>)> {
+) -> Option<(Reply, Option<Permit>)> {
     if descriptors.len() > 1 {
         return Some((Errno::INVAL.into(), None));
     }
@@ -222,7 +226,7 @@ async fn perform(
 async fn answer(
     connection: &AsyncFd<End>,
     reply: Reply,
-    place: Option<&Seat>,
+    place: Option<&Permit>,
     closer: &Arc<Closer>,
 ) -> io::Result<()> {
     let mut frame = [0; FRAME_BYTES_MAX];
@@ -275,7 +279,7 @@ enum Asked {
     Request(Vec<u8>, Vec<ReceivedDescriptor>),
     /// The caller has closed the connection.
     Nothing,
-    /// The time is over, or another connection has taken the seat.
+    /// The time is over, or another connection has taken the permit.
     NotYet,
     /// Earlier descriptors of this user cannot be closed, so no further ones are received.
     Stuck,
@@ -404,7 +408,7 @@ mod tests {
     use crate::system::descriptor_io::polls;
     use crate::testing::{WAIT_MAX, soon, until};
     use crate::users::closer::Closers;
-    use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers};
+    use crate::users::descriptor_budget::{DescriptorBudget, MESSAGE_DESCRIPTORS_MAX};
     use crate::users::limits::Limits;
     use crate::users::resources::Resources;
 
@@ -415,7 +419,7 @@ mod tests {
     const CONNECTIONS: usize = 256;
 
     /// Serves a listener, and looks at the numbers each time that other tasks have had their turn.
-    fn serve_and_look(listener: Listener, mut look: impl FnMut(&Numbers)) {
+    fn serve_and_look(listener: Listener, mut look: impl FnMut(&DescriptorBudget)) {
         let mut rounds = 0..2 * CONNECTIONS;
         serve_until(listener, "the last round", |numbers| {
             look(numbers);
@@ -425,13 +429,13 @@ mod tests {
 
     /// Serves a listener until something is done, which is looked at each time that other tasks have had their turn. A failure
     /// names what was `awaited`.
-    fn serve_until(listener: Listener, awaited: &str, mut is_done: impl FnMut(&Numbers) -> bool) {
+    fn serve_until(listener: Listener, awaited: &str, mut is_done: impl FnMut(&DescriptorBudget) -> bool) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build_local(LocalOptions::default())
             .expect("a runtime");
         runtime.block_on(async {
-            let numbers = Numbers::with_max(NUMBERS);
+            let numbers = DescriptorBudget::with_max(NUMBERS);
             let options = StackOptions::default().with_udp_port(0);
             let stack = Stack::bind(&options).expect("a free port");
             let registry =
@@ -459,7 +463,7 @@ mod tests {
     }
 
     /// Returns how many numbers are taken.
-    fn taken(numbers: &Numbers) -> usize {
+    fn taken(numbers: &DescriptorBudget) -> usize {
         let has_taken = |taken: &usize| numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - taken);
         (0..NUMBERS).find(has_taken).expect("no more than there are")
     }
@@ -503,7 +507,7 @@ mod tests {
             Ok(Some(format!("{:?}", carrier::request::Answer::Failed(carrier::request::ASK_AGAIN))));
         assert_eq!(told(evicted), put_off, "an evicted connection is told to ask again");
         assert_eq!(told(evicted), Ok(None), "and closed");
-        // Those that had a seat at the end of the daemon find its end.
+        // Those that had a permit at the end of the daemon find its end.
         let count = silent.iter().filter(|caller| told(caller) == put_off).count();
         assert_eq!(count + 1, CONNECTIONS - SILENT);
     }
@@ -522,7 +526,7 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn a_closer_that_looks_stuck_for_a_moment_delays_a_request_and_one_that_is_stuck_fails_it() {
-        let closers = Closers::new(Numbers::with_max(NUMBERS));
+        let closers = Closers::new(DescriptorBudget::with_max(NUMBERS));
         let mut frame = [0; FRAME_BYTES_MAX];
         let bytes = DaemonRequest::Describe.encode(&mut frame).expect("a short request");
         for goes_on in [true, false] {
@@ -602,7 +606,7 @@ mod tests {
     /// The clock advances at once to the deadline.
     #[tokio::test(flavor = "local", start_paused = true)]
     async fn an_answer_that_is_not_received_has_failed() {
-        let closers = Closers::new(Numbers::with_max(NUMBERS));
+        let closers = Closers::new(DescriptorBudget::with_max(NUMBERS));
         let closer = closers.of(1, Source::Requests);
         let pair =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::NONBLOCK, None);

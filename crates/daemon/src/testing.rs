@@ -22,7 +22,7 @@ use crate::state::registry::{Opened, Registry};
 use crate::state::socket::Socket;
 use crate::state::socket_options::SocketOptions;
 use crate::system::addresses::Family;
-use crate::users::descriptor_numbers::Numbers;
+use crate::users::descriptor_budget::DescriptorBudget;
 use crate::users::limits::Limits;
 use crate::users::owner::Owner;
 use crate::users::resources::Resources;
@@ -37,7 +37,7 @@ pub(crate) fn registry() -> Registry {
     let association = AssociationOptions::default().with_events(true);
     let options = StackOptions::default().with_udp_port(0).with_association(association);
     let stack = Stack::bind(&options).expect("a free port");
-    Registry::new(stack, false, Resources::new(&Limits::default(), Numbers::with_max(1 << 16)))
+    Registry::new(stack, false, Resources::new(&Limits::default(), DescriptorBudget::with_max(1 << 16)))
         .expect("random numbers")
 }
 

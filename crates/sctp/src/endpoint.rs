@@ -342,7 +342,7 @@ impl Endpoint {
 
     /// Returns whether anything waits to be transmitted.
     pub fn transmit_waits(&self) -> bool {
-        self.transmit_due() || self.associations.has_held()
+        self.transmit_due() || self.associations.has_deferred()
     }
 
     /// Builds the next batch into `buffer`, if there is one.
@@ -356,7 +356,7 @@ impl Endpoint {
             return Some(transmit);
         }
         if scope == Scope::All && !self.associations.has_due() {
-            self.associations.promote_held();
+            self.associations.promote_deferred();
         }
         while let Some(id) = self.associations.pop_due() {
             let Some(association) = self.associations.get_mut(id) else { continue };

@@ -21,7 +21,7 @@ use crate::state::association::SocketAssociation;
 use crate::users::budget::Charge;
 use crate::users::closer::{self, End};
 use crate::users::record_buffer::RecordBuffer;
-use crate::users::seats::Seat;
+use crate::users::user_permits::Permit;
 
 /// Maximum number of bytes of waiting records.
 const BUFFER_BYTES: usize = 512 * 1024;
@@ -67,8 +67,8 @@ pub(crate) struct Feed {
     shared: Arc<Shared>,
     /// A weak reference, because a recording must not keep the association alive.
     assoc: Weak<SocketAssociation>,
-    /// The seat of the recording among the requests that wait.
-    seat: Seat,
+    /// The permit of the recording among the requests that wait.
+    permit: Permit,
     _charge: Charge,
 }
 
@@ -88,10 +88,10 @@ impl Waiting {
 }
 
 /// Returns the two ends of a recording.
-pub(super) fn pair(charge: Charge, seat: Seat) -> (Sink, Feed) {
+pub(super) fn pair(charge: Charge, permit: Permit) -> (Sink, Feed) {
     let (buffer, news) = (RecordBuffer::new(BUFFER_BYTES), Notify::new());
     let shared = Arc::new(Shared { buffer, news, has_ended: AtomicBool::new(false) });
-    (Sink(Arc::clone(&shared)), Feed { shared, assoc: Weak::new(), seat, _charge: charge })
+    (Sink(Arc::clone(&shared)), Feed { shared, assoc: Weak::new(), permit, _charge: charge })
 }
 
 impl Drop for Feed {
@@ -111,7 +111,7 @@ impl Feed {
         self
     }
 
-    /// Sends records until the module or the command has ended, or another user takes the seat.
+    /// Sends records until the module or the command has ended, or another user takes the permit.
     pub(crate) async fn follow(self, connection: &AsyncFd<End>) -> io::Result<()> {
         let mut records = Waiting { records: Vec::with_capacity(BUFFER_BYTES), sent_bytes: 0 };
         let mut ended = false;
@@ -119,13 +119,13 @@ impl Feed {
             tokio::select! {
                 () = self.shared.news.notified() => {}
                 () = closer::gone(connection) => break,
-                () = self.seat.lost() => break,
+                () = self.permit.lost() => break,
             }
             ended = self.shared.has_ended.load(Acquire);
             tokio::select! {
                 sent = self.send_all(connection, &mut records) => sent?,
                 () = closer::gone(connection) => break,
-                () = self.seat.lost() => break,
+                () = self.permit.lost() => break,
             }
         }
         tokio::time::timeout(REST_WAIT, self.send_rest(connection, &mut records)).await.unwrap_or(Ok(()))

@@ -53,7 +53,7 @@ pub(crate) async fn peel_off(
     registry.note_peeled_off(new, new.local_address().port(), &assoc);
     let unsent = take_off(socket, &assoc).await;
     new.show_defaults(&assoc);
-    if assoc.held().await.is_shut_down() {
+    if assoc.inbound_queue().await.is_shut_down() {
         new.on_sending_shut(&assoc);
     }
     if let Err(error) = move_records(recalled, (socket.channel(), new.channel()), id, front).await {

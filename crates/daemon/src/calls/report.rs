@@ -108,9 +108,9 @@ impl Report {
     pub(crate) async fn begin(registry: &Registry, requester: Requester) -> Result<Report, Errno> {
         let resources = registry.resources();
         let user = resources.users().user(requester.user());
-        let seat = resources.take_waiting(user.id())?;
+        let permit = resources.take_waiting(user.id())?;
         let only_one = user.begin_report().await.ok_or(Errno::CANCELED)?;
-        drop(seat);
+        drop(permit);
         let charge = user.unread().take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
         let memory = LentMemfd::new(&[], resources.numbers().count(LentMemfd::DESCRIPTORS), charge)
             .map_err(|(error, _)| error)?;

@@ -82,10 +82,10 @@ pub(crate) async fn record(
     requester: Requester,
 ) -> Result<Reply, Errno> {
     let (resources, user) = (registry.resources(), requester.user());
-    let seat = resources.take_waiting(user)?;
+    let permit = resources.take_waiting(user)?;
     let account = resources.users().unread().account(user);
     let charge = account.take(feed::CHARGED_BYTES).ok_or(Errno::NOBUFS)?;
-    let (sink, feed) = feed::pair(charge, seat);
+    let (sink, feed) = feed::pair(charge, permit);
     let push = move |association: &Association| {
         let sink = Box::new(sink);
         let module: Box<dyn Module> = match recorder {
@@ -139,7 +139,7 @@ pub(crate) async fn pop(registry: &Registry, id: u32, requester: Requester) -> R
     };
     let mut popped = pop();
     if matches!(popped, Err(PopError::Busy)) {
-        let seat = registry.resources().take_waiting(requester.user())?;
+        let permit = registry.resources().take_waiting(requester.user())?;
         let leaves = async {
             while matches!(popped, Err(PopError::Busy)) {
                 association.poppable().await;
@@ -147,7 +147,7 @@ pub(crate) async fn pop(registry: &Registry, id: u32, requester: Requester) -> R
             }
         };
         // A module that does not leave in time stays.
-        let _ = seat.unless_lost(tokio::time::timeout(LEAVE_WAIT, leaves)).await?;
+        let _ = permit.unless_lost(tokio::time::timeout(LEAVE_WAIT, leaves)).await?;
     }
     match popped {
         Ok(module) => Ok(Answer::Value(module.name().into()).into()),

@@ -16,7 +16,7 @@ pub(crate) enum Blocked {
     /// The end of the throttling of the socket or of its user.
     Throttled,
     /// The end of a change of the form.
-    Held,
+    FormChanging,
     /// This many bytes of the user's memory for unread messages.
     Memory(usize),
     /// Free descriptor numbers of the user.

@@ -368,7 +368,7 @@ impl CarrierSocket {
             match self.try_put_parts(&[IoSlice::new(record)], descriptors) {
                 Err(NotPut::Blocked(Blocked::Recall)) => self.recall_ended().await,
                 Err(NotPut::Blocked(Blocked::Throttled)) => self.time().unthrottled().await,
-                Err(NotPut::Blocked(_)) => self.has_room().await,
+                Err(NotPut::Blocked(_)) => self.writable().await,
                 Err(NotPut::Failed(error)) => return Err(error),
                 Ok(()) => return Ok(()),
             }
@@ -416,7 +416,7 @@ impl CarrierSocket {
 
     /// Waits until the carrier polls writable. Only a waiting task registers for that, with a descriptor of its own: otherwise
     /// each read of a program would wake the daemon.
-    pub(crate) async fn has_room(&self) {
+    pub(crate) async fn writable(&self) {
         self.reads().next().await;
     }
 
@@ -495,7 +495,7 @@ impl Reads {
 mod tests {
     use super::*;
     use crate::users::closer::{Closers, Source};
-    use crate::users::descriptor_numbers::Numbers;
+    use crate::users::descriptor_budget::DescriptorBudget;
 
     fn end() -> OwnedFd {
         let kind = SocketType::SEQPACKET;
@@ -504,7 +504,7 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn a_socket_that_rests_is_shut_down_by_a_thread() {
-        let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Carriers);
+        let closer = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Carriers);
         let (carrier, program_end) = pair(Arc::clone(&closer), ReceiveRing::alone()).expect("a pair");
         let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
         closer.worker().run(move || goes_on.recv().unwrap_or_default());

@@ -52,7 +52,7 @@ impl Channel {
                     match blocked {
                         Blocked::Throttled => channel.carrier().time().unthrottled().await,
                         Blocked::Recall => channel.carrier().recall_ended().await,
-                        _ => channel.carrier().has_room().await,
+                        _ => channel.carrier().writable().await,
                     }
                 }
                 channel.endpoint.form.on_flushed();

@@ -19,7 +19,7 @@ use rustix::io::{Errno, pwrite};
 use crate::channel::blocked::Blocked;
 use crate::users::budget::{Account, Charge, cost_of};
 use crate::users::closer::Closer;
-use crate::users::descriptor_numbers::Taken;
+use crate::users::descriptor_budget::DescriptorPermit;
 use crate::users::worker::Worker;
 
 /// A memfd of the daemon whose descriptor programs get, such as a long message in a carrier.
@@ -29,7 +29,7 @@ pub(crate) struct LentMemfd {
     /// The same file, open for reading.
     lent: OwnedFd,
     bytes: usize,
-    _number: Taken,
+    _number: DescriptorPermit,
     charge: Charge,
 }
 
@@ -38,7 +38,11 @@ impl LentMemfd {
     pub(crate) const DESCRIPTORS: usize = 2;
 
     /// Creates a memfd with these bytes. `number` counts [`LentMemfd::DESCRIPTORS`].
-    pub(crate) fn new(blocks: &[Bytes], number: Taken, charge: Charge) -> Result<LentMemfd, (Errno, Charge)> {
+    pub(crate) fn new(
+        blocks: &[Bytes],
+        number: DescriptorPermit,
+        charge: Charge,
+    ) -> Result<LentMemfd, (Errno, Charge)> {
         let made = write_memfd(blocks).and_then(|(memfd, bytes)| Ok((for_reading(&memfd)?, memfd, bytes)));
         match made {
             Ok((lent, memfd, bytes)) => Ok(LentMemfd { memfd, lent, bytes, _number: number, charge }),
@@ -134,16 +138,16 @@ pub(super) mod tests {
     use rustix::fs::{SealFlags, fcntl_add_seals, fstat};
 
     use super::*;
-    use crate::users::budget::{Budget, Limits};
-    use crate::users::descriptor_numbers::Numbers;
+    use crate::users::budget::{Budget, ByteLimits};
+    use crate::users::descriptor_budget::DescriptorBudget;
 
     pub(in crate::channel) fn account() -> Arc<Account> {
-        Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1)
+        Budget::new(ByteLimits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1)
     }
 
     pub(in crate::channel) fn message(account: &Arc<Account>, text: &'static [u8]) -> LentMemfd {
         let charge = account.take(cost_of(text.len())).expect("room");
-        let number = Numbers::with_max(1 << 16).count(LentMemfd::DESCRIPTORS);
+        let number = DescriptorBudget::with_max(1 << 16).count(LentMemfd::DESCRIPTORS);
         LentMemfd::new(&[Bytes::from_static(text)], number, charge).expect("a memfd")
     }
 
@@ -165,10 +169,10 @@ pub(super) mod tests {
 
     #[test]
     fn appended_bytes_are_charged() {
-        let account = Budget::new(Limits { user_bytes: 100, all_bytes: 1 << 20 }).account(1);
+        let account = Budget::new(ByteLimits { user_bytes: 100, all_bytes: 1 << 20 }).account(1);
         let charge = account.take(10).expect("room");
         let mut memory =
-            LentMemfd::new(&[], Numbers::with_max(1 << 16).count(LentMemfd::DESCRIPTORS), charge)
+            LentMemfd::new(&[], DescriptorBudget::with_max(1 << 16).count(LentMemfd::DESCRIPTORS), charge)
                 .expect("a memfd");
         let charged = [(8, 10), (8, 60), (40, 60)].map(|(more, charged)| {
             memory.append(&vec![7; more], 50).expect("room");

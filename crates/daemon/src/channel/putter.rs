@@ -149,14 +149,14 @@ impl Putter {
     pub(crate) async fn unblocked(&mut self, blocked: Blocked) {
         let endpoint = &self.channel.endpoint;
         match blocked {
-            Blocked::Full => endpoint.carrier().has_room().await,
+            Blocked::Full => endpoint.carrier().writable().await,
             Blocked::Ring => endpoint.carrier().ring_has_room().await,
             Blocked::Delivery => {
                 self.delivery = Some(Arc::clone(&self.channel.delivery).lock_owned().await);
             }
             Blocked::Recall => endpoint.carrier().recall_ended().await,
             Blocked::Throttled => endpoint.carrier().time().unthrottled().await,
-            Blocked::Held => endpoint.form.released().await,
+            Blocked::FormChanging => endpoint.form.released().await,
             Blocked::Memory(bytes) => match endpoint.accounts().unread().room(bytes).await {
                 Some(charge) => self.attempt.memory = Some(charge),
                 None => self.attempt.failed = Some(Errno::NOMEM),
@@ -184,7 +184,7 @@ impl Putter {
     ) -> Result<T, NotPut> {
         match put {
             Err(NotPut::Blocked(
-                Blocked::Full | Blocked::Ring | Blocked::Recall | Blocked::Throttled | Blocked::Held,
+                Blocked::Full | Blocked::Ring | Blocked::Recall | Blocked::Throttled | Blocked::FormChanging,
             )) => {
                 let endpoint = &self.channel.endpoint;
                 self.attempt.waiting.get_or_insert_with(|| endpoint.accounts().charge_waiting(bytes));
@@ -238,7 +238,7 @@ impl Putter {
     /// Puts a message or a notification into a channel whose form is special.
     fn try_put_in_form(&mut self, header: &Header, blocks: &[Bytes]) -> Result<Put, NotPut> {
         let channel = Rc::clone(&self.channel);
-        let is_plain = channel.endpoint.form.is_plain().ok_or(NotPut::Blocked(Blocked::Held))?;
+        let is_plain = channel.endpoint.form.is_plain().ok_or(NotPut::Blocked(Blocked::FormChanging))?;
         channel.flush()?;
         let mut message = self.attempt.rest.take().unwrap_or_else(|| Message::new(header, blocks));
         let put = match is_plain {

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use super::raw_record::RawRecord;
 use crate::channel::carrier_socket::{CARRIER_RECORDS_MAX, CarrierSocket};
 use crate::system::journal::{Cause, log};
-use crate::users::descriptor_numbers::Taken;
+use crate::users::descriptor_budget::DescriptorPermit;
 use crate::users::worker::Job;
 
 /// Maximum time that a request waits for records; then it fails with `EBUSY`.
@@ -142,7 +142,7 @@ fn log_lost(put: Result<(), Errno>, carrier: &CarrierSocket) {
 struct Recall {
     /// A copy of the program's end.
     program_end: OwnedFd,
-    _number: Taken,
+    _number: DescriptorPermit,
     recalled: Recalled,
     done: oneshot::Sender<Result<Recalled, Errno>>,
 }
@@ -229,16 +229,16 @@ mod tests {
     use crate::system::addresses::Family;
     use crate::system::lock::lock;
     use crate::testing::soon;
-    use crate::users::budget::{Budget, Limits};
+    use crate::users::budget::{Budget, ByteLimits};
     use crate::users::closer::{Closers, Source};
-    use crate::users::descriptor_numbers::Numbers;
+    use crate::users::descriptor_budget::DescriptorBudget;
     use crate::users::owner::Rings;
     use crate::users::worker::WORKERS_MAX;
 
     /// Returns a carrier: the daemon's end, and the program's.
     fn carrier() -> (Arc<CarrierSocket>, OwnedFd) {
-        let closers = Closers::new(Numbers::with_max(1 << 16));
-        let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
+        let closers = Closers::new(DescriptorBudget::with_max(1 << 16));
+        let account = Budget::new(ByteLimits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
         let closer = closers.of(1, Source::Carriers);
         let pins = Arc::new(Pins::new(1));
         let pages =
@@ -361,7 +361,7 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         assert!(room.as_mut().poll(&mut context).is_pending());
         // The runtime has reported the carrier writable to this task, and so to the one before.
-        carrier.has_room().await;
+        carrier.writable().await;
         assert!(room.as_mut().poll(&mut context).is_pending(), "they may go back");
         drop(recalled);
         carrier.recall_ended().await;

@@ -368,9 +368,9 @@ impl ReceiveRing {
         use crate::channel::shared_pages::SharedPages;
         use crate::channel::style::Style;
         use crate::system::addresses::Family;
-        use crate::users::budget::{Budget, Limits};
+        use crate::users::budget::{Budget, ByteLimits};
 
-        let account = Budget::new(Limits { user_bytes: 4 << 20, all_bytes: 16 << 20 }).account(1);
+        let account = Budget::new(ByteLimits { user_bytes: 4 << 20, all_bytes: 16 << 20 }).account(1);
         let pins = Arc::new(Pins::new(1));
         let pages =
             SharedPages::new(Family::V4, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX, &account, &pins);
@@ -382,7 +382,7 @@ impl ReceiveRing {
 mod tests {
     use super::*;
     use crate::users::closer::{Closers, Source};
-    use crate::users::descriptor_numbers::Numbers;
+    use crate::users::descriptor_budget::DescriptorBudget;
 
     /// Puts a bundle of so many bytes; returns its place.
     fn put(ring: &ReceiveRing, bytes: usize, unread: usize) -> Option<usize> {
@@ -442,7 +442,8 @@ mod tests {
     #[test]
     fn a_system_that_has_refused_memory_is_asked_again_once_the_ring_is_empty() {
         const MORE_BYTES: usize = STEP_BYTES + 1;
-        let (ring, closers) = (Arc::new(ReceiveRing::alone()), Closers::new(Numbers::with_max(1 << 16)));
+        let (ring, closers) =
+            (Arc::new(ReceiveRing::alone()), Closers::new(DescriptorBudget::with_max(1 << 16)));
         let closer = closers.of(1, Source::Carriers);
         put(&ring, 100, 0);
         ring.state().on_grown(false, RING_BYTES);

@@ -350,10 +350,10 @@ mod tests {
     use rustix::fs::fstat;
 
     use super::*;
-    use crate::users::budget::{Budget, Limits};
+    use crate::users::budget::{Budget, ByteLimits};
 
     fn account() -> Arc<Account> {
-        Budget::new(Limits { user_bytes: 2 * PAGE_BYTES, all_bytes: 1 << 30 }).account(1)
+        Budget::new(ByteLimits { user_bytes: 2 * PAGE_BYTES, all_bytes: 1 << 30 }).account(1)
     }
 
     fn pages(style: Style, account: &Arc<Account>) -> Result<SharedPages, Errno> {

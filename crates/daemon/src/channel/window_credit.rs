@@ -224,7 +224,7 @@ impl WindowCredit {
 mod tests {
     use super::*;
     use crate::users::closer::{Closers, Source};
-    use crate::users::descriptor_numbers::Numbers;
+    use crate::users::descriptor_budget::DescriptorBudget;
 
     const NONE: [usize; 0] = [];
 
@@ -236,7 +236,7 @@ mod tests {
 
     /// Returns a carrier with one message for each number: the credit that it holds, or 0 for none.
     fn carrier(credits: &[usize]) -> Rc<WindowCredit> {
-        let closers = Closers::new(Numbers::with_max(1 << 16));
+        let closers = Closers::new(DescriptorBudget::with_max(1 << 16));
         let unread = WindowCredit::new(closers.of(1, Source::Carriers).worker().clone());
         for bytes in credits {
             let credit = (*bytes > 0).then(|| HeldCredit { window: Weak::<NoWindow>::new(), bytes: *bytes });

@@ -9,7 +9,7 @@ use swiftwater::{Message, Received, RecvError, RecvInfo};
 
 use crate::channel::receive_ring::BundleWriter;
 use crate::state::association::SocketAssociation;
-use crate::state::held::{Held, ReadResult, ToProgram};
+use crate::state::inbound_queue::{InboundQueue, ReadResult, ToProgram};
 
 /// The messages that were written to a bundle.
 #[derive(Default)]
@@ -22,7 +22,11 @@ pub(super) struct Bundled {
 
 impl Bundled {
     /// Writes the next messages to a bundle, as many as fit; they stay where they are.
-    pub(super) fn write(assoc: &SocketAssociation, held: &Held, bundle: &mut BundleWriter<'_>) -> Bundled {
+    pub(super) fn write(
+        assoc: &SocketAssociation,
+        held: &InboundQueue,
+        bundle: &mut BundleWriter<'_>,
+    ) -> Bundled {
         let mut bundled = Bundled { of_queue: 0, runs: held.runs().clone() };
         for item in held.items() {
             if !item.may_share() || !bundle.push(item.header(), item.blocks().iter().map(|block| &block[..]))
@@ -45,7 +49,7 @@ impl Bundled {
     }
 
     /// Removes the messages from where they are.
-    pub(super) fn remove_from(self, held: &mut Held) {
+    pub(super) fn remove_from(self, held: &mut InboundQueue) {
         held.remove(self.of_queue, self.runs);
     }
 }
@@ -55,7 +59,7 @@ impl Bundled {
 pub(super) fn take_along(
     assoc: &SocketAssociation,
     association: &Association,
-    held: &mut Held,
+    held: &mut InboundQueue,
 ) -> Option<ReadResult> {
     // The next message is probably as long as the last one.
     let mut bytes = held.record_bytes();

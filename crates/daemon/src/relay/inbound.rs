@@ -14,7 +14,7 @@ use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::putter::Putter;
 use crate::channel::window_credit::HeldCredit;
 use crate::state::association::SocketAssociation;
-use crate::state::held::{Ended, Held, ToProgram};
+use crate::state::inbound_queue::{Ended, InboundQueue, ToProgram};
 use crate::state::notification_type::NotificationType;
 use crate::state::socket::Socket;
 use crate::users::round_share::Turn;
@@ -57,14 +57,14 @@ impl<'a> Inbound<'a> {
 
     /// Moves the messages in `held`, and then those that the association has received. Returns the event that it waits for;
     /// `None` once the association has ended. Reports to `ended` how it has ended, before the program is notified.
-    pub(crate) fn step(&mut self, held: &mut Held, ended: &mut impl FnMut(Ended)) -> Option<Wait> {
+    pub(crate) fn step(&mut self, held: &mut InboundQueue, ended: &mut impl FnMut(Ended)) -> Option<Wait> {
         self.turn.resume();
         let wait = self.advance(held, ended);
         self.turn.end();
         wait
     }
 
-    fn advance(&mut self, held: &mut Held, ended: &mut impl FnMut(Ended)) -> Option<Wait> {
+    fn advance(&mut self, held: &mut InboundQueue, ended: &mut impl FnMut(Ended)) -> Option<Wait> {
         loop {
             // The last notification of an association follows the report of its end.
             let kept = held.items_behind_end();
@@ -145,7 +145,7 @@ impl<'a> Inbound<'a> {
         self.is_discarding = true;
     }
 
-    fn take_event(&self, held: &mut Held, event: &Event) {
+    fn take_event(&self, held: &mut InboundQueue, event: &Event) {
         for notification in notifications::of(self.socket, self.assoc, event) {
             held.push(notification);
         }
@@ -168,7 +168,7 @@ impl<'a> Inbound<'a> {
     }
 
     /// Puts all held messages but the last `kept`, short ones in bundles.
-    fn put_all_but(&mut self, kept: usize, held: &mut Held) -> Result<(), Wait> {
+    fn put_all_but(&mut self, kept: usize, held: &mut InboundQueue) -> Result<(), Wait> {
         while held.len() > kept {
             if kept == 0
                 && self.may_bundle()
@@ -191,7 +191,7 @@ impl<'a> Inbound<'a> {
     }
 
     /// Puts the next messages into a bundle; returns false if they need records of their own.
-    fn put_together(&mut self, first_bytes: usize, held: &mut Held) -> Result<bool, Wait> {
+    fn put_together(&mut self, first_bytes: usize, held: &mut InboundQueue) -> Result<bool, Wait> {
         let mut bundled = Bundled::default();
         let put = self
             .putter

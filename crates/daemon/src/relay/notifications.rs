@@ -9,7 +9,7 @@ use carrier::record::{Flags, Header, Kind};
 use swiftwater::{Event, Lifetime, Loss, PathChange, SendInfo};
 
 use crate::state::association::SocketAssociation;
-use crate::state::held::ToProgram;
+use crate::state::inbound_queue::ToProgram;
 use crate::state::notification_type::NotificationType;
 use crate::state::socket::Socket;
 use crate::system::addresses;

@@ -15,7 +15,7 @@ use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::incoming::Incoming;
 use crate::channel::putter::Putter;
 use crate::state::association::SocketAssociation;
-use crate::state::held::ToProgram;
+use crate::state::inbound_queue::ToProgram;
 use crate::state::send_queue::{Front, Messages, SendQueue};
 use crate::state::socket::Socket;
 use crate::system::journal::{Cause, log};

@@ -28,7 +28,7 @@ use crate::relay::drain::Drain;
 use crate::relay::inbound::Inbound;
 use crate::relay::outbound::Outbound;
 use crate::state::association::SocketAssociation;
-use crate::state::held::{Ended, Held};
+use crate::state::inbound_queue::{Ended, InboundQueue};
 use crate::state::notification_type::NotificationType;
 use crate::state::registry::Registry;
 use crate::state::send_queue::Messages;
@@ -134,7 +134,7 @@ async fn messages_of_a_peer_wait_for_room_in_the_channel_and_then_the_end_is_tol
     let association = joined.association();
     // With this subscription, a notification follows the end.
     joined.assoc.options_mut().subscribe(NotificationType::AssociationChange.subscription(), true);
-    let (mut held, mut ends) = (Held::default(), Vec::new());
+    let (mut held, mut ends) = (InboundQueue::default(), Vec::new());
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
     assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(Wait::Message));
     let content = vec![7; 32 * 1024];
@@ -191,7 +191,7 @@ async fn a_turn_ends_however_often_it_is_interrupted() {
 #[tokio::test(flavor = "local")]
 async fn a_turn_of_a_peer_ends_after_so_many_bytes_too() {
     let joined = Joined::new().await;
-    let mut held = Held::default();
+    let mut held = InboundQueue::default();
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, joined.association());
     let mut received = 0;
     let waited = loop {
@@ -216,7 +216,7 @@ const THROTTLE: Duration = Duration::from_secs(2);
 async fn a_user_who_rests_waits_and_loses_nothing() {
     let joined = Joined::new().await;
     let (channel, mut outbound) = (joined.socket.channel(), joined.outbound());
-    let (mut held, association) = (Held::default(), joined.association());
+    let (mut held, association) = (InboundQueue::default(), joined.association());
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
     joined.send(b"a word");
     joined.peer.send(b"an answer").await.expect("it is open");
@@ -238,7 +238,7 @@ async fn a_user_who_rests_waits_and_loses_nothing() {
 #[tokio::test(flavor = "local")]
 async fn a_turn_of_a_peer_ends_however_often_it_is_interrupted() {
     let joined = Joined::new().await;
-    let mut held = Held::default();
+    let mut held = InboundQueue::default();
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, joined.association());
     let waits = [(); RECORDS_PER_TURN].map(|()| inbound.step(&mut held, &mut |_| ()));
     assert!(waits.contains(&Some(Wait::Turn)), "{waits:?}");

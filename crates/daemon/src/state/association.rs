@@ -13,7 +13,7 @@ use tokio::sync::{MutexGuard, watch};
 
 use super::association_options::AssocOptions;
 use super::association_tasks::AssociationTasks;
-use super::held::Held;
+use super::inbound_queue::InboundQueue;
 use super::notification_type::NotificationType;
 use super::path_parameters::mtu_as_seen;
 use super::send_queue::SendQueue;
@@ -42,7 +42,7 @@ pub(crate) struct SocketAssociation {
     is_inbound_done: watch::Sender<bool>,
     /// Messages that are being handed to the program; they stay here until that is done. A task holds the lock while it
     /// hands them up.
-    held: tokio::sync::Mutex<Held>,
+    inbound_queue: tokio::sync::Mutex<InboundQueue>,
     /// The queue of outbound messages, if the socket is a one-to-many socket.
     send_queue: RefCell<Option<Rc<SendQueue>>>,
     tasks: AssociationTasks,
@@ -73,7 +73,7 @@ impl SocketAssociation {
             outcome: watch::Sender::new(Outcome::Pending),
             end_cause: Cell::new(0),
             is_inbound_done: watch::Sender::new(false),
-            held: tokio::sync::Mutex::default(),
+            inbound_queue: tokio::sync::Mutex::default(),
             send_queue: RefCell::default(),
             tasks: AssociationTasks::default(),
             has_upper_data: Cell::new(false),
@@ -248,8 +248,8 @@ impl SocketAssociation {
     }
 
     /// Waits for the messages on their way to the program, for the task that hands them up.
-    pub(crate) async fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().await
+    pub(crate) async fn inbound_queue(&self) -> MutexGuard<'_, InboundQueue> {
+        self.inbound_queue.lock().await
     }
 
     /// Returns the association whose stream this one's was linked with last.

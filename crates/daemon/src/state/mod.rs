@@ -5,7 +5,7 @@ pub(crate) mod association_options;
 pub(crate) mod association_tasks;
 pub(crate) mod associations;
 pub(crate) mod commands;
-pub(crate) mod held;
+pub(crate) mod inbound_queue;
 pub(crate) mod notification_type;
 pub(crate) mod path_parameters;
 pub(crate) mod ports;

@@ -54,7 +54,7 @@ pub(crate) struct Registry {
     ports: RefCell<Ports>,
     resources: Resources,
     /// Whether the daemon is ending. Programs continue to read the pages of its sockets.
-    ends: Cell<bool>,
+    is_shutting_down: Cell<bool>,
     next_association: Cell<u32>,
     busy_polling: Rc<BusyPolling>,
     /// Rules for the modules on the streams of associations.
@@ -110,7 +110,7 @@ impl Registry {
             ports: RefCell::new(ports),
             autopush: Autopusher::new(StreamRules::default(), resources.tap_files()),
             resources,
-            ends: Cell::new(false),
+            is_shutting_down: Cell::new(false),
             next_association: Cell::new(FIRST_ID),
             busy_polling: Rc::default(),
             relayed: Rc::default(),
@@ -326,7 +326,7 @@ impl Registry {
     /// Leaves the pages of sockets that are forgotten from now on unchanged: a program that learns of the daemon's end
     /// would take an emptied page for that of a fresh socket.
     pub(crate) fn keep_pages(&self) {
-        self.ends.set(true);
+        self.is_shutting_down.set(true);
     }
 
     /// Forgets a socket that its program has closed.
@@ -339,7 +339,7 @@ impl Registry {
         self.count.send_replace(count);
         let channel = socket.channel();
         channel.on_closed();
-        if !self.ends.get() {
+        if !self.is_shutting_down.get() {
             // The share is released only after the page is emptied: a program that delays this cannot open more
             // sockets.
             let (pages, share) = (channel.shared_pages().left(), Arc::clone(socket.share()));

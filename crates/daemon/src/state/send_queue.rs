@@ -193,11 +193,11 @@ mod tests {
     fn pages() -> Rc<SharedPages> {
         use crate::channel::style::Style;
         use crate::system::addresses::Family;
-        use crate::users::budget::{Budget, Limits};
+        use crate::users::budget::{Budget, ByteLimits};
         use carrier::status_page::State;
         use shared_memory::Pins;
         use std::sync::Arc;
-        let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
+        let account = Budget::new(ByteLimits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
         let (style, state) = (Style::OneToMany, State::OneToMany);
         let pins = Arc::new(Pins::new(1));
         let pages = SharedPages::new(Family::V4, style, state, MESSAGE_BYTES_MAX, &account, &pins);

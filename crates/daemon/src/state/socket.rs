@@ -16,7 +16,7 @@ use super::association::SocketAssociation;
 use super::association_options::AssocOptions;
 use super::associations::Associations;
 use super::commands::Commands;
-use super::held::Ended;
+use super::inbound_queue::Ended;
 use super::ports::{Scope, Sharing};
 use super::relayed::{AssociationKey, Relayed};
 use super::send_queue::SendQueue;

@@ -13,7 +13,7 @@ use swiftwater::tokio::{Association, Listener};
 use crate::calls::options;
 use crate::state::association::SocketAssociation;
 use crate::state::commands::OneToOneCommand;
-use crate::state::held::Ended;
+use crate::state::inbound_queue::Ended;
 use crate::state::registry::Registry;
 use crate::state::send_queue::Messages;
 use crate::state::socket::Socket;
@@ -27,7 +27,7 @@ pub(super) async fn accept(registry: &Rc<Registry>, socket: &Rc<Socket>, listene
     let cause = Cause::User(socket.owner().user);
     loop {
         // One association waits in the carrier; further ones wait in the executive, up to the backlog.
-        socket.channel().carrier().has_room().await;
+        socket.channel().carrier().writable().await;
         let (association, peer) = match listener.accept().await {
             Ok((association, peer)) => (association, as_seen(socket.family(), peer)),
             Err(error) => return log(cause, format_args!("a listener has failed: {error}")),

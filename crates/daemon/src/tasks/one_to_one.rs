@@ -17,7 +17,7 @@ use crate::channel::style::Style;
 use crate::relay::{BROKEN, Departure, NO_REASON, abort, notifications, other_end};
 use crate::state::association::SocketAssociation;
 use crate::state::commands::{ConnectRequest, OneToOneCommand};
-use crate::state::held::Ended;
+use crate::state::inbound_queue::Ended;
 use crate::state::registry::Registry;
 use crate::state::send_queue::Messages;
 use crate::state::socket::Socket;

@@ -17,7 +17,7 @@ use crate::relay::inbound::Inbound;
 use crate::relay::outbound::{Outbound, QueueOutbound};
 use crate::relay::{Departure, Wait, notifications};
 use crate::state::association::SocketAssociation;
-use crate::state::held::{Ended, ToProgram};
+use crate::state::inbound_queue::{Ended, ToProgram};
 use crate::state::send_queue::{Messages, SendQueue};
 use crate::state::socket::Socket;
 use crate::system::journal::{Cause, log};
@@ -93,7 +93,7 @@ pub(super) async fn relay_inbound(
     mut ended: impl FnMut(Ended),
 ) {
     let Some(association) = assoc.association() else { return };
-    let mut held = assoc.held().await;
+    let mut held = assoc.inbound_queue().await;
     let mut inbound = Inbound::new(socket, assoc, association);
     while let Some(wait) = inbound.step(&mut held, &mut ended) {
         match wait {

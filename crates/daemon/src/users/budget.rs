@@ -47,12 +47,12 @@ const LITTLE_PART: usize = 256;
 
 /// The limits of one user and of all users.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct ByteLimits {
     pub(crate) user_bytes: usize,
     pub(crate) all_bytes: usize,
 }
 
-impl Limits {
+impl ByteLimits {
     /// Returns the limit of all users together whose charges are not small.
     fn unreserved_bytes(&self) -> usize {
         self.all_bytes - self.all_bytes / RESERVED_PART
@@ -70,7 +70,7 @@ impl Limits {
 /// The budget of all users for messages of one kind.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    limits: Limits,
+    limits: ByteLimits,
     charged_bytes: AtomicUsize,
     /// Held while room is checked and counted as taken. Any thread that releases memory may do so.
     counting: Mutex<()>,
@@ -114,7 +114,7 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Charged<T> {
 }
 
 impl Budget {
-    pub(crate) fn new(limits: Limits) -> Arc<Budget> {
+    pub(crate) fn new(limits: ByteLimits) -> Arc<Budget> {
         Arc::new(Budget {
             limits,
             charged_bytes: AtomicUsize::new(0),

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::system::descriptor_io::register;
 use crate::system::lock::lock;
-use crate::users::seats::{Places, Seat};
+use crate::users::user_permits::{Permit, UserPermits};
 
 /// Where the kernel says how many events it keeps for a reader.
 const EVENTS_MAX_FILE: &str = "/proc/sys/fs/inotify/max_queued_events";
@@ -32,7 +32,7 @@ pub(crate) struct CloseWatches {
     /// `None` if the kernel has no inotify, or its user has too many. Nothing can be watched then.
     inotify: Option<OwnedFd>,
     watched: Mutex<HashMap<i32, watch::Sender<bool>>>,
-    places: Arc<Places>,
+    permits: Arc<UserPermits>,
 }
 
 /// The watch of one socket, until dropped.
@@ -40,7 +40,7 @@ pub(crate) struct CloseWatch {
     watches: Arc<CloseWatches>,
     number: i32,
     is_closed: watch::Receiver<bool>,
-    seat: Seat,
+    permit: Permit,
 }
 
 impl CloseWatches {
@@ -50,7 +50,7 @@ impl CloseWatches {
         Arc::new(CloseWatches {
             inotify: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok(),
             watched: Mutex::default(),
-            places: Places::new(max, max),
+            permits: UserPermits::new(max, max),
         })
     }
 
@@ -62,12 +62,12 @@ impl CloseWatches {
         user: u32,
     ) -> Result<CloseWatch, Errno> {
         let inotify = self.inotify.as_ref().ok_or(Errno::NOSYS)?;
-        let seat = self.places.take(user).ok_or(Errno::NOSPC)?;
+        let permit = self.permits.take(user).ok_or(Errno::NOSPC)?;
         let path = Path::new("/proc/self/fd").join(descriptor.as_raw_fd().to_string());
         let number = inotify::add_watch(inotify, &path, WatchFlags::CLOSE)?;
         let (sender, is_closed) = watch::channel(false);
         self.watched().insert(number, sender);
-        Ok(CloseWatch { watches: Arc::clone(self), number, is_closed, seat })
+        Ok(CloseWatch { watches: Arc::clone(self), number, is_closed, permit })
     }
 
     /// Reports closes for ever.
@@ -122,7 +122,7 @@ impl CloseWatch {
         tokio::select! {
             // The watches exist as long as this one.
             _ = is_closed.wait_for(|closed| *closed) => {}
-            () = self.seat.lost() => self.watches.report_closed(self.number),
+            () = self.permit.lost() => self.watches.report_closed(self.number),
         }
     }
 }
@@ -177,7 +177,7 @@ mod tests {
         let watches = Arc::new(CloseWatches {
             inotify: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok(),
             watched: Mutex::default(),
-            places: Places::new(2, 2),
+            permits: UserPermits::new(2, 2),
         });
         let pairs = [pair(), pair(), pair()];
         let watch = |pair: usize, user| watches.watch(pairs[pair].0.as_fd(), user).expect("room");

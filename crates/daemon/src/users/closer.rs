@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 pub(crate) use self::received::{End, Peeked, ReceivedDescriptor, all_received, gone, peek, receive};
 use crate::system::lock::lock;
-use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
+use crate::users::descriptor_budget::{DescriptorBudget, DescriptorPermit, MESSAGE_DESCRIPTORS_MAX};
 use crate::users::thread_time::ThreadTime;
 use crate::users::threads::{Threads, UserThreads};
 use crate::users::worker::{WORKERS_MAX, Worker};
@@ -48,7 +48,7 @@ impl Source {
 
 /// The closers of all users of a daemon, and their workers.
 pub(crate) struct Closers {
-    numbers: Arc<Numbers>,
+    numbers: Arc<DescriptorBudget>,
     threads: Arc<Threads>,
     users: Mutex<HashMap<u32, User>>,
 }
@@ -74,7 +74,7 @@ impl User {
 /// Closes the descriptors from one user and source.
 pub(crate) struct Closer {
     user: u32,
-    numbers: Arc<Numbers>,
+    numbers: Arc<DescriptorBudget>,
     /// The thread that closes. There is one, so descriptors are closed in order.
     thread: Arc<UserThreads>,
     worker: Worker,
@@ -83,7 +83,7 @@ pub(crate) struct Closer {
 }
 
 impl Closers {
-    pub(crate) fn new(numbers: Arc<Numbers>) -> Closers {
+    pub(crate) fn new(numbers: Arc<DescriptorBudget>) -> Closers {
         Closers { numbers, threads: Threads::new(), users: Mutex::default() }
     }
 
@@ -143,12 +143,12 @@ impl Closer {
     }
 
     /// Counts the number of a descriptor of the daemon.
-    pub(crate) fn number(&self) -> Taken {
+    pub(crate) fn number(&self) -> DescriptorPermit {
         self.numbers(1)
     }
 
     /// Counts the numbers of so many descriptors of the daemon.
-    pub(crate) fn numbers(&self, count: usize) -> Taken {
+    pub(crate) fn numbers(&self, count: usize) -> DescriptorPermit {
         self.numbers.count(count)
     }
 
@@ -218,7 +218,7 @@ impl Closer {
     }
 
     /// Closes a descriptor and frees its number, and then reports that to a task that waits for it.
-    fn close(&self, descriptor: OwnedFd, number: Taken, closed: Option<oneshot::Sender<()>>) {
+    fn close(&self, descriptor: OwnedFd, number: DescriptorPermit, closed: Option<oneshot::Sender<()>>) {
         self.thread.run(move || {
             drop(descriptor);
             drop(number);

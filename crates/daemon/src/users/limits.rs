@@ -49,28 +49,28 @@ impl Default for Limits {
 
 impl Limits {
     /// Returns the limits for messages that programs have sent.
-    pub(crate) fn sent(&self) -> budget::Limits {
-        budget::Limits { user_bytes: self.user_memory_bytes, all_bytes: self.memory_bytes }
+    pub(crate) fn sent(&self) -> budget::ByteLimits {
+        budget::ByteLimits { user_bytes: self.user_memory_bytes, all_bytes: self.memory_bytes }
     }
 
     /// Returns the limits for long messages that programs have not read.
-    pub(crate) fn unread(&self) -> budget::Limits {
-        budget::Limits { user_bytes: self.user_unread_bytes, all_bytes: self.unread_bytes }
+    pub(crate) fn unread(&self) -> budget::ByteLimits {
+        budget::ByteLimits { user_bytes: self.user_unread_bytes, all_bytes: self.unread_bytes }
     }
 
     /// Returns the limits for long messages in carriers whose programs have ended. There is no limit of all users: associations
     /// of others would be aborted because one user has used it up.
-    pub(crate) fn left(&self) -> budget::Limits {
-        budget::Limits { user_bytes: self.user_memory_bytes, all_bytes: usize::MAX }
+    pub(crate) fn left(&self) -> budget::ByteLimits {
+        budget::ByteLimits { user_bytes: self.user_memory_bytes, all_bytes: usize::MAX }
     }
 
     /// Returns the limits for pages of sockets.
-    pub(crate) fn pages(&self) -> budget::Limits {
-        budget::Limits { user_bytes: self.user_page_bytes, all_bytes: self.page_bytes }
+    pub(crate) fn pages(&self) -> budget::ByteLimits {
+        budget::ByteLimits { user_bytes: self.user_page_bytes, all_bytes: self.page_bytes }
     }
 
     /// Returns the limits for received data.
-    pub(crate) fn received(&self) -> budget::Limits {
-        budget::Limits { user_bytes: self.user_receive_bytes, all_bytes: self.receive_bytes }
+    pub(crate) fn received(&self) -> budget::ByteLimits {
+        budget::ByteLimits { user_bytes: self.user_receive_bytes, all_bytes: self.receive_bytes }
     }
 }

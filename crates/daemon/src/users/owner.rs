@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use shared_memory::{PeerMapping, Pins};
 
 use crate::system::lock::lock;
-use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
+use crate::users::descriptor_budget::{DescriptorBudget, DescriptorPermit, MESSAGE_DESCRIPTORS_MAX};
 
 /// Number of descriptors of each socket: its end of the carrier, and the two pages.
 const DESCRIPTORS_PER_SOCKET: usize = 3;
@@ -59,7 +59,7 @@ impl Division {
 
 /// Returns how many sockets a daemon can have that may have this many descriptors.
 pub fn sockets_max(descriptors: usize) -> usize {
-    Division::new(Numbers::left_to_programs(descriptors)).sockets
+    Division::new(DescriptorBudget::left_to_programs(descriptors)).sockets
 }
 
 /// Counts the items of each user, up to a limit for each.
@@ -111,7 +111,7 @@ impl Drop for Counted {
 pub(crate) struct Shares {
     counts: Arc<Counts>,
     division: Division,
-    numbers: Arc<Numbers>,
+    numbers: Arc<DescriptorBudget>,
 }
 
 /// One socket of a user, counted until dropped.
@@ -119,7 +119,7 @@ pub(crate) struct Shares {
 pub(crate) struct Share {
     owner: Owner,
     _counted: Counted,
-    _numbers: Taken,
+    _numbers: DescriptorPermit,
 }
 
 impl Share {
@@ -185,7 +185,7 @@ fn most(end: usize, fits: impl Fn(usize) -> bool) -> usize {
 
 impl Shares {
     /// Sets the limit according to the descriptor numbers of this process.
-    pub(crate) fn new(numbers: Arc<Numbers>) -> Self {
+    pub(crate) fn new(numbers: Arc<DescriptorBudget>) -> Self {
         let division = Division::new(numbers.max());
         Shares { counts: Counts::of(division.sockets), division, numbers }
     }
@@ -218,11 +218,12 @@ mod tests {
 
     #[test]
     fn one_user_leaves_room_for_others() {
-        let numbers = Numbers::with_max(1000);
+        let numbers = DescriptorBudget::with_max(1000);
         let shares = Shares::new(Arc::clone(&numbers));
         let end_of_carrier = || numbers.count(DESCRIPTORS_PER_SOCKET - DESCRIPTORS_COUNTED_HERE);
         let of = |user| shares.take(Owner { user, process: 7 }).map(|share| (share, end_of_carrier()));
-        let all_of = |user| -> Vec<(Share, Taken)> { std::iter::from_fn(|| of(user).ok()).collect() };
+        let all_of =
+            |user| -> Vec<(Share, DescriptorPermit)> { std::iter::from_fn(|| of(user).ok()).collect() };
         // 1,000 less 125, 62 and 253 are 560: enough for 172 sockets, and for 22 pipes with their pages.
         let greedy = all_of(1);
         assert_eq!((greedy.len(), of(1).map(drop)), (129, Err(Errno::NFILE)));

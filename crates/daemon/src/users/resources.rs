@@ -7,12 +7,12 @@ use shared_memory::Pins;
 
 use super::close_watches::CloseWatches;
 use super::closer::{Closer, Closers, Source};
-use super::descriptor_numbers::Numbers;
+use super::descriptor_budget::DescriptorBudget;
 use super::limits::Limits;
 use super::owner::{Owner, Rings, Share, Shares};
-use super::seats::{Places, Seat};
 use super::tap_files::TapFiles;
 use super::user::{AssociationPermit, User, Users};
+use super::user_permits::{Permit, UserPermits};
 
 /// Maximum number of requests that wait for a peer, in all and of one user.
 const WAITING_MAX: usize = 4096;
@@ -27,13 +27,13 @@ const PART_OF_CONNECTIONS: usize = 16;
 pub(crate) struct Resources {
     limits: Limits,
     users: Users,
-    /// Places of requests that wait for an answer.
-    waiting: Arc<Places>,
-    /// Places of connections that have not sent a request yet.
-    silent: Arc<Places>,
-    /// Places of answers with descriptors that their callers have not received.
-    unreceived: Arc<Places>,
-    numbers: Arc<Numbers>,
+    /// UserPermits of requests that wait for an answer.
+    waiting: Arc<UserPermits>,
+    /// UserPermits of connections that have not sent a request yet.
+    silent: Arc<UserPermits>,
+    /// UserPermits of answers with descriptors that their callers have not received.
+    unreceived: Arc<UserPermits>,
+    numbers: Arc<DescriptorBudget>,
     shares: Shares,
     /// Pins of the sockets' pages.
     pins_of_pages: Arc<Pins>,
@@ -44,7 +44,7 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    pub(crate) fn new(limits: &Limits, numbers: Arc<Numbers>) -> Resources {
+    pub(crate) fn new(limits: &Limits, numbers: Arc<DescriptorBudget>) -> Resources {
         let few = (numbers.max() / PART_OF_CONNECTIONS).max(1);
         let waiting = WAITING_MAX.min(few);
         let shares = Shares::new(Arc::clone(&numbers));
@@ -52,9 +52,9 @@ impl Resources {
         Resources {
             limits: *limits,
             users: Users::new(limits),
-            waiting: Places::new(waiting, WAITING_OF_USER_MAX.min(waiting)),
-            silent: Places::new(SILENT_MAX.min(few), SILENT_MAX),
-            unreceived: Places::new(few, few),
+            waiting: UserPermits::new(waiting, WAITING_OF_USER_MAX.min(waiting)),
+            silent: UserPermits::new(SILENT_MAX.min(few), SILENT_MAX),
+            unreceived: UserPermits::new(few, few),
             closers: Closers::new(Arc::clone(&numbers)),
             numbers,
             shares,
@@ -80,12 +80,12 @@ impl Resources {
     }
 
     /// Takes a place for one more request of this user that waits for its answer.
-    pub(crate) fn take_waiting(&self, user: u32) -> Result<Seat, Errno> {
+    pub(crate) fn take_waiting(&self, user: u32) -> Result<Permit, Errno> {
         self.waiting.take(user).ok_or(Errno::NOBUFS)
     }
 
     /// Takes a place for a connection of this user that has not sent its request yet.
-    pub(crate) fn take_silent(&self, user: u32) -> Option<Seat> {
+    pub(crate) fn take_silent(&self, user: u32) -> Option<Permit> {
         self.silent.take(user)
     }
 
@@ -95,11 +95,11 @@ impl Resources {
     }
 
     /// Takes a place for an answer with descriptors to this user.
-    pub(crate) fn take_unreceived(&self, user: u32) -> Option<Seat> {
+    pub(crate) fn take_unreceived(&self, user: u32) -> Option<Permit> {
         self.unreceived.take_free(user)
     }
 
-    pub(crate) fn numbers(&self) -> &Arc<Numbers> {
+    pub(crate) fn numbers(&self) -> &Arc<DescriptorBudget> {
         &self.numbers
     }
 

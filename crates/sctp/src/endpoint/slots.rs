@@ -17,7 +17,7 @@ use crate::transmit::{BatchLimits, Scope};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Queued {
     No,
-    Held,
+    Deferred,
     Due,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Slots {
     /// Associations with a reason to transmit at once.
     due: VecDeque<AssociationId>,
     /// Associations whose data waits for a window, or for more data to bundle.
-    held: VecDeque<AssociationId>,
+    deferred: VecDeque<AssociationId>,
     /// Associations that have, or had, fragments in receive blocks.
     attached: Vec<AssociationId>,
     timers: Timers,
@@ -140,8 +140,8 @@ impl Slots {
         !self.due.is_empty()
     }
 
-    pub(super) fn has_held(&self) -> bool {
-        !self.held.is_empty()
+    pub(super) fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
     }
 
     /// Takes the next association that is due to transmit.
@@ -167,12 +167,12 @@ impl Slots {
         association.update_due(limits);
         let is_due = association.is_due() || (scope == Scope::All && association.sendable());
         match (slot.queued, is_due) {
-            (Queued::Due, _) | (Queued::Held, false) => {}
+            (Queued::Due, _) | (Queued::Deferred, false) => {}
             (queued, true) => {
                 slot.queued = Queued::Due;
                 self.due.push_back(id);
-                if queued == Queued::Held {
-                    self.held.retain(|other| *other != id);
+                if queued == Queued::Deferred {
+                    self.deferred.retain(|other| *other != id);
                 }
             }
             (Queued::No, false) => {
@@ -190,7 +190,7 @@ impl Slots {
         let is_affected = match slot.queued {
             Queued::Due => false,
             // Every other event that can make it due updates the queues.
-            Queued::Held => slot.association.is_due(),
+            Queued::Deferred => slot.association.is_due(),
             Queued::No => true,
         };
         if is_affected {
@@ -198,28 +198,28 @@ impl Slots {
         }
     }
 
-    /// Puts an association into the queue of held ones, if anything waits in it and it is in no queue.
+    /// Puts an association into the queue of deferred ones, if anything waits in it and it is in no queue.
     pub(super) fn hold(&mut self, id: AssociationId, limits: BatchLimits) {
         if let Some(slot) = self.slot_mut(id)
             && slot.queued == Queued::No
             && slot.association.has_waiting()
         {
             slot.association.update_due(limits);
-            slot.queued = Queued::Held;
-            self.held.push_back(id);
+            slot.queued = Queued::Deferred;
+            self.deferred.push_back(id);
         }
     }
 
     /// Makes all associations due that can send anything now, however little.
-    pub(super) fn promote_held(&mut self) {
-        for _ in 0..self.held.len() {
-            let Some(id) = self.held.pop_front() else { return };
+    pub(super) fn promote_deferred(&mut self) {
+        for _ in 0..self.deferred.len() {
+            let Some(id) = self.deferred.pop_front() else { return };
             let Some(slot) = self.slot_mut(id) else { continue };
             if slot.association.sendable() {
                 slot.queued = Queued::Due;
                 self.due.push_back(id);
             } else {
-                self.held.push_back(id);
+                self.deferred.push_back(id);
             }
         }
     }
@@ -230,14 +230,14 @@ impl Slots {
         match std::mem::replace(&mut slot.queued, Queued::No) {
             Queued::No => {}
             Queued::Due => self.due.retain(|other| *other != id),
-            Queued::Held => self.held.retain(|other| *other != id),
+            Queued::Deferred => self.deferred.retain(|other| *other != id),
         }
     }
 
     /// Lends the end of the send queue of an association, if messages may be appended without a decision to transmit.
     #[inline]
     pub(super) fn lend_stage(&mut self, id: AssociationId) -> Option<Stage> {
-        let slot = self.slot_mut(id).filter(|slot| slot.queued == Queued::Held)?;
+        let slot = self.slot_mut(id).filter(|slot| slot.queued == Queued::Deferred)?;
         slot.association.lend_stage()
     }
 

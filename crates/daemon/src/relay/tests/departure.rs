@@ -14,7 +14,7 @@ async fn messages_behind_those_that_a_program_has_left_unread_are_not_taken() {
         let Joined { _registry, socket, program_end, assoc, peer } = Joined::new().await;
         let channel = socket.channel();
         let association = assoc.association().expect("it is up");
-        let (mut held, mut ends) = (Held::default(), Vec::new());
+        let (mut held, mut ends) = (InboundQueue::default(), Vec::new());
         let mut inbound = Inbound::new(&socket, &assoc, association);
         peer.send(b"a word").await.expect("it is open");
         soon(association.readable()).await.expect("it is open");
@@ -56,7 +56,7 @@ async fn messages_for_an_association_that_has_ended_return_behind_its_end_and_wi
     assert_eq!(outbound.step(), Some(Wait::End));
     assert!(read(&joined.program_end).is_none());
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, joined.association());
-    let mut held = Held::default();
+    let mut held = InboundQueue::default();
     while let Some(wait) = inbound.step(&mut held, &mut |_| ()) {
         assert_eq!(wait, Wait::Message);
         soon(joined.association().readable()).await.expect("it has ended");

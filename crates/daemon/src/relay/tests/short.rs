@@ -145,7 +145,7 @@ async fn short_messages_without_room_come_later_in_their_order() {
 async fn short_messages_of_a_peer_share_records_in_their_order() {
     let joined = Joined::new().await;
     let association = joined.association();
-    let mut held = Held::default();
+    let mut held = InboundQueue::default();
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
     let mut expected: Vec<_> = LENGTHS.iter().map(|bytes| content(*bytes)).collect();
     // Together longer than a bundle.
@@ -183,7 +183,7 @@ async fn short_messages_of_a_peer_share_records_in_their_order() {
 async fn short_messages_wait_for_a_full_channel_and_none_is_lost_with_the_end_behind_them() {
     let joined = Joined::new().await;
     let association = joined.association();
-    let (mut held, mut ends) = (Held::default(), Vec::new());
+    let (mut held, mut ends) = (InboundQueue::default(), Vec::new());
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
     let (mut sent, mut received) = (0_u32, 0_u32);
     loop {
@@ -254,7 +254,8 @@ async fn messages_that_wait_for_another_sender_are_charged() {
         joined.peer.send(&[7; 1000]).await.expect("it is open");
     }
     joined.peer.flush();
-    let (mut held, mut inbound) = (Held::default(), Inbound::new(&joined.socket, &joined.assoc, association));
+    let (mut held, mut inbound) =
+        (InboundQueue::default(), Inbound::new(&joined.socket, &joined.assoc, association));
     let blocked = loop {
         match inbound.step(&mut held, &mut |_| ()) {
             Some(Wait::Channel(blocked)) => break blocked,

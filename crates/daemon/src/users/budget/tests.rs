@@ -6,7 +6,7 @@ use super::wait_queue::USERS_EXAMINED_MAX;
 use super::*;
 
 fn budget(user_bytes: usize, all_bytes: usize) -> Arc<Budget> {
-    Budget::new(Limits { user_bytes, all_bytes })
+    Budget::new(ByteLimits { user_bytes, all_bytes })
 }
 
 fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use super::{CLOSE_WAIT, Closer};
 use crate::system::descriptor_io::polls;
-use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Taken};
+use crate::users::descriptor_budget::{DescriptorPermit, MESSAGE_DESCRIPTORS_MAX};
 use crate::users::thread_time::ThreadTime;
 
 /// Maximum number of records that the daemon's thread takes out of a connection that it closes itself. The largest send
@@ -36,12 +36,12 @@ const SHUT_RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// last and may block.
 pub(crate) struct ReceivedDescriptor {
     /// Present until closed.
-    held: Option<(OwnedFd, Taken)>,
+    held: Option<(OwnedFd, DescriptorPermit)>,
     closer: Arc<Closer>,
 }
 
 impl ReceivedDescriptor {
-    pub(super) fn new(descriptor: OwnedFd, number: Taken, closer: Arc<Closer>) -> Self {
+    pub(super) fn new(descriptor: OwnedFd, number: DescriptorPermit, closer: Arc<Closer>) -> Self {
         ReceivedDescriptor { held: Some((descriptor, number)), closer }
     }
 

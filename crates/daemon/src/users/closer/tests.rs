@@ -37,7 +37,7 @@ fn lingering() -> (OwnedFd, TcpStream) {
 
 #[tokio::test(flavor = "local")]
 async fn one_that_is_stuck_keeps_no_other_user_waiting() {
-    let closers = Closers::new(Numbers::with_max(1 << 16));
+    let closers = Closers::new(DescriptorBudget::with_max(1 << 16));
     let (one, other) = (closers.of(1, Source::Requests), closers.of(2, Source::Requests));
     let (descriptor, peer) = lingering();
     drop(one.take_over(descriptor));
@@ -55,7 +55,7 @@ async fn one_that_is_stuck_keeps_no_other_user_waiting() {
 
 #[tokio::test(flavor = "local")]
 async fn a_user_has_room_for_so_much() {
-    let closers = Closers::new(Numbers::with_max(1 << 16));
+    let closers = Closers::new(DescriptorBudget::with_max(1 << 16));
     let one = closers.of(1, Source::Requests);
     let (descriptor, peer) = lingering();
     drop(one.take_over(descriptor));
@@ -85,7 +85,7 @@ fn put(socket: &OwnedFd, content: &[u8], has_descriptor: bool) {
 
 #[tokio::test(flavor = "local")]
 async fn unread_records_without_descriptors_cost_a_user_who_is_stuck_no_number() {
-    let closers = Closers::new(Numbers::with_max(1 << 16));
+    let closers = Closers::new(DescriptorBudget::with_max(1 << 16));
     let one = closers.of(1, Source::Requests);
     let (descriptor, peer) = lingering();
     drop(one.take_over(descriptor));
@@ -105,7 +105,7 @@ async fn unread_records_without_descriptors_cost_a_user_who_is_stuck_no_number()
 
 #[test]
 fn the_connections_of_a_user_who_rests_are_closed_by_the_thread() {
-    let one = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
+    let one = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Requests);
     let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
     one.run(move || goes_on.recv().unwrap_or_default());
     drop(one.guard_connection(pair().0));
@@ -118,7 +118,7 @@ fn the_connections_of_a_user_who_rests_are_closed_by_the_thread() {
 
 #[test]
 fn an_end_with_descriptors_in_its_queue_is_not_finished() {
-    let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
+    let closer = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Requests);
     let (client, program_end) = pair();
     assert!(closer.guard_connection(client).is_finished(), "the queue is empty");
     assert!(send(&program_end, b"late", SendFlags::NOSIGNAL).is_err(), "no further input");
@@ -139,7 +139,7 @@ fn an_end_with_descriptors_in_its_queue_is_not_finished() {
 
 #[test]
 fn all_descriptors_of_a_message_are_received() {
-    let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
+    let closer = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Requests);
     let (client, program_end) = pair();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -152,7 +152,7 @@ fn all_descriptors_of_a_message_are_received() {
 
 #[tokio::test(flavor = "local")]
 async fn a_caller_whose_own_end_is_all_that_it_has_sent_is_not_waited_for() {
-    let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
+    let closer = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Requests);
     let (flags, kind) = (SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, SocketType::SEQPACKET);
     let (daemon_end, caller) = socketpair(AddressFamily::UNIX, kind, flags, None).expect("a pair");
     let interest = Interest::READABLE | Interest::WRITABLE;
@@ -166,7 +166,7 @@ async fn a_caller_whose_own_end_is_all_that_it_has_sent_is_not_waited_for() {
 
 #[tokio::test(flavor = "local")]
 async fn there_is_room_as_soon_as_another_closer_has_freed_numbers() {
-    let closers = Closers::new(Numbers::with_max(MESSAGE_DESCRIPTORS_MAX + 1));
+    let closers = Closers::new(DescriptorBudget::with_max(MESSAGE_DESCRIPTORS_MAX + 1));
     let (one, other) = (closers.of(1, Source::Requests), closers.of(2, Source::Requests));
     let taken = other.numbers(2);
     let mut room = std::pin::pin!(one.room());

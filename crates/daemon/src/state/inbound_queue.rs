@@ -28,7 +28,7 @@ pub(crate) enum Ended {
 
 /// Messages on their way from an association to the program.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct InboundQueue {
     /// Items to hand up, in this order.
     queue: VecDeque<ToProgram>,
     /// Messages behind these items, as they came in packets.
@@ -46,7 +46,7 @@ pub(crate) struct Held {
 }
 
 /// Input: results of reading the association.
-impl Held {
+impl InboundQueue {
     /// Appends an item; returns the number of bytes that it takes in a record.
     pub(crate) fn push(&mut self, item: ToProgram) -> usize {
         debug_assert!(self.runs.is_empty(), "the item would overtake the runs");
@@ -93,7 +93,7 @@ impl Held {
 }
 
 /// Output: items and messages for the program.
-impl Held {
+impl InboundQueue {
     /// Returns the items, which come before the runs.
     pub(crate) fn items(&self) -> &VecDeque<ToProgram> {
         &self.queue
@@ -151,7 +151,7 @@ impl Held {
 }
 
 /// Amounts.
-impl Held {
+impl InboundQueue {
     /// Returns the number of bytes that all items and messages take in records.
     pub(crate) fn record_bytes(&self) -> usize {
         let of_queue = self.queue.iter().map(ToProgram::record_bytes);

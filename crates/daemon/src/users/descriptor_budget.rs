@@ -22,17 +22,17 @@ const NUMBERS_MAX: usize = 1 << 24;
 
 /// The descriptor numbers of this process for descriptors of programs.
 #[derive(Debug)]
-pub(crate) struct Numbers {
+pub(crate) struct DescriptorBudget {
     used: AtomicUsize,
     max: usize,
     /// Notifies tasks of numbers that were freed.
     freed: Notify,
 }
 
-/// Numbers that are taken until this is dropped.
+/// DescriptorBudget that are taken until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Taken {
-    numbers: Arc<Numbers>,
+pub(crate) struct DescriptorPermit {
+    numbers: Arc<DescriptorBudget>,
     count: usize,
 }
 
@@ -55,16 +55,16 @@ impl fmt::Display for FewDescriptors {
 
 impl std::error::Error for FewDescriptors {}
 
-impl Numbers {
+impl DescriptorBudget {
     /// Returns the numbers that the limit of this process permits.
-    pub(crate) fn of_this_process() -> Result<Arc<Numbers>, FewDescriptors> {
+    pub(crate) fn of_this_process() -> Result<Arc<DescriptorBudget>, FewDescriptors> {
         let limit = getrlimit(Resource::Nofile).current;
-        Numbers::of_limit(limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(NUMBERS_MAX))
+        DescriptorBudget::of_limit(limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(NUMBERS_MAX))
     }
 
-    fn of_limit(limit: usize) -> Result<Arc<Numbers>, FewDescriptors> {
+    fn of_limit(limit: usize) -> Result<Arc<DescriptorBudget>, FewDescriptors> {
         match limit {
-            LIMIT_MIN.. => Ok(Numbers::with_max(Numbers::left_to_programs(limit))),
+            LIMIT_MIN.. => Ok(DescriptorBudget::with_max(DescriptorBudget::left_to_programs(limit))),
             _ => Err(FewDescriptors { limit }),
         }
     }
@@ -74,8 +74,8 @@ impl Numbers {
         limit.min(NUMBERS_MAX).saturating_sub(OWN)
     }
 
-    pub(crate) fn with_max(max: usize) -> Arc<Numbers> {
-        Arc::new(Numbers { used: AtomicUsize::new(0), max, freed: Notify::new() })
+    pub(crate) fn with_max(max: usize) -> Arc<DescriptorBudget> {
+        Arc::new(DescriptorBudget { used: AtomicUsize::new(0), max, freed: Notify::new() })
     }
 
     /// Returns the number of descriptor numbers, used or not.
@@ -94,13 +94,13 @@ impl Numbers {
     }
 
     /// Counts numbers that are already in use.
-    pub(crate) fn count(self: &Arc<Self>, count: usize) -> Taken {
+    pub(crate) fn count(self: &Arc<Self>, count: usize) -> DescriptorPermit {
         self.used.fetch_add(count, Relaxed);
-        Taken { numbers: Arc::clone(self), count }
+        DescriptorPermit { numbers: Arc::clone(self), count }
     }
 }
 
-impl Drop for Taken {
+impl Drop for DescriptorPermit {
     fn drop(&mut self) {
         self.numbers.used.fetch_sub(self.count, Relaxed);
         self.numbers.freed.notify_waiters();
@@ -113,15 +113,15 @@ mod tests {
 
     #[test]
     fn the_least_limit_leaves_room_for_requests_and_sockets() {
-        assert!(Numbers::of_limit(LIMIT_MIN - 1).is_err());
-        let numbers = Numbers::of_limit(LIMIT_MIN).expect("enough");
+        assert!(DescriptorBudget::of_limit(LIMIT_MIN - 1).is_err());
+        let numbers = DescriptorBudget::of_limit(LIMIT_MIN).expect("enough");
         assert!(numbers.has(LIMIT_MIN / 4));
         assert_eq!(numbers.max(), LIMIT_MIN - OWN);
     }
 
     #[test]
     fn room_for_one_message_stays() {
-        let numbers = Numbers::with_max(MESSAGE_DESCRIPTORS_MAX + 3);
+        let numbers = DescriptorBudget::with_max(MESSAGE_DESCRIPTORS_MAX + 3);
         let taken = numbers.count(2);
         assert!(numbers.has(1) && !numbers.has(2));
         drop(taken);
