@@ -147,7 +147,7 @@ fn ask_once(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
     let connection = send_request_once(&Request::Socket(*request), Some(fd))?;
     let late = request.answer_kind() == AnswerKind::LateFrame;
     if late {
-        system::wait_no_longer_than_to_send(connection, fd);
+        system::apply_send_timeout(connection, fd);
     }
     let reply = cancel::undoing(
         || system::close(connection),

@@ -118,7 +118,7 @@ pub(crate) unsafe fn option(
 
 /// Returns whether a socket that is still open is out of use: its association has ended, or nothing goes through its
 /// carrier any more in either direction. A daemon that cannot watch its last close forgets it.
-pub(crate) fn is_over(descriptor: &Descriptor) -> bool {
+pub(crate) fn is_unusable(descriptor: &Descriptor) -> bool {
     let pages = descriptor.pages();
     let reads_no_more =
         pages.sharers.is_reading_shut() || pages.status.peer_shut.load(Acquire) == PeerShut::Both as u32;
@@ -138,7 +138,7 @@ pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name:
     let pages = descriptor.pages();
     match name {
         libc::SO_ERROR => match pages.take_error() {
-            0 if !is_over(descriptor) && system::is_hung_up(fd) => {
+            0 if !is_unusable(descriptor) && system::is_hung_up(fd) => {
                 Some(error_without_daemon(pages.status.state()))
             }
             error => Some(error),
@@ -161,12 +161,14 @@ pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -
     self_connect::connects();
     let wait = !system::is_nonblocking(fd);
     let start = if wait { Start::AnswerLate } else { Start::Now };
-    match begin(fd, peer, start, InitMessage::default()) {
+    match request_connect(fd, peer, start, InitMessage::default()) {
         // The process has no descriptor for a connection that waits for the answer.
-        Err(Errno(libc::EMFILE)) if wait => match begin(fd, peer, Start::Now, InitMessage::default()) {
-            Ok(association) => (association, await_connection(fd, descriptor)),
-            Err(error) => (0, Err(error)),
-        },
+        Err(Errno(libc::EMFILE)) if wait => {
+            match request_connect(fd, peer, Start::Now, InitMessage::default()) {
+                Ok(association) => (association, await_connection(fd, descriptor)),
+                Err(error) => (0, Err(error)),
+            }
+        }
         // The time limit of `SO_SNDTIMEO` is over.
         Err(Errno(libc::EAGAIN)) => (0, Err(Errno(libc::EINPROGRESS))),
         Err(error) => (0, Err(error)),
@@ -184,7 +186,7 @@ fn failed_before(descriptor: &Descriptor) -> c_int {
 }
 
 /// Begins an association, or waits until it is set up if `start` says so; returns its number.
-fn begin(fd: RawFd, peer: &[SocketAddr], start: Start, init: InitMessage) -> Result<u32> {
+fn request_connect(fd: RawFd, peer: &[SocketAddr], start: Start, init: InitMessage) -> Result<u32> {
     let peer = Addresses::new(peer).ok_or(Errno(libc::EINVAL))?;
     association(&ask(&SocketRequest::Connect { peer, start, init }, fd)?)
 }
@@ -199,7 +201,7 @@ fn association(reply: &Reply) -> Result<u32> {
 /// Begins an association for a message that the caller sends afterwards.
 pub(crate) fn connect_with_message(fd: RawFd, peer: &[SocketAddr], init: InitMessage) -> Result<u32> {
     self_connect::connects();
-    begin(fd, peer, Start::WithMessage, init)
+    request_connect(fd, peer, Start::WithMessage, init)
 }
 
 /// Returns the association of a one-to-many socket with the peer of this address.
@@ -259,16 +261,16 @@ pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result
     }
     let patience = Patience::of_receive(fd, 0);
     loop {
-        let held = match lock::hold(pages.sharers.read_lock(), &patience) {
+        let guard = match lock::hold(pages.sharers.read_lock(), &patience) {
             Err(lock::TIMED_OUT) => return Err(Errno(libc::EAGAIN)),
-            held => held?,
+            guard => guard?,
         };
-        match take_association(fd, &held, flags) {
+        match take_association(fd, &guard, flags) {
             // The kernel reports once that the daemon has died; the next look finds the end.
             Err(Errno(libc::EAGAIN | libc::ECONNRESET)) => {}
             result => return result,
         }
-        drop(held);
+        drop(guard);
         match asleep(fd, descriptor, || system::await_record(fd, 0)) {
             Ok(Some(copy)) => return with_copy(copy, |fd| accept(fd, descriptor, flags)),
             Ok(None) | Err(Errno(libc::ECONNRESET)) => {}

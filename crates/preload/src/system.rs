@@ -320,7 +320,7 @@ pub(crate) fn receive_timeout(fd: RawFd) -> Option<libc::timespec> {
 }
 
 /// Sets `SO_RCVTIMEO` of one descriptor to `SO_SNDTIMEO` of another.
-pub(crate) fn wait_no_longer_than_to_send(receiver: RawFd, sender: RawFd) {
+pub(crate) fn apply_send_timeout(receiver: RawFd, sender: RawFd) {
     if let Some(limit) = time_value(sender, libc::SO_SNDTIMEO) {
         set_time_value(receiver, libc::SO_RCVTIMEO, &limit);
     }

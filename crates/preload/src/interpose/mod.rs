@@ -53,12 +53,12 @@ fn on<N: From<i8>>(fd: RawFd, shim: impl FnOnce(&Descriptor) -> Result<N>, forwa
         release();
     };
     // SAFETY: as above.
-    let (done, is_over) =
-        cancel::undoing(leave, || unsafe { (shim(&*descriptor), setup::is_over(&*descriptor)) });
+    let (done, is_unusable) =
+        cancel::undoing(leave, || unsafe { (shim(&*descriptor), setup::is_unusable(&*descriptor)) });
     release();
     match done {
         // The daemon no longer knows the socket.
-        Err(Errno(libc::ENOTSOCK)) if is_over => number(Err(Errno(libc::ENOTCONN))),
+        Err(Errno(libc::ENOTSOCK)) if is_unusable => number(Err(Errno(libc::ENOTCONN))),
         // The shim has no further use for the descriptor either.
         Err(form::STAYS_PLAIN) => {
             table::forget(fd);

@@ -52,7 +52,7 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
 /// `EINVAL`: the association has ended, and the daemon may no longer know the socket.
 fn configure(fd: c_int, descriptor: &Descriptor, request: &SocketRequest<'_>) -> Result<c_int> {
     match ask::request(fd, request) {
-        Err(Errno(libc::ENOTSOCK)) if setup::is_over(descriptor) => Err(Errno(libc::EINVAL)),
+        Err(Errno(libc::ENOTSOCK)) if setup::is_unusable(descriptor) => Err(Errno(libc::EINVAL)),
         done => done.map(|()| 0),
     }
 }
