@@ -363,7 +363,7 @@ mod tests {
         let Answer::Association(id) = connected.answer else { panic!("it has an association") };
         let assoc = socket.associations().get(id).expect("it was begun");
         soon(async {
-            while assoc.association().is_none() {
+            while assoc.stack_association().is_none() {
                 yield_now().await;
             }
         })

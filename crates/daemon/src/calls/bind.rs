@@ -142,7 +142,7 @@ pub(crate) fn local_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, 
 pub(crate) fn peer_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, Errno> {
     let id = association_of(asked)?;
     let (assoc, view) = (socket.named_association(id).ok_or(Errno::INVAL)?, socket.view());
-    let known = assoc.association().and_then(|association| association.peer());
+    let known = assoc.stack_association().and_then(|association| association.peer());
     let peers = match known {
         Some(peer) => {
             let hosts = peer.hosts.into_iter();

@@ -83,8 +83,8 @@ fn connect_one_to_one(
     let remote = SocketAddr::new(hosts[0], seen.port());
     visible_name::of_association(program_end, local.unwrap_or_else(|| bound.first()), remote);
     let id = registry.next_association();
-    let association = Rc::new(SocketAssociation::new(id, seen, socket.future_options()));
-    socket.on_connecting(&association, local);
+    let assoc = Rc::new(SocketAssociation::new(id, seen, socket.future_options()));
+    socket.on_connecting(&assoc, local);
     // A program that waits for the answer learns of a failure from it, and may connect the same socket again.
     let ends_content = socket.style() == Style::TcpStream && start == Start::Now;
     let request = ConnectRequest {
@@ -93,9 +93,9 @@ fn connect_one_to_one(
         server: address(registry, socket, hosts, seen.port()),
         ends_content,
     };
-    let command = OneToOneCommand::Connect { request, association: Rc::clone(&association) };
+    let command = OneToOneCommand::Connect { request, assoc: Rc::clone(&assoc) };
     socket.commands().one_to_one(command)?;
-    Ok(association)
+    Ok(assoc)
 }
 
 fn connect_one_to_many(
@@ -125,11 +125,11 @@ fn connect_one_to_many(
     let permit = registry.admit_association(socket).ok_or(Errno::NOBUFS)?;
     // The peer may accept fewer streams.
     let streams_out = request.stack.options().association.streams_out;
-    let association = SocketAssociation::new(registry.next_association(), seen, socket.future_options());
-    let association = socket.enter(association, streams_out, permit);
-    let command = OneToManyCommand::Connect { request, start, association: Rc::clone(&association) };
+    let assoc = SocketAssociation::new(registry.next_association(), seen, socket.future_options());
+    let assoc = socket.enter(assoc, streams_out, permit);
+    let command = OneToManyCommand::Connect { request, start, assoc: Rc::clone(&assoc) };
     socket.commands().one_to_many(command)?;
-    Ok(association)
+    Ok(assoc)
 }
 
 /// Returns a handle to the stack with the options and addresses for an association of the socket.

@@ -98,7 +98,7 @@ impl Drop for Feed {
     fn drop(&mut self) {
         self.shared.buffer.close();
         let assoc = self.assoc.upgrade();
-        if let Some(association) = assoc.as_ref().and_then(|assoc| assoc.association()) {
+        if let Some(association) = assoc.as_ref().and_then(|assoc| assoc.stack_association()) {
             association.stream().pop_finished();
         }
     }

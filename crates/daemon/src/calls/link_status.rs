@@ -20,7 +20,7 @@ pub struct LinkStatus {
 impl LinkStatus {
     /// Returns the link of the stream of an association.
     pub(super) fn of(assoc: &SocketAssociation) -> Option<LinkStatus> {
-        let known = assoc.association()?.stream().splice_status()?;
+        let known = assoc.stack_association()?.stream().splice_status()?;
         let with = assoc.linked_with();
         Some(LinkStatus { with, user: known.owner.uid, messages: known.messages, bytes: known.bytes })
     }

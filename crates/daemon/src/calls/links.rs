@@ -25,7 +25,7 @@ pub(crate) async fn link(registry: &Registry, ids: [u32; 2], requester: Requeste
     if ids[0] == ids[1] || goes_round(registry, socket.relayed(), &first, &second).await {
         return Err(Errno::INVAL);
     }
-    let [one, other] = [&first, &second].map(|assoc| assoc.association());
+    let [one, other] = [&first, &second].map(|assoc| assoc.stack_association());
     let (one, other) = (one.ok_or(Errno::NOTCONN)?, other.ok_or(Errno::NOTCONN)?);
     match one.stream().splice(&other.stream(), requester.for_streams()) {
         Ok(()) => {
@@ -41,7 +41,7 @@ pub(crate) async fn link(registry: &Registry, ids: [u32; 2], requester: Requeste
 /// a link that the administrator has made.
 pub(crate) async fn unlink(registry: &Registry, id: u32, requester: Requester) -> Result<Reply, Errno> {
     let (_, assoc) = stream(registry, id, requester).await?;
-    let association = assoc.association().ok_or(Errno::NOTCONN)?;
+    let association = assoc.stack_association().ok_or(Errno::NOTCONN)?;
     let Some(link) = LinkStatus::of(&assoc) else { return answer(LinkError::NoLink.into()) };
     if !requester.may_manage(link.user) {
         return Err(Errno::PERM);

@@ -63,7 +63,7 @@ pub(crate) async fn peel_off(
     }
     new.channel().watch_reads();
     new.channel().watch_ring();
-    Ok(PeeledOff { opened, pages, relay: OneToOneCommand::Relay { association: assoc, unsent } })
+    Ok(PeeledOff { opened, pages, relay: OneToOneCommand::Relay { assoc, unsent } })
 }
 
 /// Opens the new socket; returns it with the association and the descriptors of its pages.
@@ -91,7 +91,7 @@ pub(crate) fn peelable(socket: &Socket, id: u32) -> Result<Rc<SocketAssociation>
         return Err(Errno::INVAL);
     }
     let assoc = socket.associations().get(id).ok_or(Errno::INVAL)?;
-    if assoc.association().is_some() { Ok(assoc) } else { Err(Errno::NOTCONN) }
+    if assoc.stack_association().is_some() { Ok(assoc) } else { Err(Errno::NOTCONN) }
 }
 
 /// Removes an association from its socket; returns the messages that wait to be sent.

@@ -309,7 +309,7 @@ pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
 
 /// Returns the status of an association; `None` if it has ended and only its socket is left.
 pub(super) fn of_association(assoc: &SocketAssociation) -> Option<AssociationStatus> {
-    let association = assoc.association();
+    let association = assoc.stack_association();
     let known: Statistics = association.and_then(|association| association.statistics()).unwrap_or_default();
     let local = association.map(|association| association.local_ips()).unwrap_or_default();
     if association.is_some() && known.state == AssociationState::Closed {

@@ -109,7 +109,7 @@ async fn push_with(
     push: impl FnOnce(&Association) -> Result<(), PushError>,
 ) -> Result<(Reply, Rc<SocketAssociation>), Errno> {
     let (socket, assoc) = stream(registry, id, requester).await?;
-    let association = assoc.association().ok_or(Errno::NOTCONN)?;
+    let association = assoc.stack_association().ok_or(Errno::NOTCONN)?;
     // The list contains the driver, too.
     let has_room = association.stream().list().len() <= MODULES_MAX;
     let pushed = if has_room { push(association) } else { Err(PushError::TooMany) };
@@ -130,7 +130,7 @@ async fn push_with(
 /// Pops the uppermost module; answers with the module's name.
 pub(crate) async fn pop(registry: &Registry, id: u32, requester: Requester) -> Result<Reply, Errno> {
     let (_, assoc) = stream(registry, id, requester).await?;
-    let association = assoc.association().ok_or(Errno::NOTCONN)?;
+    let association = assoc.stack_association().ok_or(Errno::NOTCONN)?;
     let pop = || {
         let stream = association.stream();
         let popped = if requester.may_unanchor() { stream.pop_anchored() } else { stream.pop() };
@@ -195,7 +195,7 @@ fn association_ports(association: &Association) -> (u16, u16) {
 
 /// Returns the status of the stream of an association; `None` while it is being set up, and once it has ended.
 fn stream_status(socket: &Socket, assoc: &SocketAssociation) -> Option<StreamStatus> {
-    let association = assoc.association()?;
+    let association = assoc.stack_association()?;
     let stream = association.stream().describe()?;
     let head = PartStatus {
         name: "head".into(),
@@ -250,7 +250,7 @@ fn queue_status(queue: &QueueDescription) -> QueueStatus {
 /// Pushes modules by the rules on the stream of a new association. The modules are anchored: only the administrator can pop
 /// them.
 pub(crate) fn autopush(socket: &Socket, assoc: &SocketAssociation) {
-    let Some(association) = assoc.association() else { return };
+    let Some(association) = assoc.stack_association() else { return };
     let rules = socket.autopush().rules();
     if rules.is_empty() {
         return;

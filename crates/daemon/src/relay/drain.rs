@@ -142,7 +142,7 @@ fn dispatch_record(socket: &Socket, taken: Incoming) -> Option<Departure> {
 fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: Bytes) {
     if header.flags.contains(Flags::ABORT) {
         let queue = socket.remove(assoc);
-        match assoc.association() {
+        match assoc.stack_association() {
             Some(association) => abort(association, &String::from_utf8_lossy(&content)),
             None if queue.is_some() => assoc.tasks().on_setup_aborted(),
             None => {}
@@ -155,7 +155,7 @@ fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: 
     if header.flags.contains(Flags::SHUTDOWN) {
         socket.on_sending_shut(assoc);
     }
-    if !has_room && let Some(association) = assoc.association() {
+    if !has_room && let Some(association) = assoc.stack_association() {
         log(
             Cause::User(socket.owner().user),
             format_args!(

@@ -74,7 +74,7 @@ impl Joined {
     }
 
     fn association(&self) -> &Association {
-        self.assoc.association().expect("it is up")
+        self.assoc.stack_association().expect("it is up")
     }
 
     fn outbound(&self) -> Outbound<'_> {

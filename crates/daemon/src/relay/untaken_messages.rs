@@ -27,7 +27,7 @@ impl<'a> UntakenMessages<'a> {
 
     /// Returns whether the peer has shut the association down, so that no message may follow these.
     pub(super) fn is_last(&self) -> bool {
-        let association = || self.assoc.association();
+        let association = || self.assoc.stack_association();
         let state = || association().and_then(|it| internals::view(it, |view| view.state()));
         self.assoc.has_upper_data() && state() == Some(AssociationState::ShutdownReceived)
     }
@@ -86,7 +86,7 @@ mod tests {
         }
 
         fn association(&self) -> &Association {
-            self.assoc.association().expect("it is up")
+            self.assoc.stack_association().expect("it is up")
         }
     }
 

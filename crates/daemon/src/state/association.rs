@@ -129,7 +129,7 @@ impl SocketAssociation {
     /// sent, so they are still delivered if the peer shuts the association down.
     pub(crate) fn set_has_upper_data(&self, has_upper_data: bool) {
         if self.has_upper_data.replace(has_upper_data) != has_upper_data
-            && let Some(association) = self.association()
+            && let Some(association) = self.stack_association()
         {
             internals::set_has_upper_data(association, has_upper_data);
         }
@@ -146,7 +146,7 @@ impl SocketAssociation {
     }
 
     /// Returns the association of the stack; `None` while it is being set up.
-    pub(crate) fn association(&self) -> Option<&Association> {
+    pub(crate) fn stack_association(&self) -> Option<&Association> {
         self.association.get()
     }
 
@@ -166,7 +166,7 @@ impl SocketAssociation {
     /// Sets whether unread data occupies the peer's window. Called before the first message is handed up.
     pub(crate) fn set_bounds_unread(&self, bounds: bool) {
         self.bounds_unread.set(bounds);
-        if let Some(association) = self.association() {
+        if let Some(association) = self.stack_association() {
             internals::hold_window_from(association, self.credit_held_from_bytes());
         }
     }
@@ -189,7 +189,7 @@ impl SocketAssociation {
 
     /// Returns the number of outbound streams; 0 while it is unknown.
     pub(crate) fn streams_out(&self) -> u16 {
-        self.association().map_or(0, |association| association.streams_out())
+        self.stack_association().map_or(0, |association| association.streams_out())
     }
 
     pub(crate) fn outcome(&self) -> Outcome {
@@ -264,7 +264,7 @@ impl SocketAssociation {
 
     /// Reads the executive's association; returns `None` while it is being set up, and once it has ended.
     pub(crate) fn view<R>(&self, read: impl FnOnce(AssociationView<'_>) -> R) -> Option<R> {
-        internals::view(self.association()?, read)
+        internals::view(self.stack_association()?, read)
     }
 
     /// Returns the fragmentation point; `None` while the association is being set up, and once it has ended.
@@ -281,7 +281,8 @@ impl SocketAssociation {
 
     /// Returns the numbers of outbound and inbound streams; 0 while the association is being set up.
     pub(crate) fn streams(&self) -> (u16, u16) {
-        self.association().map_or((0, 0), |association| (association.streams_out(), association.streams_in()))
+        self.stack_association()
+            .map_or((0, 0), |association| (association.streams_out(), association.streams_in()))
     }
 
     /// Returns the SCTP ports of this end and of the peer.
@@ -320,7 +321,7 @@ fn is_same_host(ip: IpAddr, address: SocketAddr) -> bool {
 impl ReceiveWindow for SocketAssociation {
     fn release(&self, bytes: usize) {
         // An association that is being set up has delivered nothing.
-        if let Some(association) = self.association() {
+        if let Some(association) = self.stack_association() {
             internals::release_window(association, bytes);
         }
     }

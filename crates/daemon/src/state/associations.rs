@@ -63,12 +63,12 @@ impl Associations {
         self.by_id.borrow().is_empty()
     }
 
-    pub(super) fn insert(&self, association: &Rc<SocketAssociation>) {
-        self.by_id.borrow_mut().insert(association.id(), Rc::clone(association));
+    pub(super) fn insert(&self, assoc: &Rc<SocketAssociation>) {
+        self.by_id.borrow_mut().insert(assoc.id(), Rc::clone(assoc));
     }
 
-    pub(super) fn remove(&self, association: &SocketAssociation) {
-        let removed = self.by_id.borrow_mut().remove(&association.id());
+    pub(super) fn remove(&self, assoc: &SocketAssociation) {
+        let removed = self.by_id.borrow_mut().remove(&assoc.id());
         // The last reference ends the association, which needs no borrow of the others.
         drop(removed);
     }

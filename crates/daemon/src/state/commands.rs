@@ -26,19 +26,19 @@ pub(crate) struct ConnectRequest {
 /// Commands to the task of a one-to-one socket.
 pub(crate) enum OneToOneCommand {
     /// Set up an association.
-    Connect { request: ConnectRequest, association: Rc<SocketAssociation> },
+    Connect { request: ConnectRequest, assoc: Rc<SocketAssociation> },
     /// Accept associations.
     Listen(Arc<Listener>),
     /// Stop accepting.
     Unlisten,
     /// Relay the messages of an association that is up; `unsent` was accepted from the program before.
-    Relay { association: Rc<SocketAssociation>, unsent: Messages },
+    Relay { assoc: Rc<SocketAssociation>, unsent: Messages },
 }
 
 /// Commands to the task of a one-to-many socket.
 pub(crate) enum OneToManyCommand {
     /// Set up an association that is already registered with the socket.
-    Connect { request: ConnectRequest, start: Start, association: Rc<SocketAssociation> },
+    Connect { request: ConnectRequest, start: Start, assoc: Rc<SocketAssociation> },
     /// Accept associations.
     Listen(Arc<Listener>),
     /// Stop accepting.

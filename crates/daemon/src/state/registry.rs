@@ -221,7 +221,7 @@ impl Registry {
 
     /// Records that a socket has an association that was peeled off, from this port.
     pub(crate) fn note_peeled_off(&self, socket: &Socket, port: u16, assoc: &SocketAssociation) {
-        let known = assoc.association().and_then(|association| association.peer());
+        let known = assoc.stack_association().and_then(|association| association.peer());
         let others = known.into_iter().flat_map(|peer| peer.hosts);
         let mut all: Vec<AssociationKey> =
             vec![association_key(port, assoc.peer().ip(), assoc.peer().port())];

@@ -354,12 +354,12 @@ impl Socket {
     }
 
     /// Records that the association of a one-to-one socket is being set up.
-    pub(crate) fn on_connecting(&self, association: &Rc<SocketAssociation>, local: Option<SocketAddr>) {
+    pub(crate) fn on_connecting(&self, assoc: &Rc<SocketAssociation>, local: Option<SocketAddr>) {
         self.pages().clear_error();
-        self.addresses.on_connecting(local, association.peer());
+        self.addresses.on_connecting(local, assoc.peer());
         self.set_state(State::Connecting);
-        self.associations.insert(association);
-        self.show_defaults(association);
+        self.associations.insert(assoc);
+        self.show_defaults(assoc);
     }
 
     /// Records that the association of a one-to-one socket is up.
@@ -388,13 +388,13 @@ impl Socket {
     /// one.
     pub(crate) fn on_adopted(
         &self,
-        association: &Rc<SocketAssociation>,
+        assoc: &Rc<SocketAssociation>,
         inherited: Option<Bound>,
         local: Option<SocketAddr>,
     ) {
-        self.associations.insert(association);
-        self.addresses.on_adopted(inherited, local, association.peer());
-        self.pages().set_peer(&association.peer(), association.streams_out());
+        self.associations.insert(assoc);
+        self.addresses.on_adopted(inherited, local, assoc.peer());
+        self.pages().set_peer(&assoc.peer(), assoc.streams_out());
         self.pages().set_subscriptions(self.options().subscriptions());
     }
 
@@ -458,24 +458,24 @@ impl Socket {
     /// Adds an association, which counts for its user by the permit, and creates its send queue.
     pub(crate) fn enter(
         &self,
-        association: SocketAssociation,
+        assoc: SocketAssociation,
         streams_out: u16,
         permit: AssociationPermit,
     ) -> Rc<SocketAssociation> {
-        association.hold_permit(permit);
-        let entry = self.pages().enter(association.id(), streams_out, &association.peer());
-        association.set_send_queue(SendQueue::new(self.pages(), entry));
-        let association = Rc::new(association);
-        self.associations.insert(&association);
+        assoc.hold_permit(permit);
+        let entry = self.pages().enter(assoc.id(), streams_out, &assoc.peer());
+        assoc.set_send_queue(SendQueue::new(self.pages(), entry));
+        let assoc = Rc::new(assoc);
+        self.associations.insert(&assoc);
         self.pages().set_associations(self.associations.on_heard());
-        self.show_defaults(&association);
-        association
+        self.show_defaults(&assoc);
+        assoc
     }
 
     /// Removes an association; returns its closed send queue.
-    pub(crate) fn remove(&self, association: &SocketAssociation) -> Option<Rc<SendQueue>> {
-        self.associations.remove(association);
-        let queue = association.take_send_queue()?;
+    pub(crate) fn remove(&self, assoc: &SocketAssociation) -> Option<Rc<SendQueue>> {
+        self.associations.remove(assoc);
+        let queue = assoc.take_send_queue()?;
         queue.leave();
         queue.close();
         Some(queue)

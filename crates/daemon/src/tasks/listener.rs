@@ -70,8 +70,7 @@ async fn hand_over(
     if has_ended {
         socket.on_association_ended(Ended::ByPeer);
     }
-    let carried =
-        socket.commands().one_to_one(OneToOneCommand::Relay { association: assoc, unsent: Messages::new() });
+    let carried = socket.commands().one_to_one(OneToOneCommand::Relay { assoc, unsent: Messages::new() });
     let (record, channel) = (record::encode_accepted(&peer), listener.channel());
     let [status, sharers] = socket.channel().page_descriptors()?;
     channel.carrier().put_record(&record, &[program_end.as_fd(), status.as_fd(), sharers.as_fd()]).await?;

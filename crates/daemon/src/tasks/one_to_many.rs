@@ -95,8 +95,8 @@ fn perform(socket: &Rc<Socket>, command: OneToManyCommand, listener: &mut Option
     match command {
         OneToManyCommand::Listen(new) => *listener = Some(new),
         OneToManyCommand::Unlisten => *listener = None,
-        OneToManyCommand::Connect { request, start, association } => {
-            start_association(socket, association, Origin::Connecting { request, start });
+        OneToManyCommand::Connect { request, start, assoc } => {
+            start_association(socket, assoc, Origin::Connecting { request, start });
         }
     }
 }
@@ -110,10 +110,10 @@ async fn close_early(socket: &Rc<Socket>) -> Option<Departure> {
     if !socket.options().lingers() {
         return Some(Departure::Closed);
     }
-    for association in socket.associations().all() {
-        let queue = association.send_queue();
-        if let Some(queue) = queue.filter(|_| association.association().is_none()) {
-            set_up_soon(socket, association, queue);
+    for assoc in socket.associations().all() {
+        let queue = assoc.send_queue();
+        if let Some(queue) = queue.filter(|_| assoc.stack_association().is_none()) {
+            set_up_soon(socket, assoc, queue);
         }
     }
     None
@@ -121,15 +121,15 @@ async fn close_early(socket: &Rc<Socket>) -> Option<Departure> {
 
 /// Aborts the association unless it is up within `SETUP_AFTER_CLOSE`. Its program has closed the socket; the kernel would abort
 /// the association at once.
-fn set_up_soon(socket: &Rc<Socket>, association: Rc<SocketAssociation>, queue: Rc<SendQueue>) {
+fn set_up_soon(socket: &Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQueue>) {
     let socket = Rc::downgrade(socket);
     tokio::task::spawn_local(async move {
-        if tokio::time::timeout(SETUP_AFTER_CLOSE, association.set_up_ended()).await.is_err() {
+        if tokio::time::timeout(SETUP_AFTER_CLOSE, assoc.set_up_ended()).await.is_err() {
             if let Some(socket) = socket.upgrade() {
-                socket.remove(&association);
+                socket.remove(&assoc);
             }
             // The messages in its send queue are lost with it.
-            association.tasks().stop().await;
+            assoc.tasks().stop().await;
             drop(queue.take());
         }
     });
@@ -161,11 +161,11 @@ fn accept(registry: &Registry, socket: &Rc<Socket>, association: Association) {
 }
 
 /// Starts the task that sets an association up and relays its send queue.
-fn start_association(socket: &Rc<Socket>, association: Rc<SocketAssociation>, origin: Origin) {
+fn start_association(socket: &Rc<Socket>, assoc: Rc<SocketAssociation>, origin: Origin) {
     // An association that the socket has removed needs no task.
-    let Some(queue) = association.send_queue() else { return };
-    let task = relay(Rc::clone(socket), Rc::clone(&association), Rc::clone(&queue), origin);
-    association.tasks().on_outbound_started(tokio::task::spawn_local(task));
+    let Some(queue) = assoc.send_queue() else { return };
+    let task = relay(Rc::clone(socket), Rc::clone(&assoc), Rc::clone(&queue), origin);
+    assoc.tasks().on_outbound_started(tokio::task::spawn_local(task));
 }
 
 /// Sets an association up and relays its send queue.
@@ -275,7 +275,7 @@ fn close_association(socket: &Rc<Socket>, assoc: Rc<SocketAssociation>, reason: 
     queue.close();
     // No program is left to deliver messages to.
     assoc.tasks().abort_inbound();
-    match (assoc.association(), reason) {
+    match (assoc.stack_association(), reason) {
         (None, None) => set_up_soon(socket, assoc, queue),
         (Some(_), None) => {}
         (Some(association), Some(reason)) => abort(association, reason),
@@ -346,7 +346,7 @@ mod tests {
         let (socket, _theirs) = opened(&registry, Style::OneToMany);
         let (listener, assoc) = connecting(&registry, &socket);
         close(&socket, Departure::Closed).await;
-        assert!(assoc.association().is_none());
+        assert!(assoc.stack_association().is_none());
         drop(assoc);
         let (peer, _) = soon(listener.accept()).await.expect("an association comes");
         soon(peer.closed()).await;
@@ -365,7 +365,7 @@ mod tests {
         let delivery = socket.channel().delivery().lock().await;
         peer.send(b"a word").await.expect("it is up");
         peer.abort("");
-        assoc.association().expect("it is up").closed().await;
+        assoc.stack_association().expect("it is up").closed().await;
         let send_queue = assoc.send_queue().expect("it has not been forgotten");
         let content = Bytes::from(vec![0; ROOM_BYTES as usize]);
         for _ in 0..2 {

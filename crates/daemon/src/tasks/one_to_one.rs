@@ -32,14 +32,14 @@ pub(super) async fn run(
     let mut command = next(socket, &mut commands).await;
     while let Some(current) = command {
         command = match current {
-            OneToOneCommand::Connect { request, association } => {
+            OneToOneCommand::Connect { request, assoc } => {
                 let is_up = tokio::select! {
-                    is_up = connect(socket, &request, &association) => is_up,
+                    is_up = connect(socket, &request, &assoc) => is_up,
                     // Dropping the future cancels the setup.
                     () = ended_by_program(socket) => return,
                 };
                 if is_up {
-                    return relay(socket, &association, Messages::new()).await;
+                    return relay(socket, &assoc, Messages::new()).await;
                 }
                 next(socket, &mut commands).await
             }
@@ -51,8 +51,8 @@ pub(super) async fn run(
                 () = ended_by_program(socket) => return,
             },
             OneToOneCommand::Unlisten => next(socket, &mut commands).await,
-            OneToOneCommand::Relay { association, unsent } => {
-                return relay(socket, &association, unsent).await;
+            OneToOneCommand::Relay { assoc, unsent } => {
+                return relay(socket, &assoc, unsent).await;
             }
         };
     }
@@ -100,7 +100,7 @@ async fn connect(socket: &Rc<Socket>, request: &ConnectRequest, assoc: &Rc<Socke
 
 /// Relays messages until the association has ended and the program has left. The messages in `unsent` go first.
 async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messages) {
-    let Some(association) = assoc.association() else { return };
+    let Some(association) = assoc.stack_association() else { return };
     let mut inbound =
         InboundTask(tokio::task::spawn_local(relay_inbound_to_end(Rc::clone(socket), Rc::clone(assoc))));
     let mut departure = relay_outbound(socket, assoc, association, unsent).await;
@@ -230,20 +230,19 @@ mod tests {
         let (socket, _program_end) = started(&registry);
         let [own, server] = [7, 8].map(|port| registry.stack().listen(port).expect("a free port"));
         let (host, server) = (IpAddr::from([127, 0, 0, 1]), Listener::from(server));
-        let association =
-            Rc::new(SocketAssociation::new(3, SocketAddr::new(host, 8), socket.future_options()));
-        socket.on_connecting(&association, None);
+        let assoc = Rc::new(SocketAssociation::new(3, SocketAddr::new(host, 8), socket.future_options()));
+        socket.on_connecting(&assoc, None);
         let request = ConnectRequest {
             stack: registry.stack().clone(),
             port: 40_000,
             server: Address { hosts: vec![host], port: 8, udp_port: Some(registry.stack().udp_port()) },
             ends_content: false,
         };
-        let connect = OneToOneCommand::Connect { request, association: Rc::clone(&association) };
+        let connect = OneToOneCommand::Connect { request, assoc: Rc::clone(&assoc) };
         socket.commands().listen(Arc::new(Listener::from(own))).expect("it has a task");
         socket.commands().one_to_one(connect).expect("it has a task");
         let _peer = soon(server.accept()).await.expect("an association comes");
-        soon(association.set_up_ended()).await;
-        assert!(association.association().is_some());
+        soon(assoc.set_up_ended()).await;
+        assert!(assoc.stack_association().is_some());
     }
 }

@@ -92,7 +92,7 @@ pub(super) async fn relay_inbound(
     assoc: &Rc<SocketAssociation>,
     mut ended: impl FnMut(Ended),
 ) {
-    let Some(association) = assoc.association() else { return };
+    let Some(association) = assoc.stack_association() else { return };
     let mut held = assoc.inbound_queue().await;
     let mut inbound = Inbound::new(socket, assoc, association);
     while let Some(wait) = inbound.step(&mut held, &mut ended) {
@@ -280,7 +280,7 @@ mod tests {
             (0..RECORDS).for_each(|_| send(&program_end, id, b"a word"));
             programs.push(program_end);
             relays.push(async move {
-                let association = assoc.association().expect("it is up");
+                let association = assoc.stack_association().expect("it is up");
                 relay_outbound(&socket, &assoc, association, Messages::new()).await
             });
         }

@@ -117,7 +117,7 @@ impl Access<'_> {
     /// Notes an association for an immediate notification if all its data is acknowledged already: the program has just
     /// subscribed to that event.
     pub(super) fn note_if_dry(&mut self, assoc: Rc<SocketAssociation>) {
-        let is_set_up = assoc.association().is_some();
+        let is_set_up = assoc.stack_association().is_some();
         if is_set_up && assoc.view(|view| view.is_send_buffer_empty()).unwrap_or(true) {
             self.dry.push(assoc);
         }

@@ -277,7 +277,7 @@ impl Access<'_> {
     /// Passes the options to the executive. An association that is being set up gets them once it is up.
     fn apply(&self, assoc: &SocketAssociation) {
         self.socket.show_defaults(assoc);
-        if let Some(association) = assoc.association()
+        if let Some(association) = assoc.stack_association()
             && let Some(current) = association.options()
         {
             let options = self.options().for_stack_with(&assoc.options()).with_fixed_of(&current);

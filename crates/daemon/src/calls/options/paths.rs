@@ -87,7 +87,7 @@ impl Subject {
     /// Passes a change to the executive. An association that is being set up has no paths yet, and gets all options
     /// once it is up.
     fn change(&self, options: &PathOptions) {
-        let Some(association) = self.assoc().and_then(|assoc| assoc.association()) else { return };
+        let Some(association) = self.assoc().and_then(|assoc| assoc.stack_association()) else { return };
         let address = match self {
             Subject::Path(_, address) => Some(address.ip().to_canonical()),
             _ => None,
@@ -109,7 +109,7 @@ fn set_primary(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let address = value.address(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
     let assoc = access.path(value.i32(0), address).ok_or(Errno::INVAL)?;
     // An unconfirmed address is accepted, as the peer has named it; the call does not wait for its confirmation.
-    let chosen = assoc.association().map(|association| association.set_primary(address.ip()));
+    let chosen = assoc.stack_association().map(|association| association.set_primary(address.ip()));
     match chosen {
         None | Some(Ok(()) | Err(swiftwater::PrimaryError::Unconfirmed { .. })) => Ok(()),
         Some(Err(_)) => Err(Errno::INVAL),

@@ -37,7 +37,8 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
 fn status(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, STATUS_BYTES)?;
     let assoc = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
-    let statistics = assoc.association().map(|association| association.statistics().unwrap_or_default());
+    let statistics =
+        assoc.stack_association().map(|association| association.statistics().unwrap_or_default());
     // The association is being set up, or it has ended and was not read to its end yet.
     let gone = if statistics.is_some() { AssociationState::Closed } else { AssociationState::CookieWait };
     let statistics = statistics.unwrap_or_default();
@@ -62,7 +63,7 @@ fn info(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, INFO_BYTES)?;
     let address = given.address(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
     let assoc = access.path(given.i32(0), address).ok_or(Errno::INVAL)?;
-    let statistics = assoc.association().ok_or(Errno::INVAL)?.statistics().unwrap_or_default();
+    let statistics = assoc.stack_association().ok_or(Errno::INVAL)?.statistics().unwrap_or_default();
     let ip = address.ip().to_canonical();
     let mut paths = statistics.paths.iter();
     let path = paths.find(|path| path.remote.ip().to_canonical() == ip).ok_or(Errno::INVAL)?;
@@ -125,7 +126,7 @@ fn counters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let room = given.len().min(STATS_BYTES);
     let given = Value::at_least(given, ID_BYTES)?;
     let assoc = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
-    let s = assoc.association().and_then(|association| association.statistics()).unwrap_or_default();
+    let s = assoc.stack_association().and_then(|association| association.statistics()).unwrap_or_default();
     let port = assoc.peer().port();
     let slowest = s.rto_max_path.map(|path| access.socket.view().of((path.ip(), port).into()));
     let value = Build::after(given, ID_BYTES).pad(8);

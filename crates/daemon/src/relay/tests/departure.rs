@@ -13,7 +13,7 @@ async fn messages_behind_those_that_a_program_has_left_unread_are_not_taken() {
     for is_read in [false, true] {
         let Joined { _registry, socket, program_end, assoc, peer } = Joined::new().await;
         let channel = socket.channel();
-        let association = assoc.association().expect("it is up");
+        let association = assoc.stack_association().expect("it is up");
         let (mut held, mut ends) = (InboundQueue::default(), Vec::new());
         let mut inbound = Inbound::new(&socket, &assoc, association);
         peer.send(b"a word").await.expect("it is open");
