@@ -5,9 +5,9 @@ use crate::state::association::SocketAssociation;
 use crate::state::send_queue::Front;
 use crate::state::socket::Socket;
 
-/// Declares as data of the upper layer what the program at the other end of an association has sent by now, if that end is a socket of this
-/// daemon: this end is shut down next. In a kernel each call has completed before the next begins; here messages may wait in
-/// the channel of the other end.
+/// Declares as data of the upper layer what the program at the other end of an association has sent by now, if that end is a
+/// socket of this daemon: this end is shut down next. In a kernel each call has completed before the next begins; here messages
+/// may wait in the channel of the other end.
 pub(crate) fn declare_upper_data(socket: &Socket, assoc: &SocketAssociation) {
     let Some((socket, id)) = socket.relayed().other_end(assoc) else { return };
     let Some(assoc) = socket.associations().get(id) else { return };
