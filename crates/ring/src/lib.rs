@@ -55,7 +55,9 @@
 //! assert_eq!(reader.next(ring)?, None);
 //! # Ok::<(), ring::Broken>(())
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+
+mod copy;
 
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -289,8 +291,8 @@ impl Record<'_> {
         let content = &self.ring.words[CONTROL_WORDS..];
         let first = index(self.at);
         let (now, later) = words.split_at(words.len().min(CONTENT_WORDS - first));
-        store(&content[first..], now);
-        store(content, later);
+        copy::store(&content[first..], now);
+        copy::store(content, later);
         self.at = self.at.wrapping_add((words.len() * WORD_BYTES) as u64);
         self.begun[..rest.len()].copy_from_slice(rest);
         self.count = rest.len();
@@ -300,22 +302,6 @@ impl Record<'_> {
         if self.count > 0 {
             self.ring.word(self.at).store(u64::from_ne_bytes(self.begun), Relaxed);
         }
-    }
-}
-
-fn store(places: &[AtomicU64], words: &[[u8; WORD_BYTES]]) {
-    for (place, word) in places.iter().zip(words) {
-        place.store(u64::from_ne_bytes(*word), Relaxed);
-    }
-}
-
-fn load(words: &[AtomicU64], place: &mut [u8]) {
-    let (whole, rest) = place.as_chunks_mut();
-    for (bytes, word) in whole.iter_mut().zip(words) {
-        *bytes = word.load(Relaxed).to_ne_bytes();
-    }
-    if let Some(word) = words.get(whole.len()) {
-        rest.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..rest.len()]);
     }
 }
 
@@ -371,8 +357,8 @@ impl Reader {
         let (first, count) = (index(at), bytes.div_ceil(WORD_BYTES).min(CONTENT_WORDS));
         let now = count.min(CONTENT_WORDS - first);
         let mut words = Vec::with_capacity(count);
-        words.extend(content[first..][..now].iter().map(|word| word.load(Relaxed)));
-        words.extend(content[..count - now].iter().map(|word| word.load(Relaxed)));
+        copy::append(&content[first..][..now], &mut words);
+        copy::append(&content[..count - now], &mut words);
         words
     }
 
@@ -381,8 +367,8 @@ impl Reader {
         let (content, first) =
             (&ring.words[CONTROL_WORDS..], index(self.position.wrapping_add(WORD_BYTES as u64)));
         let (now, later) = place.split_at_mut(place.len().min((CONTENT_WORDS - first) * WORD_BYTES));
-        load(&content[first..], now);
-        load(content, later);
+        copy::load(&content[first..], now);
+        copy::load(content, later);
     }
 
     /// Removes the next record, whose length [`Reader::next`] has returned. Returns whether a writer has asked to be notified of
