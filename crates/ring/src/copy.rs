@@ -83,8 +83,8 @@ mod wide {
         if turns == 0 {
             return;
         }
-        // SAFETY: the code reads and writes what the caller says, 64 bytes in each turn. It is opaque to the compiler, so it has no
-        // data race of the language; the processor allows accesses by others at any time. Each x86-64 has these registers.
+        // SAFETY: the code reads and writes what the caller says, 64 bytes in each turn. It is opaque to the compiler, so it has
+        // no data race of the language; the processor allows accesses by others at any time. Each x86-64 has these registers.
         unsafe {
             asm!(
                 "2:",
