@@ -188,12 +188,12 @@ mod tests {
     use super::*;
     use crate::testing::header;
     use crate::users::closer::{Closer, Closers, Source};
-    use crate::users::descriptor_numbers::Numbers;
+    use crate::users::descriptor_budget::DescriptorBudget;
     use crate::users::limits::Limits;
     use crate::users::user::Users;
 
     fn closer() -> Arc<Closer> {
-        Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests)
+        Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Requests)
     }
 
     /// Returns a message of zeros, as it comes from a program.

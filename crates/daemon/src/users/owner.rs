@@ -254,7 +254,7 @@ mod tests {
             assert_eq!(pipes_of_pages, Pins::pipes_for(sockets));
             assert!(needs(sockets) <= descriptors && needs(sockets + 1) > descriptors, "{descriptors}");
         }
-        let limit = (1000..2000).find(|&limit| Numbers::left_to_programs(limit) == 1000);
+        let limit = (1000..2000).find(|&limit| DescriptorBudget::left_to_programs(limit) == 1000);
         assert_eq!(limit.map(sockets_max), Some(172));
     }
 

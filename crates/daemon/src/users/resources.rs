@@ -27,11 +27,11 @@ const PART_OF_CONNECTIONS: usize = 16;
 pub(crate) struct Resources {
     limits: Limits,
     users: Users,
-    /// UserPermits of requests that wait for an answer.
+    /// Permits of requests that wait for an answer.
     waiting: Arc<UserPermits>,
-    /// UserPermits of connections that have not sent a request yet.
+    /// Permits of connections that have not sent a request yet.
     silent: Arc<UserPermits>,
-    /// UserPermits of answers with descriptors that their callers have not received.
+    /// Permits of answers with descriptors that their callers have not received.
     unreceived: Arc<UserPermits>,
     numbers: Arc<DescriptorBudget>,
     shares: Shares,
@@ -135,12 +135,12 @@ impl Resources {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::users::descriptor_numbers::MESSAGE_DESCRIPTORS_MAX;
+    use crate::users::descriptor_budget::MESSAGE_DESCRIPTORS_MAX;
 
     #[test]
     fn a_user_has_as_many_associations_as_the_limits_permit() {
         let limits = Limits { user_associations: 2, ..Limits::default() };
-        let resources = Resources::new(&limits, Numbers::with_max(1 << 16));
+        let resources = Resources::new(&limits, DescriptorBudget::with_max(1 << 16));
         let user = resources.users().user(1);
         let _two = [(); 2].map(|()| resources.admit_association(&user).expect("room"));
         assert!(resources.admit_association(&user).is_none());
@@ -153,19 +153,19 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn connections_and_answers_have_a_part_of_few_descriptors() {
         const PLACES: usize = 8;
-        let numbers = Numbers::with_max(PLACES * PART_OF_CONNECTIONS);
+        let numbers = DescriptorBudget::with_max(PLACES * PART_OF_CONNECTIONS);
         assert!(numbers.max() < MESSAGE_DESCRIPTORS_MAX, "descriptors are scarce");
         let resources = Resources::new(&Limits::default(), numbers);
-        let silent: Vec<Seat> =
+        let silent: Vec<Permit> =
             (0..PLACES).map(|_| resources.take_silent(1).expect("nobody else has any")).collect();
         let _of_other = resources.take_silent(2).expect("the first user makes room");
         silent[0].lost().await;
         resources.give_up_silent();
         silent[1].lost().await;
-        let unreceived: Vec<Seat> = std::iter::from_fn(|| resources.take_unreceived(1)).collect();
+        let unreceived: Vec<Permit> = std::iter::from_fn(|| resources.take_unreceived(1)).collect();
         assert_eq!(unreceived.len(), PLACES / 2);
         assert!(resources.take_unreceived(2).is_some(), "a part is left to others");
-        let waiting: Vec<Seat> = std::iter::from_fn(|| resources.take_waiting(1).ok()).collect();
+        let waiting: Vec<Permit> = std::iter::from_fn(|| resources.take_waiting(1).ok()).collect();
         assert_eq!((waiting.len(), resources.take_waiting(1).err()), (PLACES, Some(Errno::NOBUFS)));
     }
 }
