@@ -310,6 +310,33 @@ struct RunningTest {
     /// Beginning of the test, once all are connected.
     began: Instant,
     windows: WindowSamples,
+    reports: Reports,
+}
+
+/// Limit of the reports of intervals, so that a hostile server fills neither memory nor output.
+#[derive(Debug, Default)]
+struct Reports {
+    /// Length of the intervals, once the test has begun. There are no reports without intervals.
+    every: Option<Duration>,
+    count: u64,
+}
+
+impl Reports {
+    /// Begins a test with reports at this interval; 0 for none.
+    fn begin(&mut self, interval_ms: u64) {
+        self.every = Some(Duration::from_millis(interval_ms)).filter(|every| !every.is_zero());
+    }
+
+    /// Counts a report that came this long after the beginning of the test. Returns the end of its interval, or nothing if the
+    /// times are impossible, or if the server has sent more reports than it can have: its clock may be faster by a hundredth,
+    /// and its last report may be of less than an interval.
+    fn end_of(&mut self, interval: &Interval, elapsed: Duration) -> Option<Duration> {
+        self.count += 1;
+        let possible = elapsed.div_duration_f64(self.every?) * 1.01 + 3.0;
+        let end = Duration::try_from_secs_f64(interval.end_s).ok()?;
+        let ordered = interval.start_s >= 0.0 && interval.start_s <= interval.end_s;
+        (ordered && self.count as f64 <= possible).then_some(end)
+    }
 }
 
 /// Windows of the associations or connections, read at the intervals of the reports by the client's clock: a report may come
@@ -397,6 +424,7 @@ impl RunningTest {
             totals: None,
             began: Instant::now(),
             windows: WindowSamples::default(),
+            reports: Reports::default(),
         }
     }
 
@@ -415,6 +443,7 @@ impl RunningTest {
         let (began, began_at) = (Instant::now(), Moment::now());
         self.began = began;
         self.windows.begin(config.spec.interval_ms);
+        self.reports.begin(config.spec.interval_ms);
         self.gate.open(true);
         let interrupted = self.wait_for_workers(config, began, observe)?;
         let seconds = began.elapsed().as_secs_f64();
@@ -515,9 +544,10 @@ impl RunningTest {
     fn hear(&mut self, event: Event, observe: &mut Observer<'_>) -> Result<(), ClientError> {
         match event {
             Event::Heard(FromServer::Interval(interval)) => {
-                let end = Duration::from_secs_f64(interval.end_s.max(0.0));
+                let elapsed = self.began.elapsed();
+                let end = self.reports.end_of(&interval, elapsed).ok_or(ControlError::NotUnderstood)?;
                 let read = || self.connector.window();
-                observe(interval, self.windows.at(end, self.began.elapsed(), read));
+                observe(interval, self.windows.at(end, elapsed, read));
             }
             Event::Heard(FromServer::Totals(totals)) => self.totals = Some(totals),
             Event::Heard(FromServer::Failed { reason }) => return Err(ClientError::Server(reason)),
@@ -536,6 +566,8 @@ impl RunningTest {
             match event {
                 Event::Heard(FromServer::Failed { reason }) => return ClientError::Server(reason),
                 Event::ServerGone(_) => break,
+                // A server that goes on reporting gets no more time.
+                _ if Instant::now() >= until => break,
                 _ => {}
             }
         }
@@ -588,6 +620,26 @@ mod tests {
     fn a_client_that_is_held_begins_after_a_line_and_ends_with_its_input() {
         assert!(wait_for_release(&b"\n"[..]).is_ok());
         assert!(matches!(wait_for_release(&b""[..]), Err(ClientError::Interrupted)));
+    }
+
+    #[test]
+    fn reports_that_come_too_often_or_are_of_impossible_times_are_refused() {
+        let interval = |start_s, end_s| Interval { start_s, end_s, messages: 1, bytes: 1 };
+        let mut reports = Reports::default();
+        let elapsed = Duration::from_secs(10);
+        assert_eq!(reports.end_of(&interval(0.0, 1.0), elapsed), None, "the test has not begun");
+        let mut reports = Reports::default();
+        reports.begin(1000);
+        for (start_s, end_s) in [(-1e308, 1e308), (0.0, 1e308), (0.0, f64::NAN), (0.0, -1.0), (2.0, 1.0)] {
+            assert_eq!(reports.end_of(&interval(start_s, end_s), elapsed), None, "{start_s} to {end_s}");
+        }
+        let mut reports = Reports::default();
+        reports.begin(1000);
+        let accepted =
+            (0..100).take_while(|_| reports.end_of(&interval(0.0, 1.0), elapsed).is_some()).count();
+        assert_eq!(accepted, 13, "ten seconds, and three more");
+        reports.begin(0);
+        assert_eq!(reports.end_of(&interval(0.0, 1.0), elapsed), None, "no reports were wanted");
     }
 
     #[test]
