@@ -114,7 +114,8 @@ fn expected(row: &Value, key: &str) -> String {
         return row[key].as_str().unwrap_or_default().to_owned();
     }
     if key == DISTURBED.1 {
-        return if row[key] == true { "disturbed" } else { "" }.to_owned();
+        return if row[key] == true { row["disturbed_by"].as_str().expect("a reason") } else { "" }
+            .to_owned();
     }
     let column = COLUMNS.iter().find(|(_, other, ..)| *other == key);
     let (_, _, divisor, digits) = column.unwrap_or_else(|| panic!("{key} is a column without a test"));

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use ::lab::experiment::AddedColumn;
 use emulator::EmulatorCounts;
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
 use super::measure::{Cpu, Latency, Measured};
 use super::plan::{Load, Series};
@@ -169,12 +170,18 @@ impl Run {
 
     /// Returns whether the host itself lost packets or kept them for too long, or other programs used its processors.
     pub(super) fn is_disturbed(&self) -> bool {
-        let disturbed = |line: &LineFigures| {
-            let late = [line.late_us_p50, line.late_us_p99].map(|us| Duration::from_secs_f64(us / 1e6));
-            line.host_dropped_packets > 0 || is_late(late)
+        !self.disturbances().is_empty()
+    }
+
+    fn disturbances(&self) -> Disturbances {
+        let late = |line: &LineFigures| {
+            is_late([line.late_us_p50, line.late_us_p99].map(|us| Duration::from_secs_f64(us / 1e6)))
         };
-        self.line.as_ref().is_some_and(disturbed)
-            || self.others_busy.is_some_and(|busy| busy >= OTHERS_BUSY_MAX)
+        Disturbances {
+            lost: self.line.as_ref().is_some_and(|line| line.host_dropped_packets > 0),
+            late: self.line.as_ref().is_some_and(late),
+            busy: self.others_busy.is_some_and(|busy| busy >= OTHERS_BUSY_MAX),
+        }
     }
 
     /// Returns the rate of the run, or of its first seconds.
@@ -298,6 +305,53 @@ impl LineFigures {
     }
 }
 
+/// Reasons why runs are disturbed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Disturbances {
+    /// The host lost packets outside the lines.
+    lost: bool,
+    /// The emulator delivered packets too late.
+    late: bool,
+    /// Other programs used the processors.
+    busy: bool,
+}
+
+impl Disturbances {
+    fn of(runs: &[&Run]) -> Self {
+        runs.iter().map(|run| run.disturbances()).fold(Self::default(), Self::or)
+    }
+
+    fn or(self, other: Self) -> Self {
+        Disturbances {
+            lost: self.lost || other.lost,
+            late: self.late || other.late,
+            busy: self.busy || other.busy,
+        }
+    }
+
+    fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
+    /// Returns the reasons as words, separated by ", "; `None` if there is none.
+    fn words(self) -> Option<String> {
+        let words = [(self.lost, "lost"), (self.late, "late"), (self.busy, "busy")];
+        let words: Vec<_> = words.into_iter().filter_map(|(applies, word)| applies.then_some(word)).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+}
+
+impl Serialize for Disturbances {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut keys = serializer.serialize_map(None)?;
+        keys.serialize_entry("disturbed", &!self.is_empty())?;
+        if let Some(words) = self.words() {
+            keys.serialize_entry("disturbed_by", &words)?;
+        }
+        keys.end()
+    }
+}
+
 /// Figures of a cell's runs beside the rate; docs/json.md describes the keys.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figures {
@@ -331,7 +385,8 @@ pub(crate) struct Figures {
     latency_us_p99: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     share_of_fair: Option<f64>,
-    disturbed: bool,
+    #[serde(flatten)]
+    disturbances: Disturbances,
 }
 
 impl Figures {
@@ -365,7 +420,7 @@ impl Figures {
             latency_us_p50: None,
             latency_us_p99: None,
             share_of_fair: None,
-            disturbed: runs.iter().any(|run| run.is_disturbed()),
+            disturbances: Disturbances::of(runs),
         })
     }
 
@@ -400,7 +455,7 @@ impl Figures {
         Figures {
             latency_us_p50: latency(runs, |latency| latency.p50_s * 1e6),
             latency_us_p99: latency(runs, |latency| latency.p99_s * 1e6),
-            disturbed: self.disturbed || runs.iter().any(|run| run.is_disturbed()),
+            disturbances: self.disturbances.or(Disturbances::of(runs)),
             ..self
         }
     }
@@ -412,7 +467,7 @@ impl Figures {
 }
 
 /// Returns the columns of the table that outcomes with figures have: the least and the highest rate, the mean latency, which
-/// published outcomes have, too, with its percentiles, a mark of disturbed runs, and if wanted the counters of the line in a
+/// published outcomes have, too, with its percentiles, what disturbed the runs, and if wanted the counters of the line in a
 /// typical run.
 pub(in crate::lab) fn columns(
     figures: &[Option<&Figures>],
@@ -435,7 +490,7 @@ pub(in crate::lab) fn columns(
         column("latency p50", &|figures| latency(figures.latency_us_p50)),
         column("latency p99", &|figures| latency(figures.latency_us_p99)),
         column("of fair share", &|figures| figures.share_of_fair.map(|share| format!("{share:.2}"))),
-        column("host", &|figures| figures.disturbed.then(|| "disturbed".to_owned())),
+        column("host", &|figures| figures.disturbances.words()),
     ];
     if with_counters {
         let counter = |count: fn(&LineFigures) -> u64| {
@@ -447,23 +502,31 @@ pub(in crate::lab) fn columns(
     columns
 }
 
-/// Returns a sentence about figures with a disturbed run, if there are any.
+/// Returns a sentence about figures with a disturbed run, if there are any: what has disturbed how many of them, and what to do.
 pub(in crate::lab) fn disturbance<'a>(all: impl Iterator<Item = &'a Figures>) -> Option<String> {
     let all: Vec<&Figures> = all.collect();
-    let disturbed = all.iter().filter(|figures| figures.disturbed).count();
-    // Without lines there is no packet to lose, and only other programs disturb.
-    let lines = all.iter().filter_map(|figures| figures.line.as_ref());
-    let realtime = lines.map(|line| line.realtime).reduce(|one, other| one && other);
-    let (how, advice) = match realtime {
-        None => ("other programs kept processors busy", "end what else runs"),
-        Some(true) => ("this machine lost packets or was late", "end what else runs"),
-        Some(false) => (
-            "this machine lost packets or was late",
-            "end what else runs, or run this as root, for real-time priority",
-        ),
+    let count = |applies: fn(&Disturbances) -> bool| {
+        all.iter().filter(|figures| applies(&figures.disturbances)).count()
     };
-    (disturbed > 0)
-        .then(|| format!("disturbed: in runs of {disturbed} of {} measurements {how}; {advice}", all.len()))
+    let (lost, late, busy) = (count(|by| by.lost), count(|by| by.late), count(|by| by.busy));
+    let reasons = [
+        (lost, "this machine lost packets"),
+        (late, "this machine was late"),
+        (busy, "other programs kept processors busy"),
+    ];
+    let reasons: Vec<_> = reasons
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, how)| format!("in runs of {count} of {} measurements {how}", all.len()))
+        .collect();
+    let is_ordinary = all.iter().filter_map(|figures| figures.line.as_ref()).any(|line| !line.realtime);
+    // A real-time priority helps the emulator alone, and not the ends.
+    let advice = if is_ordinary && lost + late > 0 {
+        "end what else runs, or run this as root, for real-time priority"
+    } else {
+        "end what else runs"
+    };
+    (!reasons.is_empty()).then(|| format!("disturbed: {}; {advice}", reasons.join(", ")))
 }
 
 /// Returns the rates of these runs, or those of their first seconds.
@@ -524,7 +587,7 @@ mod tests {
     fn figures_of_the_line_are_those_of_the_run_nearest_to_the_median() {
         let runs = [run(90e6, 0, 5.0), run(50e6, 0, 6.0), run(92e6, 0, 7.0)];
         let figures = figures_of(&runs, Some(45e6)).expect("runs");
-        assert_eq!((figures.runs, figures.disturbed), (3, false));
+        assert_eq!((figures.runs, figures.disturbances), (3, Disturbances::default()));
         assert_eq!(figures.line.as_ref().map(|line| line.late_us_p99), Some(5.0));
         assert_eq!(figures.client_cpu_ns_per_byte, Some(6.0), "the median");
         assert_eq!(figures.ratio_to_tcp(90e6), Some(2.0));
@@ -566,7 +629,7 @@ mod tests {
         let [nothing, mean, mark, zero] = [
             [None, None, None],
             [None, None, Some("1.774 ms".to_owned())],
-            [None, Some("disturbed".to_owned()), None],
+            [None, Some("late".to_owned()), None],
             [Some("0".to_owned()), Some("0".to_owned()), None],
         ];
         let without = [&nothing, &mean, &nothing, &nothing, &nothing];
@@ -575,14 +638,39 @@ mod tests {
         let rates = [50e6, 52e6, 54e6].map(|rate| run(rate, 0, 5.0));
         let three = figures_of(&rates, None).expect("runs");
         assert_eq!(columns(&[Some(&three)], &[None], false)[0].cells, [Some("50.0 to 54.0".to_owned())]);
-        assert!(told.contains("1 of 3 measurements") && told.contains("run this as root"), "{told}");
+        assert_eq!(
+            told,
+            "disturbed: in runs of 1 of 3 measurements this machine was late; end what else runs, or run this as root, for real-time priority"
+        );
         let mut as_root = [late.clone(), good.clone()];
         as_root.iter_mut().filter_map(|figures| figures.line.as_mut()).for_each(|line| line.realtime = true);
         let told = disturbance(as_root.iter()).expect("one is");
         assert!(told.ends_with("was late; end what else runs"), "{told}");
-        let on_loopback = Figures { line: None, ..late.clone() };
-        let told = disturbance([&on_loopback].into_iter()).expect("it is");
-        assert!(told.ends_with("other programs kept processors busy; end what else runs"), "{told}");
+    }
+
+    #[test]
+    fn only_the_reasons_that_apply_are_told() {
+        let figures = |run: Run| figures_of(&[run], None).expect("a run");
+        let busy = figures(run(1.0, 0, 5.0).beside_others(Some(1.6)));
+        let all = figures(run(1.0, 3, 2_000.0).beside_others(Some(1.6)));
+        assert_eq!(
+            disturbance([&busy, &busy].into_iter()).expect("it is"),
+            "disturbed: in runs of 2 of 2 measurements other programs kept processors busy; end what else runs",
+            "the emulator was on time, so a priority would not help"
+        );
+        let told = disturbance([&busy, &all].into_iter()).expect("it is");
+        for reason in
+            ["1 of 2 measurements this machine lost", "1 of 2 measurements this machine was late", "2 of 2"]
+        {
+            assert!(told.contains(reason), "{told}");
+        }
+        let keys = |figures: &Figures| {
+            let row = serde_json::to_value(figures).expect("figures");
+            (row["disturbed"].clone(), row["disturbed_by"].clone())
+        };
+        assert_eq!(keys(&busy), (true.into(), "busy".into()));
+        assert_eq!(keys(&all), (true.into(), "lost, late, busy".into()));
+        assert_eq!(keys(&figures(run(1.0, 0, 5.0))), (false.into(), serde_json::Value::Null));
     }
 
     #[test]
@@ -633,8 +721,8 @@ mod tests {
     fn figures_tell_of_a_latency_that_was_disturbed() {
         let good = run(1.0, 0, 5.0);
         let figures = || Figures::new(&[&good], None, None, None).expect("a run");
-        assert!(!figures().with_answers(&[&good]).disturbed);
-        assert!(figures().with_answers(&[&good, &run(1.0, 3, 5.0)]).disturbed);
+        assert!(figures().with_answers(&[&good]).disturbances.is_empty());
+        assert!(figures().with_answers(&[&good, &run(1.0, 3, 5.0)]).disturbances.lost);
     }
 
     #[test]

@@ -97,7 +97,9 @@ pub(super) fn render(rows: &[(usize, &Row)]) -> String {
             let _ = write!(out, "<th class=\"text\" data-key=\"{key}\">{}</th>", escape(text));
         }
         if marks_disturbed {
-            let mark = if is_disturbed(row) { "disturbed" } else { "" };
+            // Results of earlier versions do not say by what.
+            let by = word(row, "disturbed_by").map_or_else(|| "disturbed".to_owned(), escape);
+            let mark = if is_disturbed(row) { &by[..] } else { "" };
             let _ = write!(out, "<td data-key=\"disturbed\">{mark}</td>");
         }
         for (_, key, tell) in &columns {
@@ -148,6 +150,9 @@ mod tests {
         assert!(drawn.contains("<th>host</th>"), "{drawn}");
         assert_eq!(drawn.matches("<td data-key=\"disturbed\">disturbed</td>").count(), 1, "{drawn}");
         assert_eq!(drawn.matches("<td data-key=\"disturbed\"></td>").count(), 1, "{drawn}");
+        let mut busy = late.clone();
+        busy.insert("disturbed_by".into(), "busy".into());
+        assert!(render(&[(0, &busy)]).contains("<td data-key=\"disturbed\">busy</td>"));
     }
 
     #[test]
