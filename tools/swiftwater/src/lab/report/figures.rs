@@ -198,14 +198,9 @@ fn with_transfer(trace: &Trace) -> Trace {
 fn drawing(trace: &Trace, (measure, title, unit, text): &Drawing, end_s: f64) -> String {
     let own = trace.curves.iter().filter(|curve| curve.measure == *measure);
     let mut curves: Vec<Curve> = own
-        .enumerate()
-        .map(|(number, curve)| {
-            Curve::new(
-                &curve.name,
-                CurveStyle::line(COLORS[number % COLORS.len()]),
-                Form::Line,
-                curve.points.clone(),
-            )
+        .map(|curve| {
+            let style = CurveStyle::line(color_of(trace, &curve.name));
+            Curve::new(&curve.name, style, Form::Line, curve.points.clone())
         })
         .collect();
     if curves.is_empty() {
@@ -230,6 +225,18 @@ fn drawing(trace: &Trace, (measure, title, unit, text): &Drawing, end_s: f64) ->
     let x = Axis::new(Scale::Linear, 0.0, end_s, "", seconds_text);
     let chart = Chart { name: (*title).to_owned(), width: WIDTH, height: HEIGHT, x, y, curves, rule: None };
     format!("<figcaption>{title}</figcaption>{}", chart.svg())
+}
+
+/// Returns the colour of the curves with this name, which is the same in all drawings of a run, so that a path keeps its colour.
+fn color_of(trace: &Trace, name: &str) -> Color {
+    let mut names: Vec<&str> = Vec::new();
+    for curve in &trace.curves {
+        if !names.contains(&&curve.name[..]) {
+            names.push(&curve.name);
+        }
+    }
+    let number = names.iter().position(|other| *other == name).unwrap_or_default();
+    COLORS[number % COLORS.len()]
 }
 
 /// Returns marks at the edge of a drawing, for values that it cuts off.
@@ -364,6 +371,19 @@ mod tests {
         assert!(drawn.contains("<h3>sctp-stream, path 1: "), "{drawn}");
         let two = figure(&Trace { paths: 2, used_paths: "2+3".into(), ..trace() });
         assert!(two.contains("<h3>sctp-stream, paths 2+3: "), "{two}");
+    }
+
+    #[test]
+    fn a_path_has_one_color_in_all_drawings_of_a_run() {
+        let mut trace = trace();
+        let of_rate = |name: &str| TraceCurve {
+            measure: Measure::Rate,
+            name: name.into(),
+            points: vec![(0.5, 1e6), (1.0, 2e6)],
+        };
+        trace.curves.extend(["path 1", "path 2"].map(of_rate));
+        let names = ["delivered", "all paths", "smoothed", "path 1", "path 2"];
+        assert_eq!(names.map(|name| color_of(&trace, name)), COLORS[..5]);
     }
 
     #[test]
