@@ -88,7 +88,8 @@ impl Session {
             self.is_printed = printed.is_ok();
         }
         let figures = results.outcomes.iter().filter_map(|(_, source)| source.figures());
-        // The lines may be on time while the ends have no processor.
+        // The lines may be on time while the ends have no processor. Without figures there is nothing to compare.
+        let busy = busy.filter(|_| !results.outcomes.is_empty());
         for sentence in super::disturbance(figures).into_iter().chain(busy) {
             note(format_args!("{sentence}"));
         }
