@@ -19,7 +19,7 @@ use rustix::process::geteuid;
 /// Maximum number of links on the way to a file, as in the kernel.
 const LINKS_MAX: usize = 40;
 /// Maximum length of a file that is read whole: another user may have made it.
-const BYTES_MAX: u64 = 1 << 30;
+const BYTES_MAX: u64 = 1 << 26;
 /// Rights of new files and folders, which the umask limits.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o777);
@@ -115,7 +115,7 @@ impl Folder {
             return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
         }
         if found.len() > BYTES_MAX {
-            return Err(io::Error::new(ErrorKind::FileTooLarge, "it is longer than 1 GiB"));
+            return Err(io::Error::new(ErrorKind::FileTooLarge, "it is longer than 64 MiB"));
         }
         let mut content = Vec::new();
         file.take(BYTES_MAX).read_to_end(&mut content)?;
