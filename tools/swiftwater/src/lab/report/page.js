@@ -8,9 +8,12 @@ const units = {
   "queue": value => Math.round(value) + " bytes waiting",
 };
 
-// Returns the value at a time, in words: that of the first point from then on, or that of the last.
+// Returns the value at a time, in words: that of the first point from then on. A curve has none once it has ended, but its last
+// one for as long as its last step: curves of one run end at slightly different moments.
 function valueAt(points, time, unit) {
   if (points.length === 0) return "no value";
+  const last = points.length - 1, end = points[last][0];
+  if (time > end + (last > 0 ? end - points[last - 1][0] : 0)) return "ended";
   let low = 0, high = points.length - 1;
   while (low < high) {
     const middle = (low + high) >> 1;
