@@ -91,11 +91,13 @@ pub(super) fn user_namespaces(files: &Files, tried: Result<(), String>) -> Findi
     } else if is("kernel/apparmor_restrict_unprivileged_userns", 1) {
         "AppArmor restricts them: `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or a profile for the program"
     } else if is("user/max_user_namespaces", 0) {
-        "`sysctl -w user.max_user_namespaces=10000` allows them"
+        "`sysctl -w user.max_user_namespaces=1000` allows them"
     } else {
         "most likely a container's filter of system calls, or a chroot, forbids them"
     };
-    let advice = format!("only containers without root need them; {advice}");
+    let advice = format!(
+        "only the laboratory, `bench attack` and containers need them, and only without root; {advice}"
+    );
     Finding::note(CHECK, format!("private networks need privileges here: {error}"), advice)
 }
 
