@@ -313,26 +313,24 @@ struct RunningTest {
     reports: Reports,
 }
 
-/// Limit of the reports of intervals, so that a hostile server fills neither memory nor output.
+/// Number of reports of intervals, which is limited, so that a hostile server fills neither memory nor output.
 #[derive(Debug, Default)]
 struct Reports {
-    /// Length of the intervals, once the test has begun. There are no reports without intervals.
-    every: Option<Duration>,
     count: u64,
 }
 
 impl Reports {
-    /// Begins a test with reports at this interval; 0 for none.
-    fn begin(&mut self, interval_ms: u64) {
-        self.every = Some(Duration::from_millis(interval_ms)).filter(|every| !every.is_zero());
-    }
-
-    /// Counts a report that came this long after the beginning of the test. Returns the end of its interval, or nothing if the
-    /// times are impossible, or if the server has sent more reports than it can have: its clock may be faster by a hundredth,
-    /// and its last report may be of less than an interval.
-    fn end_of(&mut self, interval: &Interval, elapsed: Duration) -> Option<Duration> {
+    /// Counts a report that came this long after the beginning of a test with intervals of this length. Returns the end of its
+    /// interval, or nothing if the times are impossible, or if the server has sent more reports than it can have: its clock may
+    /// be faster by a hundredth, and its last report may be of less than an interval.
+    fn end_of(
+        &mut self,
+        interval: &Interval,
+        elapsed: Duration,
+        every: Option<Duration>,
+    ) -> Option<Duration> {
         self.count += 1;
-        let possible = elapsed.div_duration_f64(self.every?) * 1.01 + 3.0;
+        let possible = elapsed.div_duration_f64(every?) * 1.01 + 3.0;
         let end = Duration::try_from_secs_f64(interval.end_s).ok()?;
         let ordered = interval.start_s >= 0.0 && interval.start_s <= interval.end_s;
         (ordered && self.count as f64 <= possible).then_some(end)
@@ -443,7 +441,6 @@ impl RunningTest {
         let (began, began_at) = (Instant::now(), Moment::now());
         self.began = began;
         self.windows.begin(config.spec.interval_ms);
-        self.reports.begin(config.spec.interval_ms);
         self.gate.open(true);
         let interrupted = self.wait_for_workers(config, began, observe)?;
         let seconds = began.elapsed().as_secs_f64();
@@ -467,8 +464,10 @@ impl RunningTest {
                 Some(Event::Connected) => missing -= 1,
                 Some(Event::Worker(Err(error))) => return Err(self.reason(error)),
                 Some(other) => self.hear(other, &mut |_, _| ())?,
-                None if interrupt::requested() => return Err(ClientError::Interrupted),
                 None => {}
+            }
+            if missing > 0 && interrupt::requested() {
+                return Err(ClientError::Interrupted);
             }
         }
         Ok(())
@@ -545,14 +544,18 @@ impl RunningTest {
         match event {
             Event::Heard(FromServer::Interval(interval)) => {
                 let elapsed = self.began.elapsed();
-                let end = self.reports.end_of(&interval, elapsed).ok_or(ControlError::NotUnderstood)?;
+                let end = self.reports.end_of(&interval, elapsed, self.windows.every);
+                let end = end.ok_or(ControlError::NotUnderstood)?;
                 let read = || self.connector.window();
                 observe(interval, self.windows.at(end, elapsed, read));
             }
-            Event::Heard(FromServer::Totals(totals)) => self.totals = Some(totals),
+            Event::Heard(FromServer::Totals(totals)) if self.totals.is_none() => self.totals = Some(totals),
+            Event::Heard(FromServer::Totals(_)) => return Err(ControlError::NotUnderstood.into()),
             Event::Heard(FromServer::Failed { reason }) => return Err(ClientError::Server(reason)),
             Event::Heard(FromServer::Refused { reason }) => return Err(ClientError::Refused(reason)),
-            Event::Heard(FromServer::Ready { .. }) | Event::Connected | Event::Worker(_) => {}
+            // The server has been ready before.
+            Event::Heard(FromServer::Ready { .. }) => return Err(ControlError::NotUnderstood.into()),
+            Event::Connected | Event::Worker(_) => {}
             Event::ServerGone(error) => return Err(error.into()),
         }
         Ok(())
@@ -625,21 +628,15 @@ mod tests {
     #[test]
     fn reports_that_come_too_often_or_are_of_impossible_times_are_refused() {
         let interval = |start_s, end_s| Interval { start_s, end_s, messages: 1, bytes: 1 };
-        let mut reports = Reports::default();
-        let elapsed = Duration::from_secs(10);
-        assert_eq!(reports.end_of(&interval(0.0, 1.0), elapsed), None, "the test has not begun");
-        let mut reports = Reports::default();
-        reports.begin(1000);
+        let (elapsed, every) = (Duration::from_secs(10), Some(Duration::from_secs(1)));
         for (start_s, end_s) in [(-1e308, 1e308), (0.0, 1e308), (0.0, f64::NAN), (0.0, -1.0), (2.0, 1.0)] {
-            assert_eq!(reports.end_of(&interval(start_s, end_s), elapsed), None, "{start_s} to {end_s}");
+            let end = Reports::default().end_of(&interval(start_s, end_s), elapsed, every);
+            assert_eq!(end, None, "{start_s} to {end_s}");
         }
-        let mut reports = Reports::default();
-        reports.begin(1000);
-        let accepted =
-            (0..100).take_while(|_| reports.end_of(&interval(0.0, 1.0), elapsed).is_some()).count();
+        let (good, mut reports) = (interval(0.0, 1.0), Reports::default());
+        assert_eq!(Reports::default().end_of(&good, elapsed, None), None, "no reports were wanted");
+        let accepted = (0..100).take_while(|_| reports.end_of(&good, elapsed, every).is_some()).count();
         assert_eq!(accepted, 13, "ten seconds, and three more");
-        reports.begin(0);
-        assert_eq!(reports.end_of(&interval(0.0, 1.0), elapsed), None, "no reports were wanted");
     }
 
     #[test]

@@ -78,8 +78,7 @@ impl Session {
         }
     }
 
-    /// Prints and keeps the results of an experiment, and says what has disturbed it. What cannot be printed is kept
-    /// nevertheless.
+    /// Prints and keeps the results of an experiment, and tells the user what has disturbed it. A failed print loses no results.
     fn on_results(&mut self, name: &'static str, heading: &str, mut results: Results, busy: Option<String>) {
         let missing = results.failure.take().map(LabError::from);
         let mut printed = Ok(());
