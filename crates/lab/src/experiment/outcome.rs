@@ -1,5 +1,7 @@
 //! The outcome of a case.
 
+use std::ops::RangeInclusive;
+
 use sctp::Statistics;
 
 /// Outcome of a case, measured or published.
@@ -88,6 +90,11 @@ pub struct PathSample {
     pub srtt_s: f64,
 }
 
+/// Returns the numbers of paths as tables have them: `1+2`.
+pub fn path_numbers(paths: RangeInclusive<usize>) -> String {
+    paths.map(|path| path.to_string()).collect::<Vec<_>>().join("+")
+}
+
 impl Outcome {
     /// Returns whether something limits the lines.
     pub fn has_limit(&self) -> bool {
@@ -105,7 +112,7 @@ impl Outcome {
             (Some(path), _) => path..=path,
             (None, paths) => self.paths_before + 1..=self.paths_before + paths?,
         };
-        Some(numbers.map(|path| path.to_string()).collect::<Vec<_>>().join("+"))
+        Some(path_numbers(numbers))
     }
 
     /// Returns the rate of all paths divided by that of the best path.

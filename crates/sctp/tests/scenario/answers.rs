@@ -29,7 +29,7 @@ fn with_addresses(count: u8) -> Peer {
 }
 
 /// Bytes of a packet with its IP and UDP headers.
-fn on_the_wire(remote: SocketAddr, packet: &[u8]) -> usize {
+fn on_the_wire(remote: SocketAddr, packet: &Bytes) -> usize {
     let ip = if remote.is_ipv4() { 20 } else { 40 };
     ip + if remote.port() == 0 { 0 } else { 8 } + packet.len()
 }
@@ -48,7 +48,7 @@ fn init_with(peer: &Peer, port: u16, parameters: &[u8]) -> Bytes {
     build(PEER_PORT, port, 0, |out| init.write(out))
 }
 
-fn addresses_in(packet: &[u8]) -> usize {
+fn addresses_in(packet: &Bytes) -> usize {
     let mut count = 0;
     each_chunk(packet, |chunk| {
         if let Chunk::InitAck(ack) = chunk {
@@ -301,7 +301,7 @@ fn a_link_that_cannot_take_the_tags_is_told_the_ports_and_the_mark() {
 }
 
 /// Fails unless a flood of one packet gets answers, no more than the budget has, and the rest is counted.
-fn assert_answered_within_the_budget(peer: &mut Peer, packet: &[u8]) {
+fn assert_answered_within_the_budget(peer: &mut Peer, packet: &Bytes) {
     let mut answers = 0;
     for _ in 0..20_000 {
         peer.sends_raw(peer.address, packet);

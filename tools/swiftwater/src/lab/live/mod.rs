@@ -20,6 +20,7 @@ mod figures;
 mod measure;
 mod outcomes;
 mod plan;
+mod repeat;
 mod selection;
 pub(super) mod session;
 mod strsctp;
@@ -51,6 +52,7 @@ pub(super) use figures::{Figures, columns, disturbance};
 use measure::{Begin, Measured, Measurement, Running};
 use outcomes::outcomes;
 use plan::{MPTCP, Plan, Series};
+use repeat::{ATTEMPTS_MORE, attempt, undisturbed};
 use selection::{BeforeOutage, NoCase, cells};
 pub(super) use selection::{Estimate, case_names, check_seconds, estimate, select};
 use trace::Trace;
@@ -58,10 +60,6 @@ use watch::{LineHistory, Progress, STALLED, watch};
 
 /// Default number of runs of each cell, in turn with the others; the report gives the median.
 const REPEAT: u32 = 5;
-/// Number of repetitions of a run that is disturbed.
-const REPETITIONS_MAX: u32 = 3;
-/// Number of further attempts after a run of a transport of the kernel has failed: those sometimes stop delivering.
-const ATTEMPTS_MORE: u32 = 3;
 /// Packets and drops of the line of sctplib's users in all their transfers: to the receiver of the files, and back.
 const IPFW_COUNTERS: [(u64, u64); 2] = [(1_318_327, 1_382), (644_497, 0)];
 /// All experiments that need lines or processors of their own, in the order of `--live all`.
@@ -309,26 +307,6 @@ fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> 
     failure.map_or(Ok(()), Err)
 }
 
-/// Measures, and again if that fails, up to `more` times. `failed` counts the runs that others replace, and the user is told of
-/// each.
-fn attempt<T>(
-    more: u32,
-    failed: &mut u32,
-    bar: &ProgressBar,
-    mut measure: impl FnMut() -> Result<T, LiveError>,
-) -> Result<T, LiveError> {
-    for _ in 0..more {
-        match measure() {
-            Err(error) if error.is_of_one_measurement() && !interrupt::requested() => {
-                bar.suspend(|| note(format_args!("measured again: {error}")));
-                *failed += 1;
-            }
-            measured => return measured,
-        }
-    }
-    measure()
-}
-
 /// Tells the user that a measurement is left out. It is a failure of this command if the transport is ours: those of the kernel
 /// sometimes stop delivering.
 fn leave_out(bar: &ProgressBar, error: LiveError, is_ours: bool, failure: &mut Option<LiveError>) {
@@ -394,25 +372,6 @@ fn measure_turn(testbed: &mut Testbed<'_>, cell: &mut Cell) -> Result<ControlFlo
         cell.turns[number].request_response = answered;
     }
     Ok(ControlFlow::Continue(()))
-}
-
-/// Measures once, and again if the host has disturbed the run, unless the command must be quick; returns `None` after Ctrl-C.
-/// `repeated` counts the runs that another one replaces.
-fn undisturbed<T>(
-    settings: &Settings<'_>,
-    repeated: &mut u32,
-    is_disturbed: impl Fn(&T) -> bool,
-    mut measure: impl FnMut() -> Result<Option<T>, LiveError>,
-) -> Result<Option<T>, LiveError> {
-    let repetitions = if settings.quick { 0 } else { REPETITIONS_MAX };
-    for _ in 0..repetitions {
-        let measured = measure()?;
-        if !measured.as_ref().is_some_and(&is_disturbed) {
-            return Ok(measured);
-        }
-        *repeated += 1;
-    }
-    measure()
 }
 
 /// Measures the rate of a cell, and of the series beside it.
@@ -686,22 +645,6 @@ mod tests {
         assert_eq!(seed_of_turn(1, 0), 7_424_550_030_962_593_201, "a run of before can be repeated");
     }
 
-    /// Measures undisturbed runs out of these, each disturbed or not, and returns the number of runs that were replaced and the
-    /// result.
-    fn repeated(quick: bool, disturbed: &[bool]) -> (u32, Option<bool>) {
-        let (settings, mut count, mut repeated) = (Settings { quick, ..SETTINGS }, 0, 0);
-        let measured = undisturbed(
-            &settings,
-            &mut repeated,
-            |disturbed| *disturbed,
-            || {
-                count += 1;
-                Ok(disturbed.get(count - 1).copied())
-            },
-        );
-        (repeated, measured.expect("no failure"))
-    }
-
     #[test]
     fn published_rows_used_the_lines_of_ours_and_tcp_only_the_one_that_comes_and_goes() {
         let plan = plan(LiveName::Flapping);
@@ -723,37 +666,6 @@ mod tests {
         let row = serde_json::to_value(outcomes[0].1.figures().expect("measured")).expect("JSON");
         assert_eq!(row["lines"], "30mbit,50ms,queue=400KiB");
         assert_eq!(row["repeated"], 0);
-    }
-
-    #[test]
-    fn a_run_that_fails_is_measured_again_and_counted() {
-        let outcome = |more, failures: usize| {
-            let (mut failed, mut count) = (0, 0);
-            let measured = attempt(more, &mut failed, &ProgressBar::hidden(), || {
-                count += 1;
-                let error = LiveError::Stalled { name: "mptcp".to_owned() };
-                if count > failures { Ok(count) } else { Err(error) }
-            });
-            (failed, measured.ok())
-        };
-        assert_eq!(outcome(2, 0), (0, Some(1)));
-        assert_eq!(outcome(2, 2), (2, Some(3)));
-        assert_eq!(outcome(2, 3), (2, None), "it is left out");
-        assert_eq!(outcome(0, 1), (0, None), "a failure of ours is not covered up");
-        let mut failed = 0;
-        let broken = attempt::<()>(2, &mut failed, &ProgressBar::hidden(), || {
-            Err(io::Error::other("no processes").into())
-        });
-        assert!(broken.is_err() && failed == 0, "the others would fail, too");
-    }
-
-    #[test]
-    fn a_disturbed_run_is_repeated_three_times_and_then_counts() {
-        assert_eq!(repeated(false, &[false]), (0, Some(false)));
-        assert_eq!(repeated(false, &[true, true, false]), (2, Some(false)));
-        assert_eq!(repeated(false, &[true; 9]), (3, Some(true)));
-        assert_eq!(repeated(false, &[true]), (1, None), "Ctrl-C");
-        assert_eq!(repeated(true, &[true; 9]), (0, Some(true)), "no time for more");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A run as curves over the time.
 
+use ::lab::experiment::path_numbers;
 use serde::{Deserialize, Serialize};
 
 use super::figures::{Cell, Run};
@@ -70,10 +71,7 @@ pub(super) fn traces(experiment: &str, plan: &Plan, cell: &Cell) -> Vec<Trace> {
             case: cell.load.name(),
             transport: transport.to_owned(),
             paths: cell.series.paths,
-            used_paths: (first + 1..=first + cell.series.paths)
-                .map(|path| path.to_string())
-                .collect::<Vec<_>>()
-                .join("+"),
+            used_paths: path_numbers(first + 1..=first + cell.series.paths),
             seconds,
             curves: curves(plan, cell, run),
             published: published.map(|one| (one.transport, one.seconds, one.bits_per_s)).collect(),
