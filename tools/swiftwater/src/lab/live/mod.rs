@@ -496,7 +496,7 @@ fn measurement<'a>(
 mod tests {
     use super::*;
 
-    const SETTINGS: Settings<'_> =
+    pub(super) const SETTINGS: Settings<'_> =
         Settings { seconds: None, case: "", repeat: None, quick: false, full: false, seed: 1 };
 
     fn run(bits_per_s: f64) -> Run {
