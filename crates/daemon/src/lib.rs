@@ -47,8 +47,8 @@ use users::resources::Resources;
 
 pub use calls::link_status::LinkStatus;
 pub use calls::status::{
-    AssociationPhase, AssociationStatus, DaemonStatus, Description, PathStatus, SocketReport, SocketState,
-    SocketStatus, SocketStyle, Status, UserStatus,
+    AssociationPhase, AssociationStatus, DaemonCounters, DaemonStatus, Description, PathStatus, SocketReport,
+    SocketState, SocketStatus, SocketStyle, Status, UserStatus,
 };
 pub use calls::streams::{PartStatus, QueueStatus, StreamStatus};
 pub use client::inquiry::{NoDaemon, trusts_daemon_of};

@@ -53,7 +53,7 @@ fn messages_take_the_path_to_the_address_that_they_name() {
     let program = Program::start(daemon.run(compiled("over", "over")), "ready");
     let rows = rows(&mut Command::new(SWIFTWATER), &daemon.place);
     let sent_to = |peer: &str| {
-        let path = rows.iter().find(|row| row["peer"] == peer).expect("a path");
+        let path = rows.iter().find(|row| row["remote"] == peer).expect("a path");
         path["packets_sent"].as_u64().expect("a number")
     };
     let (first, second) = (sent_to("127.0.0.1"), sent_to("127.0.0.2"));
@@ -92,6 +92,11 @@ fn sockets_associations_and_paths_are_shown() {
     assert_eq!(sent["peer"].as_str().map(|peer| peer.ends_with(":5302")), Some(true), "{sent}");
     let from = received["peer"].as_str().expect("an address");
     assert!(sent["local"].as_str().is_some_and(|local| local.split(',').any(|one| one == from)), "{sent}");
+    let daemons = of("daemon");
+    let [daemon_row] = &daemons[..] else { panic!("{daemons:?}") };
+    let counted = |key: &str| daemon_row[key].as_u64().expect("a number");
+    assert_eq!(daemon_row["process"], daemon.process.id());
+    assert!(counted("accepted") >= 2 && counted("datagrams_turned_back") > 0, "{daemon_row}");
     assert!(of("path").iter().any(|row| row["primary"] == true && row["state"] == "active"), "{rows:?}");
 
     let output =
@@ -211,6 +216,11 @@ fn users_see_and_use_their_own() {
     other.end();
     roots.end();
     fs::remove_dir_all(&folder).expect("our own folder");
+    let counters = |rows: &[Value]| {
+        let daemon = rows.iter().find(|row| row["row"] == "daemon").expect("a row");
+        daemon["packets_sent"].as_u64()
+    };
+    assert_eq!((counters(&all).is_some(), counters(&own)), (true, None), "they are of all users together");
     assert!(own.iter().any(|row| row["user"] == NOBODY) && own.iter().all(|row| row["user"] != 0), "{own:?}");
     assert!(all.len() > own.len() && all.iter().any(|row| row["user"] == 0), "{all:?}");
 }

@@ -34,6 +34,7 @@ pub(crate) async fn report(registry: &Registry, requester: Requester) -> Result<
         version: env!("CARGO_PKG_VERSION").into(),
         process: std::process::id(),
         carries: status::describe_link(registry.stack()),
+        counters: requester.sees_daemon().then(|| registry.stack().statistics().into()),
         users: users(registry, requester),
     }))?;
     let (mut shown, mut sockets_omitted) = (0, 0);

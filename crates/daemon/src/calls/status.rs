@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use carrier::status_page::State;
 use serde::{Deserialize, Serialize};
 use swiftwater::tokio::Association;
-use swiftwater::{AssociationState, LinkKind, PathState, PathStatistics, Stack, Statistics};
+use swiftwater::{AssociationState, LinkKind, PathState, PathStatistics, Stack, StackStatistics, Statistics};
 
 use crate::channel::style::Style;
 use crate::state::association::SocketAssociation;
@@ -68,8 +68,110 @@ pub struct DaemonStatus {
     pub process: u32,
     /// Description of the link that carries SCTP.
     pub carries: String,
+    /// Its counters, for root and the user of the daemon.
+    pub counters: Option<DaemonCounters>,
     /// The resources of each user.
     pub users: Vec<UserStatus>,
+}
+
+/// Counters of all SCTP in the daemon, since its start: those of the endpoint and those of the link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonCounters {
+    /// Associations that are up now.
+    pub established: u64,
+    /// Associations that a program of the daemon requested and that came up.
+    pub connected: u64,
+    /// Associations that peers have set up.
+    pub accepted: u64,
+    /// Associations that either side aborted.
+    pub aborted: u64,
+    /// Associations that were shut down with everything delivered.
+    pub shut_down: u64,
+    /// SCTP packets sent.
+    pub packets_sent: u64,
+    /// SCTP packets received, valid or invalid.
+    pub packets_received: u64,
+    /// Datagrams that were too short or malformed.
+    pub malformed: u64,
+    /// Packets with a wrong checksum.
+    pub checksum_errors: u64,
+    /// Packets without association.
+    pub out_of_the_blue: u64,
+    /// Packets whose verification tag is not that of their association.
+    pub tag_errors: u64,
+    /// Invalid state cookies.
+    pub cookie_errors: u64,
+    /// INITs answered.
+    pub inits_received: u64,
+    /// Answers to strangers withheld by the budget that bounds the cost of floods.
+    pub answers_withheld: u64,
+    /// Handshakes left unanswered for lack of room; the peer repeats them.
+    pub accepts_put_off: u64,
+    /// Associations refused by the limit of their listener.
+    pub refused_at_listener_limit: u64,
+    /// Associations refused by the limit of their source prefix.
+    pub refused_at_prefix_limit: u64,
+    /// Replies dropped because too many waited to be sent.
+    pub replies_dropped: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// Datagrams between two programs of the daemon, which stay in memory; they count as sent and as received, too.
+    pub datagrams_turned_back: u64,
+    /// Datagrams that the kernel dropped because the receive buffer was full, and over UDP those of
+    /// `receive_thinned`, too.
+    pub receive_overflows: u64,
+    /// Datagrams of floods that the kernel dropped by a filter. An estimate.
+    pub receive_thinned: u64,
+    /// Datagrams dropped by the link: empty, truncated, or from an unknown address family.
+    pub receive_discarded: u64,
+    /// Sends that found the send buffer full, and are repeated.
+    pub send_blocked: u64,
+    /// Datagrams that the kernel did not take: a full queue of the device, or too big.
+    pub send_lost: u64,
+    /// Sends that the system refused: no route, a filter, or a source address that is gone.
+    pub send_failed: u64,
+    /// Datagrams that exceeded the MTU of their path.
+    pub too_big: u64,
+    /// ICMP reports about the daemon's datagrams.
+    pub icmp_reports: u64,
+}
+
+impl From<StackStatistics> for DaemonCounters {
+    fn from(StackStatistics { endpoint, link, .. }: StackStatistics) -> Self {
+        DaemonCounters {
+            established: endpoint.established,
+            connected: endpoint.connected,
+            accepted: endpoint.accepted,
+            aborted: endpoint.aborted,
+            shut_down: endpoint.shut_down,
+            packets_sent: endpoint.packets_sent,
+            packets_received: endpoint.packets_received,
+            malformed: endpoint.malformed,
+            checksum_errors: endpoint.checksum_errors,
+            out_of_the_blue: endpoint.out_of_the_blue,
+            tag_errors: endpoint.tag_errors,
+            cookie_errors: endpoint.cookie_errors,
+            inits_received: endpoint.inits_received,
+            answers_withheld: endpoint.answers_withheld,
+            accepts_put_off: endpoint.accepts_put_off,
+            refused_at_listener_limit: endpoint.refused_at_listener_limit,
+            refused_at_prefix_limit: endpoint.refused_at_prefix_limit,
+            replies_dropped: endpoint.replies_dropped,
+            datagrams_received: link.datagrams_received,
+            datagrams_sent: link.datagrams_sent,
+            datagrams_turned_back: link.datagrams_turned_back,
+            receive_overflows: link.receive_overflows,
+            receive_thinned: link.receive_thinned,
+            receive_discarded: link.receive_discarded,
+            send_blocked: link.send_blocked,
+            send_lost: link.send_lost,
+            send_failed: link.send_failed,
+            too_big: link.too_big,
+            icmp_reports: link.icmp_reports,
+        }
+    }
 }
 
 /// The resources of the daemon that the programs of one user occupy.

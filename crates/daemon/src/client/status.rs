@@ -71,6 +71,7 @@ mod tests {
             version: "1.2.3".into(),
             process: 7,
             carries: "SCTP in UDP".into(),
+            counters: None,
             users: Vec::new(),
         })
     }

@@ -62,6 +62,11 @@ impl Requester {
         self.is_administrator && self.user() != user
     }
 
+    /// Returns whether the requester may see what all users together cause.
+    pub(crate) fn sees_daemon(self) -> bool {
+        self.is_administrator
+    }
+
     /// Returns whether the requester may pop modules that the administrator has anchored.
     pub(crate) fn may_unanchor(self) -> bool {
         self.is_administrator
@@ -93,10 +98,10 @@ pub(crate) mod tests {
         let rights = |user| {
             let requester = Requester::of_daemon(credentials(user), Uid::from_raw(5));
             let manages = [5, 6].map(|owner| requester.may_manage(owner));
-            (manages, requester.may_unanchor(), requester.may_bind_any_port())
+            (manages, requester.sees_daemon(), requester.may_unanchor(), requester.may_bind_any_port())
         };
-        assert_eq!(rights(0), ([true; 2], true, true));
-        assert_eq!(rights(5), ([true; 2], true, false), "the kernel lets root alone bind such a port");
-        assert_eq!(rights(6), ([false, true], false, false));
+        assert_eq!(rights(0), ([true; 2], true, true, true));
+        assert_eq!(rights(5), ([true; 2], true, true, false), "the kernel lets root alone bind such a port");
+        assert_eq!(rights(6), ([false, true], false, false, false));
     }
 }

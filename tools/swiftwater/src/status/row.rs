@@ -1,11 +1,13 @@
-//! The status as flat objects: a row for each socket, association, path and user, and one for what the report lacks.
+//! The status as flat objects: a row for each socket, association, path and user, one for the daemon, and one for what the report
+//! lacks.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
 use swiftwater_daemon::{
-    AssociationStatus, PathStatus, SocketReport, SocketState, SocketStatus, SocketStyle, Status, UserStatus,
+    AssociationStatus, DaemonCounters, DaemonStatus, PathStatus, SocketReport, SocketState, SocketStatus,
+    SocketStyle, Status, UserStatus,
 };
 
 use super::Rates;
@@ -53,7 +55,7 @@ pub(super) enum Row {
         association: u32,
         #[serde(skip_serializing_if = "Option::is_none")]
         local: Option<IpAddr>,
-        peer: IpAddr,
+        remote: IpAddr,
         #[serde(skip_serializing_if = "Option::is_none")]
         udp_port: Option<u16>,
         primary: bool,
@@ -86,6 +88,13 @@ pub(super) enum Row {
         associations_limit: usize,
         associations_refused: u64,
     },
+    Daemon {
+        process: u32,
+        version: String,
+        carries: String,
+        #[serde(flatten)]
+        counters: Option<DaemonCounters>,
+    },
     Omitted {
         sockets: usize,
         associations: usize,
@@ -102,6 +111,7 @@ pub(super) fn of(status: &Status, rates: &HashMap<u32, Rates>) -> Vec<Row> {
         }
     }
     rows.extend(status.daemon.users.iter().map(of_user));
+    rows.push(of_daemon(&status.daemon));
     let (sockets, associations) = (status.sockets_omitted, status.associations_omitted);
     if sockets > 0 || associations > 0 {
         rows.push(Row::Omitted { sockets, associations });
@@ -125,6 +135,15 @@ fn of_user(user: &UserStatus) -> Row {
         associations: user.associations,
         associations_limit: user.associations_limit,
         associations_refused: user.associations_refused,
+    }
+}
+
+fn of_daemon(daemon: &DaemonStatus) -> Row {
+    Row::Daemon {
+        process: daemon.process,
+        version: daemon.version.clone(),
+        carries: daemon.carries.clone(),
+        counters: daemon.counters,
     }
 }
 
@@ -174,7 +193,7 @@ fn of_path(socket: &SocketStatus, association: &AssociationStatus, path: &PathSt
         socket: socket.number,
         association: association.id,
         local: path.local,
-        peer: path.remote.ip(),
+        remote: path.remote.ip(),
         udp_port: Some(path.remote.port()).filter(|port| *port != 0),
         primary: path.primary,
         state: path.state.name(),
@@ -202,11 +221,12 @@ mod tests {
             rows.as_array().expect("an array").iter().map(|row| row["row"].to_string()).collect()
         };
         let mut status = example(1000);
-        assert_eq!(kinds(&rows(&status)), ["\"socket\"", "\"association\"", "\"path\"", "\"path\""]);
+        let shown = ["\"socket\"", "\"association\"", "\"path\"", "\"path\"", "\"daemon\""];
+        assert_eq!(kinds(&rows(&status)), shown);
         (status.sockets_omitted, status.associations_omitted) = (0, 7);
-        let last = rows(&status)[4].clone();
+        let last = rows(&status)[5].clone();
         assert_eq!(last, serde_json::json!({ "row": "omitted", "sockets": 0, "associations": 7 }));
         (status.sockets_omitted, status.associations_omitted) = (2, 0);
-        assert_eq!(rows(&status)[4]["sockets"], 2);
+        assert_eq!(rows(&status)[5]["sockets"], 2);
     }
 }

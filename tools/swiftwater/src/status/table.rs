@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
-use swiftwater_daemon::{AssociationStatus, PathStatus, SocketReport, SocketStatus, SocketStyle, Status};
+use swiftwater_daemon::{
+    AssociationStatus, DaemonCounters, PathStatus, SocketReport, SocketStatus, SocketStyle, Status,
+};
 
 use super::{Rates, association_state, socket_state};
 use crate::host::printable_process_name;
@@ -36,7 +38,20 @@ pub(super) fn of(status: &Status, rates: &HashMap<u32, Rates>) -> String {
             out += &format!("{} more {what} are not shown\n", grouped(omitted as u64));
         }
     }
-    out
+    out + &status.daemon.counters.as_ref().map_or_else(String::new, losses)
+}
+
+/// Formats what the daemon has lost since its start, a line for each cause; nothing if it has lost nothing.
+fn losses(counters: &DaemonCounters) -> String {
+    let causes = [
+        (counters.receive_overflows, "packets lost in the receive buffer or thinned out of a flood"),
+        (counters.answers_withheld, "answers to strangers withheld"),
+        (counters.refused_at_listener_limit, "associations refused at the limit of their listener"),
+        (counters.refused_at_prefix_limit, "associations refused at the limit of their network"),
+        (counters.send_lost + counters.send_failed, "packets that the system did not send"),
+    ];
+    let lost = causes.iter().filter(|(count, _)| *count > 0);
+    lost.map(|(count, what)| format!("{} {what} since the daemon began\n", grouped(*count))).collect()
 }
 
 /// A line and the lines below it.
@@ -164,6 +179,19 @@ mod tests {
         assert!(text.contains("now 8.00 Mbit/s out"), "{text}");
         assert!(text.contains("path -> 192.0.2.2  active primary  rtt 1.50 ms"), "{text}");
         assert!(text.contains("path -> 198.51.100.2  inactive  rtt"), "{text}");
+    }
+
+    #[test]
+    fn losses_of_the_daemon_are_at_the_end() {
+        let mut status = example(0);
+        let without = of(&status, &HashMap::new());
+        status.daemon.counters = Some(DaemonCounters::default());
+        assert_eq!(of(&status, &HashMap::new()), without, "nothing is lost");
+        let counters = DaemonCounters { answers_withheld: 1234, send_lost: 2, send_failed: 3, ..Default::default() };
+        status.daemon.counters = Some(counters);
+        let lost = "1,234 answers to strangers withheld since the daemon began\n\
+                    5 packets that the system did not send since the daemon began\n";
+        assert_eq!(of(&status, &HashMap::new()), without + lost);
     }
 
     #[test]
