@@ -9,6 +9,9 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::{Gid, Pid, Uid, setgid, setgroups, setuid};
 use thiserror::Error;
 
+/// The commit from which a release build was made; `None` outside of the repository.
+pub(crate) const COMMIT: Option<&str> = option_env!("SWIFTWATER_COMMIT");
+
 /// Load of other programs, in processors, from which figures are not to be compared.
 pub(crate) const OTHERS_BUSY_MAX: f64 = 0.15;
 

@@ -131,6 +131,8 @@ struct Row {
     processor: String,
     date: String,
     version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<&'static str>,
 }
 
 /// Result of one run.
@@ -249,6 +251,7 @@ fn rows(outcomes: &[Vec<Measured>], conditions: &Conditions) -> Vec<Row> {
             processor: conditions.processor.clone(),
             date: conditions.date.clone(),
             version: conditions.version.clone(),
+            commit: conditions.commit,
         })
     };
     Activity::ALL.into_iter().zip(outcomes).filter_map(row).collect()
@@ -267,11 +270,11 @@ fn table(rows: &[Row]) -> String {
         "p99 us",
         "p99.9 us",
         "max us",
-        "above none: p99.9 us",
+        "delay: p99.9 us",
         "max us",
         "socket(): p50 us",
         "max us",
-        "above none: p50 us",
+        "delay: p50 us",
         "max us",
     ];
     let line = |row: &Row| {

@@ -24,6 +24,8 @@ pub(super) struct Row {
     pub processor: String,
     pub date: String,
     pub version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<&'static str>,
 }
 
 /// Measurements while the flood met the server, or nothing flooded.
@@ -90,6 +92,7 @@ impl Measured {
             processor: conditions.processor.clone(),
             date: conditions.date.clone(),
             version: conditions.version.clone(),
+            commit: conditions.commit,
         })
     }
 

@@ -8,7 +8,7 @@ use crate::units::{grouped, mbits};
 const HEAD: [&str; 15] = [
     "packets/s",
     "flood",
-    "reached",
+    "sent",
     "Mbit/s",
     "dead port",
     "ratio",
@@ -16,8 +16,8 @@ const HEAD: [&str; 15] = [
     "connect ms p50",
     "p95",
     "failed",
-    "answers",
-    "bytes back",
+    "answered",
+    "amplification",
     "associations",
     "memory MB",
     "growth",
@@ -75,7 +75,7 @@ fn notes(row: &Row) -> String {
     format!(
         "the server ran on processor {}, the sending peer and new peers on {}, the flood on {}\n\
          dead port: the peer's rate beside the same flood at a UDP port without socket; ratio: the median of the pairs, {} of {:.2} s\n\
-         answers: of the packets that came; bytes back: those of all answers by those that came, IP headers included\n\
+         answered: of the packets that came; amplification: the bytes of all answers by theirs, IP headers included\n\
          associations: at the end of a run, those of peers among them; growth: of the memory during a run, median\n",
         row.victim_processors, row.peer_processors, row.flood_processors, row.runs, row.seconds_per_run
     )

@@ -62,7 +62,7 @@ fn conditions_line(rows: &[Row], conditions: &Conditions) -> String {
         ("Processors", format!("{} × {}", conditions.processors, conditions.processor)),
         ("Loopback packets", format!("{} bytes", grouped(conditions.loopback_packet_bytes as u64))),
         ("Each run", format!("{:.2} s", conditions.seconds_per_run)),
-        ("Swiftwater", conditions.version.clone()),
+        ("Swiftwater", conditions.build()),
     ];
     let mut out = items.iter().fold(String::new(), |mut out, (name, value)| {
         let _ = write!(out, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(value));

@@ -14,6 +14,8 @@ use crate::stats::median;
 pub(crate) struct Conditions {
     /// The version of this program.
     pub version: String,
+    /// The commit from which this program was built.
+    pub commit: Option<&'static str>,
     /// The release of the kernel.
     pub kernel: String,
     /// The model of the processors.
@@ -33,6 +35,7 @@ impl Conditions {
     pub(crate) fn here(seconds_per_run: f64) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION").into(),
+            commit: host::COMMIT,
             kernel: host::kernel(),
             processor: host::processor_model(),
             processors: host::allowed_processors().len(),
@@ -40,6 +43,12 @@ impl Conditions {
             date: host::now_rfc3339(),
             seconds_per_run,
         }
+    }
+
+    /// Returns the version and the commit of this program.
+    pub(crate) fn build(&self) -> String {
+        let commit = self.commit.map(|commit| format!(", commit {commit}"));
+        self.version.clone() + &commit.unwrap_or_default()
     }
 }
 
@@ -80,6 +89,8 @@ pub(crate) struct Row {
     pub processor: String,
     pub date: String,
     pub version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<&'static str>,
 }
 
 /// The runs of one cell, one for each round; `None` where a run failed.
@@ -158,6 +169,7 @@ impl Results {
             processor: conditions.processor.clone(),
             date: conditions.date.clone(),
             version: conditions.version.clone(),
+            commit: conditions.commit,
         })
     }
 
@@ -205,6 +217,7 @@ pub(crate) mod tests {
     pub(crate) fn conditions() -> Conditions {
         Conditions {
             version: "0.1.0".into(),
+            commit: Some("0123456789abcdef"),
             kernel: "6.18".into(),
             processor: "a </script> processor".into(),
             processors: 2,

@@ -37,6 +37,9 @@ const FIRST: &str = "first";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub(super) version: String,
+    /// The commit from which the program was built.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) commit: Option<String>,
     pub(super) kernel: String,
     pub(super) processor: String,
     pub(super) processors: usize,
@@ -94,6 +97,7 @@ impl Archive {
     pub(super) fn create(path: &Path, seed: u64) -> Result<Self, LabError> {
         let manifest = Manifest {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: host::COMMIT.map(str::to_owned),
             kernel: host::kernel(),
             processor: host::processor_model(),
             processors: host::allowed_processors().len(),

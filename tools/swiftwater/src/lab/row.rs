@@ -124,6 +124,8 @@ pub(super) struct Row<'a> {
     figures: Option<&'a Figures>,
     interrupted: bool,
     version: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<&'static str>,
 }
 
 impl<'a> Row<'a> {
@@ -170,6 +172,7 @@ impl<'a> Row<'a> {
             figures,
             interrupted: outcome.interrupted,
             version: env!("CARGO_PKG_VERSION"),
+            commit: crate::host::COMMIT,
         }
     }
 }

@@ -204,7 +204,13 @@ mod tests {
         };
         let carries = "SCTP in UDP, port 9899".into();
         Status {
-            daemon: DaemonStatus { version: "1".into(), process: 1, carries, counters: None, users: Vec::new() },
+            daemon: DaemonStatus {
+                version: "1".into(),
+                process: 1,
+                carries,
+                counters: None,
+                users: Vec::new(),
+            },
             sockets: vec![SocketReport { socket, associations: vec![association] }],
             sockets_omitted: 0,
             associations_omitted: 0,

@@ -187,7 +187,8 @@ mod tests {
         let without = of(&status, &HashMap::new());
         status.daemon.counters = Some(DaemonCounters::default());
         assert_eq!(of(&status, &HashMap::new()), without, "nothing is lost");
-        let counters = DaemonCounters { answers_withheld: 1234, send_lost: 2, send_failed: 3, ..Default::default() };
+        let counters =
+            DaemonCounters { answers_withheld: 1234, send_lost: 2, send_failed: 3, ..Default::default() };
         status.daemon.counters = Some(counters);
         let lost = "1,234 answers to strangers withheld since the daemon began\n\
                     5 packets that the system did not send since the daemon began\n";

@@ -179,6 +179,7 @@ fn of_manifest(manifest: &Manifest) -> String {
         ("took", format!("{:.0} s", manifest.elapsed_s)),
         ("seed", manifest.seed.to_string()),
     ];
+    lines.extend(manifest.commit.iter().map(|commit| ("commit", commit.clone())));
     lines.extend(manifest.limits.iter().map(|limit| ("limit", limit.clone())));
     lines.extend(manifest.left_out.iter().map(|left_out| ("left out", left_out.clone())));
     lines.iter().map(|(name, text)| format!("<dt>{name}</dt><dd>{}</dd>", escape(text))).collect()
