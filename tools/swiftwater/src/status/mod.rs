@@ -26,8 +26,9 @@ pub(crate) const CLEAR: &str = "\x1b[H\x1b[2J";
 #[command(after_help = "\
 A line for each socket; below it a line for each association of a one-to-many socket, how much it has carried, and \
 its paths. Recv-Q is what has come and waits in the daemon for the program, Send-Q what the peer has not yet \
-acknowledged, both in bytes. You see your own sockets; root, and the user of the daemon, see those of all users, and at \
-the end what the daemon has lost since it began. Like programs, the command asks only a daemon of root, or of its own user: sudo -u USER swiftwater status asks that of USER.
+acknowledged, both in bytes. You see your own sockets; root, and the user of the daemon, see those of all users, \
+and at the end what the daemon has lost since it began. Like programs, the command asks only a daemon of root, \
+or of its own user: sudo -u USER swiftwater status asks that of USER.
 
 Examples:
   swiftwater status                        sockets, associations and paths of this network namespace
