@@ -1,5 +1,5 @@
 //! The documents name source files that exist, limits where they are defined, and all statistics; the README has the rates of
-//! docs/benchmarks.md.
+//! docs/benchmarks.md; prose is wrapped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,12 @@ const SOURCES: [&str; 3] = ["crates", "tests", "tools"];
 
 /// Documents outside of `docs` that describe the present code.
 const OTHER_DOCUMENTS: [&str; 2] = ["ARCHITECTURE.md", "README.md"];
+
+/// Further documents outside of `docs`.
+const UNCHECKED_DOCUMENTS: [&str; 2] = ["CHANGELOG.md", "SECURITY.md"];
+
+/// Largest number of characters in a line of prose, as of a comment (`./test fmt`).
+const PROSE_LINE_MAX: usize = 130;
 
 fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -32,6 +38,18 @@ fn sources() -> Vec<(PathBuf, String)> {
     for folder in SOURCES {
         files(&project().join(folder), "rs", &mut found);
     }
+    found
+}
+
+/// Returns the documents in `docs`, and these of the project's folder.
+fn documents(others: &[&str]) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    files(&project().join("docs"), "md", &mut found);
+    found.extend(others.iter().map(|name| {
+        let path = project().join(name);
+        let text = fs::read_to_string(&path).expect("the document");
+        (path, text)
+    }));
     found
 }
 
@@ -108,16 +126,35 @@ fn mistakes(document: &str, sources: &[(PathBuf, String)]) -> Vec<String> {
 #[test]
 fn documents_name_files_and_limits_that_exist() {
     let sources = sources();
-    let mut documents = Vec::new();
-    files(&project().join("docs"), "md", &mut documents);
-    documents.extend(OTHER_DOCUMENTS.map(|name| {
-        let path = project().join(name);
-        let text = fs::read_to_string(&path).expect("the document");
-        (path, text)
-    }));
-    for (path, text) in documents {
+    for (path, text) in documents(&OTHER_DOCUMENTS) {
         assert_eq!(mistakes(&text, &sources), Vec::<String>::new(), "{}", path.display());
     }
+}
+
+/// Returns the numbers of the lines of prose that are too long. Tables, code and single words, such as links, may be long.
+fn long_lines(document: &str) -> Vec<usize> {
+    let mut is_block = false;
+    let mut is_prose = |line: &str| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_block ^= is_fence;
+        let is_table = line.trim_start().starts_with('|');
+        let mut words = line.split_whitespace().filter(|word| *word != "-");
+        !is_fence && !is_block && !is_table && words.nth(1).is_some()
+    };
+    let prose = document.lines().enumerate().filter(|(_, line)| is_prose(line));
+    let long = prose.filter(|(_, line)| line.chars().count() > PROSE_LINE_MAX);
+    long.map(|(place, _)| place + 1).collect()
+}
+
+#[test]
+fn prose_is_wrapped() {
+    for (path, text) in documents(&[OTHER_DOCUMENTS, UNCHECKED_DOCUMENTS].concat()) {
+        assert_eq!(long_lines(&text), Vec::<usize>::new(), "lines of {}", path.display());
+    }
+    let fits = "é".repeat(PROSE_LINE_MAX - 2);
+    let prose = format!("a {fits}\na {fits}é\n- é {fits}\n");
+    let others = format!("| a {fits}é |\n- {fits}{fits}\n```\na {fits}é\n```\n");
+    assert_eq!(long_lines(&(others + &prose)), [7, 8]);
 }
 
 /// Files whose public structs contain statistics.
