@@ -55,7 +55,7 @@ struct Offered<'a> {
 }
 
 /// Consecutive segments that may travel together.
-struct Run {
+struct SegmentRun {
     first_ns: u64,
     last_ns: u64,
     segments: Range<u16>,
@@ -103,7 +103,7 @@ impl Line {
         let (ecn, flow) = (packet.ecn(), self.flows.place(packet.flow()));
         let offered = Offered { packet: &packet, read_late_ns, flow };
         let delay_ns = nanoseconds(self.pipe.config().delay);
-        let mut run: Option<Run> = None;
+        let mut run: Option<SegmentRun> = None;
         for number in 0..packet.segments() {
             let bytes = packet.segment_bytes(number);
             let counts = self.flows.at(flow);
@@ -127,7 +127,7 @@ impl Line {
             }
             match &mut run {
                 Some(run) if run.takes(&segment.passage, self.join_ns) => run.extend(&segment),
-                _ => self.send_run(run.replace(Run::new(&segment)), &offered),
+                _ => self.send_run(run.replace(SegmentRun::new(&segment)), &offered),
             }
         }
         self.send_run(run, &offered);
@@ -173,7 +173,7 @@ impl Line {
         }
     }
 
-    fn send_run(&mut self, run: Option<Run>, offered: &Offered<'_>) {
+    fn send_run(&mut self, run: Option<SegmentRun>, offered: &Offered<'_>) {
         if let Some(run) = run {
             self.transit.push(0, run.last_ns, offered.burst(run, None));
         }
@@ -182,37 +182,37 @@ impl Line {
     /// Sends a segment that is damaged, overtaken or duplicated.
     fn send_alone(&mut self, offered: &Offered<'_>, segment: &Accepted) {
         let passage = &segment.passage;
-        let original = offered.burst(Run::new(segment), passage.flips);
+        let original = offered.burst(SegmentRun::new(segment), passage.flips);
         match passage.behind {
             Some(behind) => self.transit.push_behind(0, passage.at_ns, behind, original),
             None if passage.late => self.transit.push_late(0, passage.at_ns, original),
             None => self.transit.push(0, passage.at_ns, original),
         }
         if let Some(copy_at_ns) = passage.copy_at_ns {
-            let copy = Run { first_ns: copy_at_ns, last_ns: copy_at_ns, ..Run::new(segment) };
+            let copy = SegmentRun { first_ns: copy_at_ns, last_ns: copy_at_ns, ..SegmentRun::new(segment) };
             self.transit.push(
                 0,
                 copy_at_ns,
-                offered.burst(Run { arrived: Arrived::default(), ..copy }, None),
+                offered.burst(SegmentRun { arrived: Arrived::default(), ..copy }, None),
             );
         }
     }
 }
 
 impl Offered<'_> {
-    fn burst(&self, run: Run, flips: Option<Flips>) -> Burst {
-        let Run { first_ns, segments, ecn, arrived, .. } = run;
+    fn burst(&self, run: SegmentRun, flips: Option<Flips>) -> Burst {
+        let SegmentRun { first_ns, segments, ecn, arrived, .. } = run;
         let Offered { packet, read_late_ns, flow } = *self;
         Burst { packet: packet.clone(), read_late_ns, first_ns, segments, ecn, flips, flow, arrived }
     }
 }
 
-impl Run {
+impl SegmentRun {
     fn new(segment: &Accepted) -> Self {
         let Accepted { number, passage, .. } = segment;
         let mut arrived = Arrived::default();
         arrived.add(segment.bytes, segment.waited);
-        Run {
+        SegmentRun {
             first_ns: passage.at_ns,
             last_ns: passage.at_ns,
             segments: *number..number + 1,

@@ -11,10 +11,10 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Forgets what is gone by `now_ns`.
+    /// Forgets the packets that have left by `now_ns`.
     pub(crate) fn expire(&mut self, now_ns: u64) {
-        while let Some((gone_ns, bytes)) = self.waiting.front().copied()
-            && gone_ns <= now_ns
+        while let Some((departure_ns, bytes)) = self.waiting.front().copied()
+            && departure_ns <= now_ns
         {
             self.bytes -= bytes;
             self.waiting.pop_front();
@@ -28,9 +28,9 @@ impl Queue {
                 && bytes_max.checked_sub(self.bytes).is_some_and(|room| bytes <= room))
     }
 
-    /// Appends a packet that is gone at `gone_ns`, not before those that wait already.
-    pub(crate) fn push(&mut self, gone_ns: u64, bytes: usize) {
-        self.waiting.push_back((gone_ns, bytes));
+    /// Appends a packet that leaves at `departure_ns`, not before those that wait already.
+    pub(crate) fn push(&mut self, departure_ns: u64, bytes: usize) {
+        self.waiting.push_back((departure_ns, bytes));
         // No bound is above what can be counted, so the sum is not either.
         self.bytes += bytes;
     }
@@ -45,7 +45,7 @@ impl Queue {
 
     /// Returns the number of bytes and packets that wait at `now_ns`, which is not before the last packet came.
     pub(crate) fn waiting_at(&self, now_ns: u64) -> (usize, usize) {
-        let gone = self.waiting.partition_point(|(gone_ns, _)| *gone_ns <= now_ns);
+        let gone = self.waiting.partition_point(|(departure_ns, _)| *departure_ns <= now_ns);
         let gone_bytes: usize = self.waiting.range(..gone).map(|(_, bytes)| bytes).sum();
         (self.bytes - gone_bytes, self.waiting.len() - gone)
     }
