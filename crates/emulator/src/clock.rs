@@ -299,11 +299,19 @@ impl PathState {
         for _ in 0..turn.packets_max {
             let Some(delivery) = self.lines[direction].poll_delivery(write_ns) else { return };
             let (header, rest) = delivery.write(head);
-            if self.path.devices[1 - direction].send(header, [head, rest]).is_err() {
-                self.write_drops += u64::from(delivery.segment_count());
-            }
-            delivery.lateness_ns(write_ns).for_each(|late_ns| late.record(late_ns));
+            let sent = self.path.devices[1 - direction].send(header, [head, rest]);
+            // Behind a write the kernel does the work of the receiving host.
             write_ns = now_ns();
+            match sent {
+                Ok(()) => {
+                    self.lines[direction].on_written(&delivery);
+                    delivery.lateness_ns(write_ns).for_each(|late_ns| late.record(late_ns));
+                }
+                Err(_) => {
+                    self.lines[direction].on_refused(&delivery);
+                    self.write_drops += u64::from(delivery.segment_count());
+                }
+            }
             if write_ns - began_ns > turn.ns_max {
                 self.long_turns += 1;
                 return;

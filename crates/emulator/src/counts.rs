@@ -21,11 +21,11 @@ const TIME_DIGITS: u8 = 2;
 pub struct FlowCounts {
     /// Packets that reached the line.
     pub packets_offered: u64,
-    /// Packets that have arrived, without copies.
+    /// Packets that the receiving host has taken, without copies.
     pub packets_delivered: u64,
     /// Their bytes, from the IP header on.
     pub bytes_delivered: u64,
-    /// Packets that the line has accepted and not yet delivered, without copies.
+    /// Packets that the line has accepted and that are not yet at the host, without copies.
     pub packets_in_flight: u64,
     /// Packets that the line lost at random.
     pub packets_lost: u64,
@@ -39,6 +39,8 @@ pub struct FlowCounts {
     pub packets_corrupted: u64,
     /// Copies that the line has made and accepted.
     pub packets_duplicated: u64,
+    /// Packets that have passed the line and that the receiving host has refused, without copies.
+    pub packets_refused: u64,
     /// Sum of the delays of all packets that have arrived, beyond the delay of the line.
     pub waited: Duration,
     /// Largest of these delays.
@@ -58,6 +60,11 @@ impl FlowCounts {
         self.bytes_delivered += arrived.bytes;
         self.waited += arrived.waited;
         self.waited_max = self.waited_max.max(arrived.waited_max);
+    }
+
+    pub(crate) fn on_refused(&mut self, arrived: &Arrived) {
+        self.packets_in_flight -= arrived.packets;
+        self.packets_refused += arrived.packets;
     }
 
     pub(crate) fn on_dropped(&mut self, reason: DropReason) {
@@ -189,7 +196,7 @@ pub struct LineCounts {
     pub pipe: PipeStats,
     /// Super-packets and packets read from the host.
     pub packets_read: u64,
-    /// Super-packets and packets written to the other host.
+    /// Super-packets and packets that the other host has taken.
     pub packets_written: u64,
     /// Segments dropped for lack of memory, because packets on the way took over a gigabyte. The line's losses do not include
     /// them.
@@ -227,8 +234,8 @@ pub struct PathCounts {
 pub struct EmulatorCounts {
     /// The paths in their order.
     pub paths: Vec<PathCounts>,
-    /// Lateness of each segment when it was written to its host: the time since the pipe delivered it, including the wait for
-    /// the segments that travel with it, and the longest time for which it may have waited in the device of its sender.
+    /// Lateness of each segment when its host had taken it: the time since the pipe delivered it, including the wait for the
+    /// segments that travel with it, the write, and the longest time for which it may have waited in the device of its sender.
     pub late: Distribution,
     /// Number of times that a device or a line used up its time, and the others had to wait for it.
     pub long_turns: u64,

@@ -144,12 +144,22 @@ impl Line {
         self.transit.next_ns()
     }
 
-    /// Returns the next packet that is due.
+    /// Returns the next packet that is due. It counts as in flight until [`Line::on_written`] or [`Line::on_refused`] tells
+    /// what has become of it.
     pub fn poll_delivery(&mut self, now_ns: u64) -> Option<Delivery> {
         let (at_ns, burst) = self.transit.pop_due(now_ns)?;
-        self.packets_written += 1;
-        self.flows.at(burst.flow).on_delivered(&burst.arrived);
         Some(Delivery { at_ns, burst })
+    }
+
+    /// Counts a packet that the host has taken.
+    pub fn on_written(&mut self, delivery: &Delivery) {
+        self.packets_written += 1;
+        self.flows.at(delivery.burst.flow).on_delivered(&delivery.burst.arrived);
+    }
+
+    /// Counts a packet that the host has refused.
+    pub fn on_refused(&mut self, delivery: &Delivery) {
+        self.flows.at(delivery.burst.flow).on_refused(&delivery.burst.arrived);
     }
 
     /// Returns the counters.

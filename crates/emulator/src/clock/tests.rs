@@ -112,8 +112,30 @@ fn writes_that_a_host_refuses_are_no_losses_of_the_line() {
     drop(second);
     first.send(b"to nobody").expect("room");
     until("the host has refused the packet", || write_drops(&emulator) > 0);
-    let pipe = emulator.counts().expect("it runs").paths[0].lines[0].pipe;
-    assert_eq!((pipe.packets_delivered, pipe.packets_lost), (1, 0));
+    let line = &emulator.counts().expect("it runs").paths[0].lines[0];
+    assert_eq!((line.pipe.packets_delivered, line.pipe.packets_lost, line.packets_written), (1, 0, 0));
+    let [(_, flow)] = line.flows[..] else { panic!("one flow") };
+    assert_eq!((flow.packets_delivered, flow.bytes_delivered), (0, 0));
+    assert_eq!((flow.packets_refused, flow.packets_in_flight), (1, 0));
+}
+
+#[test]
+fn a_packet_is_late_by_its_own_write_and_one_that_is_refused_is_not_late() {
+    let ([_first, second], path) = path(Default::default());
+    let mut state = PathState::new(path, 0, &Settings::default());
+    let budget = MemoryBudget::default();
+    let mut latest = || {
+        state.lines[0].handle_packet(0, SuperPacket::new(VnetHeader::default(), &[0x45; 28], &budget));
+        // A write takes a millisecond.
+        let looks = std::cell::Cell::new(0);
+        let now_ns = || looks.replace(looks.get() + 1) * 1_000_000;
+        let mut late = Times::new();
+        state.write(0, WRITE_TURN, &mut Vec::new(), &mut late, now_ns);
+        late.distribution().max
+    };
+    assert!(latest() > Duration::from_micros(990));
+    drop(second);
+    assert_eq!(latest(), Duration::ZERO);
 }
 
 #[test]

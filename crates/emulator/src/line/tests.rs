@@ -32,6 +32,7 @@ fn arrivals(line: &mut Line) -> Vec<(u64, Vec<u8>)> {
     while let Some(at_ns) = line.next_ns() {
         assert!(at_ns == 0 || line.poll_delivery(at_ns - 1).is_none(), "nothing is early");
         let delivery = line.poll_delivery(at_ns).expect("it is due");
+        line.on_written(&delivery);
         let mut head = Vec::new();
         let (_, rest) = delivery.write(&mut head);
         let packet = [&head[..], rest].concat();
@@ -165,7 +166,9 @@ fn a_packet_is_in_flight_until_it_arrives_and_its_copy_does_not_count() {
             (flow.packets_delivered, flow.packets_in_flight)
         };
         assert_eq!(told(&line), (0, 3), "all are on the line");
-        line.poll_delivery(u64::MAX).expect("the first piece");
+        let delivery = line.poll_delivery(u64::MAX).expect("the first piece");
+        assert_eq!(told(&line), (0, 3), "the host has not taken it yet");
+        line.on_written(&delivery);
         assert_eq!(told(&line), (1, 2));
         assert_eq!(arrivals(&mut line).len(), pieces - 1);
         assert_eq!(told(&line), (3, 0));
