@@ -326,14 +326,17 @@ impl PathState {
         }
     }
 
-    /// Begins anew with the path number `number`. Packets that wait in the devices are dropped.
-    fn restart(&mut self, number: usize, settings: &Settings, buffer: &mut [u8]) {
+    /// Drops the packets that wait in the devices.
+    fn drain(&mut self, buffer: &mut [u8]) {
         for direction in [0, 1] {
             self.read(direction, STALE_TURN, buffer, || 0, |_, _| {});
         }
+    }
+
+    /// Counts from zero, with devices that are empty.
+    fn reset_counts(&mut self) {
         self.empty_ns = [0; 2];
         self.long_turns = 0;
-        self.lines = lines(&self.path, number, settings);
         self.write_drops = 0;
         self.failed_reads = 0;
         self.dropped_before = self.dropped_by_devices();
@@ -485,8 +488,13 @@ impl Worker {
     fn restart(&mut self, seed: u64) {
         self.settings.seed = seed;
         for (number, path) in self.paths.iter_mut().enumerate() {
-            path.restart(number, &self.settings, &mut self.buffer);
+            path.lines = lines(&path.path, number, &self.settings);
         }
+        // Twice, because the packets of one path take time, in which an end of the last run may send over another one.
+        for _ in 0..2 {
+            self.paths.iter_mut().for_each(|path| path.drain(&mut self.buffer));
+        }
+        self.paths.iter_mut().for_each(PathState::reset_counts);
         self.late = Times::new();
         self.started = Instant::now();
         self.processor_at_start = processor_time();

@@ -235,6 +235,46 @@ fn packets_sent_before_a_restart_do_not_reach_the_lines_after_it() {
     assert_eq!(offered, [1, 0]);
 }
 
+/// A device of the second path. While it is drained, an end of the last run still sends over the first path.
+struct StillSends {
+    sender: UnixDatagram,
+    device: Box<dyn Device>,
+    sent: bool,
+}
+
+impl Device for StillSends {
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>> {
+        if !std::mem::replace(&mut self.sent, true) {
+            self.sender.send(b"of the last run")?;
+        }
+        self.device.receive(buffer)
+    }
+
+    fn send(&mut self, header: VnetHeader, parts: [&[u8]; 2]) -> io::Result<()> {
+        self.device.send(header, parts)
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.device.descriptor()
+    }
+
+    fn dropped_packets(&mut self) -> u64 {
+        self.device.dropped_packets()
+    }
+}
+
+#[test]
+fn packets_sent_while_other_paths_restart_do_not_reach_the_lines_after_it() {
+    let ([first, _second], one) = path(Default::default());
+    let (_hosts, Path { devices: [near, far], pipes }) = path(Default::default());
+    let sender = first.try_clone().expect("a socket");
+    let near = Box::new(StillSends { sender, device: near, sent: false });
+    let mut worker = worker(vec![one, Path { devices: [near, far], pipes }]);
+    worker.restart(0);
+    worker.read(&Ready::all());
+    assert_eq!(worker.counts().paths[0].lines[0].pipe.packets_offered, 0);
+}
+
 #[test]
 fn a_line_with_many_packets_due_leaves_the_others_their_turn() {
     let ([first, second], path) = path([PipeConfig::default(), PipeConfig::default()]);
