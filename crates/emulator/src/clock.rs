@@ -402,7 +402,7 @@ impl Worker {
         let _ = nix::sys::prctl::set_timerslack(1);
         let mut waiter = Waiter::new();
         let mut ready = Ready::all();
-        while self.answer() {
+        while !ready.is_woken() || self.answer() {
             self.read(&ready);
             self.write();
             ready = self.wait(&mut waiter);

@@ -18,9 +18,11 @@ const SLEPT_NS_MIN: u64 = 20_000;
 /// Longest sleep.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
 
-/// Devices that are readable, as a wait has found them.
+/// Descriptors that are readable, as a wait has found them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
+    /// Whether a request has come.
+    woken: bool,
     readable: [bool; 2 * PATHS_MAX],
     /// Moment until which the devices that are readable were empty, if the wait has slept.
     asleep_until_ns: Option<u64>,
@@ -29,14 +31,19 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    /// Returns a value that reports every device.
+    /// Returns a value that reports every device, and a request.
     pub(super) fn all() -> Self {
-        Ready { readable: [true; 2 * PATHS_MAX], ..Ready::none() }
+        Ready { woken: true, readable: [true; 2 * PATHS_MAX], ..Ready::none() }
     }
 
-    /// Returns a value that reports no device, and knows of none whether it is empty.
+    /// Returns a value that reports neither a device nor a request, and knows of no device whether it is empty.
     fn none() -> Self {
-        Ready { readable: [false; 2 * PATHS_MAX], asleep_until_ns: None, looked_ns: None }
+        Ready { woken: false, readable: [false; 2 * PATHS_MAX], asleep_until_ns: None, looked_ns: None }
+    }
+
+    /// Returns whether a request has come.
+    pub(super) fn is_woken(&self) -> bool {
+        self.woken
     }
 
     /// Returns whether a device is readable.
@@ -119,8 +126,10 @@ impl Waiter {
             // The sleep was shorter than asked, by an unknown time: the caller computes the next one.
             Err(_) => return Ready::none(),
         }
+        let has_events = |polled: &PollFd<'_>| polled.revents().is_some_and(|events| !events.is_empty());
+        ready.woken = has_events(&polled[0]);
         for (readable, polled) in ready.readable.iter_mut().zip(&polled[1..count]) {
-            *readable = polled.revents().is_some_and(|events| !events.is_empty());
+            *readable = has_events(polled);
         }
         ready
     }
@@ -195,7 +204,10 @@ mod tests {
         }
         device.write(1).expect("room");
         let ready = waiter.wait([Some(device.as_fd())].into_iter(), wake.as_fd(), None, 0, now_ns);
-        assert!(ready.is_readable(0) && !ready.is_readable(1));
+        assert!(ready.is_readable(0) && !ready.is_readable(1) && !ready.is_woken());
+        wake.write(1).expect("room");
+        let ready = waiter.wait([None].into_iter(), wake.as_fd(), None, 0, now_ns);
+        assert!(ready.is_woken() && !ready.is_readable(0));
     }
 
     #[test]
