@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use netsim::{DropReason, Passage, PipeStats};
+use netsim::{DropReason, Ecn, Passage, PipeStats};
 
 use crate::flow::FlowKey;
 
@@ -39,6 +39,8 @@ pub struct FlowCounts {
     pub packets_corrupted: u64,
     /// Copies that the line has made and accepted.
     pub packets_duplicated: u64,
+    /// Accepted packets that the line has marked "congestion experienced".
+    pub packets_marked: u64,
     /// Packets that have passed the line and that the receiving host has refused, without copies.
     pub packets_refused: u64,
     /// Sum of the delays of all packets that have arrived, beyond the delay of the line.
@@ -48,10 +50,12 @@ pub struct FlowCounts {
 }
 
 impl FlowCounts {
-    pub(crate) fn on_accepted(&mut self, passage: &Passage) {
+    /// Counts a packet that was offered with this ECN field.
+    pub(crate) fn on_accepted(&mut self, passage: &Passage, ecn: Ecn) {
         self.packets_in_flight += 1;
         self.packets_corrupted += u64::from(passage.flips.is_some());
         self.packets_duplicated += u64::from(passage.copy_at_ns.is_some());
+        self.packets_marked += u64::from(passage.ecn != ecn);
     }
 
     pub(crate) fn on_delivered(&mut self, arrived: &Arrived) {

@@ -116,7 +116,7 @@ impl Line {
                     continue;
                 }
             };
-            counts.on_accepted(&passage);
+            counts.on_accepted(&passage, ecn);
             let waited_ns = passage.at_ns.saturating_sub(now_ns).saturating_sub(delay_ns);
             self.waited.record(waited_ns);
             let segment = Accepted { number, bytes, waited: Duration::from_nanos(waited_ns), passage };

@@ -88,7 +88,11 @@ fn marked_segments_travel_apart_from_unmarked_ones() {
     let mut line = Line::new(&marks, 0, Duration::from_millis(1));
     line.handle_packet(0, super_packet(4, Ecn::Ect0, &MemoryBudget::default()));
     assert_eq!(arrivals(&mut line), [(1_024_000, vec![0, 1]), (1_048_000, vec![2, 3])]);
-    assert_eq!(line.counts().pipe.packets_marked, 2);
+    // One that was marked before is not counted.
+    line.handle_packet(2_000_000, super_packet(4, Ecn::CongestionExperienced, &MemoryBudget::default()));
+    let LineCounts { pipe, flows, .. } = line.counts();
+    let [(Some(_), flow)] = flows[..] else { panic!("one flow") };
+    assert_eq!((pipe.packets_marked, flow.packets_marked), (2, 2));
 }
 
 #[test]

@@ -18,7 +18,8 @@ A SPEC has these words, separated by commas; each is optional, and both directio
   30mbit                    the rate: kbit, mbit or gbit in a second [default: no limit]
   50ms                      the delay: us, ms or s [default: none]
   queue=400kB               what waits at most: B, kB, MB, KiB, MiB or packets (queue=50packets)
-                            [default: the bandwidth-delay product of a round trip, at least 64 kB]
+                            [default: the bandwidth-delay product of a round trip, at least 64 kB];
+                            where bytes count, short packets still fit when long ones do not
   loss=0.1%  burst=4        packets lost at random, or in bursts of this mean length
   down=10s/20s              the line is down in the last 10 s of every 20
   jitter=2ms                each packet takes up to this time longer; none overtakes another

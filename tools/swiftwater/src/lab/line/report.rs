@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use emulator::{EmulatorCounts, FlowCounts, FlowKey, LineCounts};
+use netsim::{Loss, Schedule};
 use serde::Serialize;
 
 use super::hosts::{End, address};
@@ -32,6 +33,8 @@ pub(super) struct Row {
     packets: u64,
     delivered_packets: u64,
     delivered_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packet_bytes_mean: Option<f64>,
     in_flight_packets: u64,
     lost_packets: u64,
     dropped_packets: u64,
@@ -39,6 +42,7 @@ pub(super) struct Row {
     refused_packets: u64,
     damaged_packets: u64,
     copied_packets: u64,
+    marked_packets: u64,
     wait_ms_mean: f64,
     wait_ms_max: f64,
     line_packets: u64,
@@ -86,6 +90,8 @@ impl Row {
             packets: flow.packets_offered,
             delivered_packets: flow.packets_delivered,
             delivered_bytes: flow.bytes_delivered,
+            packet_bytes_mean: (flow.packets_delivered > 0)
+                .then(|| flow.bytes_delivered as f64 / flow.packets_delivered as f64),
             in_flight_packets: flow.packets_in_flight,
             lost_packets: flow.packets_lost,
             dropped_packets: flow.packets_overflowed,
@@ -93,6 +99,7 @@ impl Row {
             refused_packets: flow.packets_refused,
             damaged_packets: flow.packets_corrupted,
             copied_packets: flow.packets_duplicated,
+            marked_packets: flow.packets_marked,
             wait_ms_mean: ms(flow.waited_mean()),
             wait_ms_max: ms(flow.waited_max),
             line_packets: line.pipe.packets_offered,
@@ -108,32 +115,50 @@ impl Row {
         }
     }
 
-    /// Renders the row as a line of text.
-    fn text(&self) -> String {
+    /// Renders the row as a line of text. A zero is told if the path could have made it another number.
+    fn text(&self, spec: &PathSpec) -> String {
         let waited = |ms: f64| milliseconds((ms * 1e3) as u64);
-        // Most lines neither damage nor copy packets.
-        let odd = [(self.damaged_packets, "damaged"), (self.copied_packets, "copied")];
-        let odd = odd.iter().filter(|(packets, _)| *packets > 0);
-        let odd: String = odd.map(|(packets, what)| format!(", {} {what}", grouped(*packets))).collect();
+        let pipe = &spec.pipe;
+        let fates = [
+            (self.lost_packets, pipe.loss != Loss::Never, "lost"),
+            (self.dropped_packets, pipe.rate_bits_per_s.is_some(), "dropped at the full queue"),
+            (self.down_packets, pipe.schedule != Schedule::AlwaysUp, "while the line was down"),
+            (self.marked_packets, pipe.mark_above_bytes.is_some(), "marked"),
+            (self.damaged_packets, pipe.corrupt_probability > 0.0, "damaged"),
+            (self.copied_packets, pipe.duplicate_probability > 0.0, "copied"),
+            (self.refused_packets, false, "refused by the host"),
+            (self.in_flight_packets, false, "still on the way"),
+        ];
+        let fates = fates.into_iter().filter(|(packets, possible, _)| *packets > 0 || *possible);
+        let fates: Vec<_> = fates.map(|(packets, _, fate)| format!("{} {fate}", grouped(packets))).collect();
+        let fates = if fates.is_empty() { String::new() } else { format!("; {}", fates.join(", ")) };
+        let mean =
+            self.packet_bytes_mean.map(|bytes| format!(", {} in a packet", grouped(bytes.round() as u64)));
+        let waited = if self.wait_ms_max > 0.0 {
+            let [mean, most] = [self.wait_ms_mean, self.wait_ms_max].map(waited);
+            format!("; waited {mean} on average, {most} at most")
+        } else {
+            String::new()
+        };
         format!(
-            "  {}: {} of {} packets delivered, {} bytes; {} lost, {} dropped at the full queue, {} while the line was down, \
-             {} still on the way{odd}; waited {} on average, {} at most",
+            "  {}: {} of {} packets delivered, {} bytes{}{fates}{waited}",
             self.flow.as_deref().unwrap_or("others"),
             grouped(self.delivered_packets),
             grouped(self.packets),
             grouped(self.delivered_bytes),
-            grouped(self.lost_packets),
-            grouped(self.dropped_packets),
-            grouped(self.down_packets),
-            grouped(self.in_flight_packets),
-            waited(self.wait_ms_mean),
-            waited(self.wait_ms_max),
+            mean.unwrap_or_default(),
         )
     }
 }
 
-/// Prints the rows beside the output of the programs.
-pub(super) fn tell(rows: &[Row], counts: &EmulatorCounts, host_dropped: u64, device: &str) {
+/// Prints the rows of these paths beside the output of the programs.
+pub(super) fn tell(
+    paths: &[PathSpec],
+    rows: &[Row],
+    counts: &EmulatorCounts,
+    host_dropped: u64,
+    device: &str,
+) {
     for group in rows.chunk_by(|one, other| (one.path, one.to) == (other.path, other.to)) {
         let Some(first) = group.first() else { continue };
         let end = if first.to == "server" { End::Server } else { End::Client };
@@ -145,7 +170,7 @@ pub(super) fn tell(rows: &[Row], counts: &EmulatorCounts, host_dropped: u64, dev
             address(first.path - 1, end)
         ));
         for row in group.iter().take(FLOWS_TOLD) {
-            note(format_args!("{}", row.text()));
+            note(format_args!("{}", row.text(&paths[row.path - 1])));
         }
         if group.len() > FLOWS_TOLD {
             note(format_args!("  and {} more flows: --json has them", group.len() - FLOWS_TOLD));
@@ -205,39 +230,69 @@ pub(in crate::lab) fn us(time: Duration) -> f64 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn damaged_packets_and_copies_are_told_where_there_are_some() {
-        let text = |packets_corrupted, packets_duplicated| {
-            let flow = FlowCounts { packets_corrupted, packets_duplicated, ..FlowCounts::default() };
-            let line = LineCounts {
-                pipe: netsim::PipeStats::default(),
-                packets_read: 0,
-                packets_written: 0,
-                memory_drops: 0,
-                waited: Default::default(),
-                flows: vec![(None, flow)],
-            };
-            let path = emulator::PathCounts { lines: [line.clone(), line], write_drops: 0, read_drops: 0 };
-            let counts = EmulatorCounts {
-                paths: vec![path],
-                late: Default::default(),
-                long_turns: 0,
-                elapsed: Duration::from_secs(1),
-                processor: Duration::ZERO,
-                realtime: false,
-            };
-            let rows = rows(&["1ms".parse().expect("a path")], &counts, 0);
-            let json = serde_json::to_value(&rows[0]).expect("JSON");
-            assert_eq!(json["damaged_packets"], packets_corrupted);
-            assert_eq!(json["copied_packets"], packets_duplicated);
-            rows[0].text()
+    /// Returns the row of a flow on a path with this SPEC, as JSON and as text.
+    fn told(spec: &str, flow: FlowCounts) -> (serde_json::Value, String) {
+        let line = LineCounts {
+            pipe: netsim::PipeStats::default(),
+            packets_read: 0,
+            packets_written: 0,
+            memory_drops: 0,
+            waited: Default::default(),
+            flows: vec![(None, flow)],
         };
-        assert!(
-            text(1_200, 3).contains("0 still on the way, 1,200 damaged, 3 copied; waited"),
-            "{}",
-            text(1_200, 3)
+        let path = emulator::PathCounts { lines: [line.clone(), line], write_drops: 0, read_drops: 0 };
+        let counts = EmulatorCounts {
+            paths: vec![path],
+            late: Default::default(),
+            long_turns: 0,
+            elapsed: Duration::from_secs(1),
+            processor: Duration::ZERO,
+            realtime: false,
+        };
+        let spec: PathSpec = spec.parse().expect("a path");
+        let rows = rows(std::slice::from_ref(&spec), &counts, 0);
+        (serde_json::to_value(&rows[0]).expect("JSON"), rows[0].text(&spec))
+    }
+
+    #[test]
+    fn marked_damaged_and_copied_packets_of_a_flow_are_told() {
+        let flow = FlowCounts {
+            packets_offered: 3_000,
+            packets_delivered: 2_000,
+            bytes_delivered: 2_000_800,
+            packets_corrupted: 1_200,
+            packets_duplicated: 3,
+            packets_marked: 558,
+            packets_refused: 2,
+            waited: Duration::from_secs(4),
+            waited_max: Duration::from_millis(25),
+            ..FlowCounts::default()
+        };
+        let (json, text) = told("1ms", flow);
+        assert_eq!(json["damaged_packets"], 1_200);
+        assert_eq!(json["copied_packets"], 3);
+        assert_eq!(json["marked_packets"], 558);
+        assert_eq!(json["refused_packets"], 2);
+        assert_eq!(json["packet_bytes_mean"], 1_000.4);
+        assert_eq!(
+            text,
+            "  others: 2,000 of 3,000 packets delivered, 2,000,800 bytes, 1,000 in a packet; 558 marked, 1,200 damaged, \
+             3 copied, 2 refused by the host; waited 2.000 ms on average, 25.000 ms at most"
         );
-        assert!(text(0, 0).contains("0 still on the way; waited"), "{}", text(0, 0));
+    }
+
+    #[test]
+    fn zeros_are_told_of_what_the_path_can_do() {
+        let (json, text) = told("1ms", FlowCounts::default());
+        assert_eq!(text, "  others: 0 of 0 packets delivered, 0 bytes");
+        assert_eq!(json.get("packet_bytes_mean"), None);
+        let (_, text) =
+            told("1mbit,loss=1%,down=1s/2s,ecn=20kB,corrupt=1%,duplicate=1%", FlowCounts::default());
+        assert_eq!(
+            text,
+            "  others: 0 of 0 packets delivered, 0 bytes; 0 lost, 0 dropped at the full queue, 0 while the line was down, \
+             0 marked, 0 damaged, 0 copied"
+        );
     }
 
     #[test]

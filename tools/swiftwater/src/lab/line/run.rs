@@ -42,7 +42,7 @@ pub(super) fn run(args: &RunArgs, limits: &Limits) -> Result<u8, LineError> {
     }
     let rows = report::rows(paths, &counts, host_dropped);
     if leaves_text {
-        report::tell(&rows, &counts, host_dropped, hosts.device);
+        report::tell(paths, &rows, &counts, host_dropped, hosts.device);
     }
     json.write(&rows)?;
     Ok(code)

@@ -26,7 +26,7 @@ pub(super) fn run(args: &ShellArgs, limits: &Limits) -> Result<u8, LineError> {
     ));
     let code = Program::start(&hosts, End::Client, paths.len(), &[shell()], Stdio::inherit())?.wait()?;
     let (counts, host_dropped) = hosts.counts()?;
-    report::tell(&report::rows(paths, &counts, host_dropped), &counts, host_dropped, hosts.device);
+    report::tell(paths, &report::rows(paths, &counts, host_dropped), &counts, host_dropped, hosts.device);
     Ok(code)
 }
 
