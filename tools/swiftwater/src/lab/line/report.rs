@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(
             text,
             "  others: 2,000 of 3,000 packets delivered, 2,000,800 bytes, 1,000 in a packet; 558 marked, 1,200 damaged, \
-             3 copied, 2 refused by the host; waited 2.000 ms on average, 25.000 ms at most"
+             3 copied, 2 refused by the host; waited 2.00 ms on average, 25.0 ms at most"
         );
     }
 
