@@ -81,14 +81,22 @@ impl Cell {
         self.turns.iter().filter_map(|turn| turn.request_response.as_ref()).collect()
     }
 
-    /// Returns the turn whose rate is nearest to the median.
+    /// Returns the turn whose rate is nearest to the median; of series that share a line, the turn whose share is.
     pub(super) fn typical_turn(&self) -> Option<&Turn> {
-        nearest_to_median(self.turns.iter(), |turn| turn.run.bits_per_s(None))
+        nearest_to_median(self.turns.iter(), |turn| turn.share_of_fair())
+            .or_else(|| nearest_to_median(self.turns.iter(), |turn| turn.run.bits_per_s(None)))
     }
 
-    /// Returns the median of the parts of its fair share that the series had in each turn.
-    pub(super) fn share_of_fair(&self) -> Option<f64> {
-        median(&self.turns.iter().filter_map(Turn::share_of_fair).collect::<Vec<_>>())
+    /// Returns the parts of its fair share that the series had in the turns.
+    pub(super) fn share_of_fair(&self) -> Option<Share> {
+        let shares: Vec<f64> = self.turns.iter().filter_map(Turn::share_of_fair).collect();
+        let extreme = |of: fn(f64, f64) -> f64| shares.iter().copied().reduce(of);
+        let range = extreme(f64::min).zip(extreme(f64::max)).filter(|_| shares.len() > 1);
+        Some(Share {
+            of_fair: median(&shares)?,
+            least: range.map(|(least, _)| least),
+            most: range.map(|(_, most)| most),
+        })
     }
 
     /// Returns the median of the ratios to the series beside it in each turn.
@@ -109,6 +117,31 @@ impl Cell {
     /// Returns whether two cells send the same data over the same lines, and can be compared.
     pub(super) fn is_like(&self, other: &Cell) -> bool {
         (&self.load.case, self.load.message_bytes) == (&other.load.case, other.load.message_bytes)
+    }
+}
+
+/// Parts of its fair share that a series had, which is half of the rate of both at one bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Share {
+    /// Median of the turns.
+    #[serde(rename = "share_of_fair")]
+    of_fair: f64,
+    /// The lowest and the highest one; `None` of one turn.
+    #[serde(rename = "share_of_fair_min", skip_serializing_if = "Option::is_none")]
+    least: Option<f64>,
+    #[serde(rename = "share_of_fair_max", skip_serializing_if = "Option::is_none")]
+    most: Option<f64>,
+}
+
+impl Share {
+    /// Returns the parts that the other series had.
+    pub(super) fn of_other(self) -> Self {
+        let of_other = |share: f64| 2.0 - share;
+        Share {
+            of_fair: of_other(self.of_fair),
+            least: self.most.map(of_other),
+            most: self.least.map(of_other),
+        }
     }
 }
 
@@ -383,8 +416,8 @@ pub(crate) struct Figures {
     latency_us_p50: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     latency_us_p99: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    share_of_fair: Option<f64>,
+    #[serde(flatten)]
+    share: Option<Share>,
     #[serde(flatten)]
     disturbances: Disturbances,
 }
@@ -419,14 +452,14 @@ impl Figures {
             server_cpu_ns_per_byte: cpu(|cpu| cpu.server_ns_per_byte).filter(|_| mark_s.is_none()),
             latency_us_p50: None,
             latency_us_p99: None,
-            share_of_fair: None,
+            share: None,
             disturbances: Disturbances::of(runs),
         })
     }
 
-    /// Adds the series' part of its fair share, which is half of the rate of both at one bottleneck, and its ratio to TCP beside.
-    pub(super) fn with_share(self, share_of_fair: Option<f64>, ratio_to_beside: Option<f64>) -> Self {
-        Figures { share_of_fair, ratio_to_beside, ..self }
+    /// Adds the series' part of its fair share, and its ratio to TCP beside.
+    pub(super) fn with_share(self, share: Option<Share>, ratio_to_beside: Option<f64>) -> Self {
+        Figures { share, ratio_to_beside, ..self }
     }
 
     /// Replaces the counters of the line by those of this run.
@@ -489,7 +522,11 @@ pub(in crate::lab) fn columns(
         AddedColumn { head: "latency mean", cells: means.collect() },
         column("latency p50", &|figures| latency(figures.latency_us_p50)),
         column("latency p99", &|figures| latency(figures.latency_us_p99)),
-        column("of fair share", &|figures| figures.share_of_fair.map(|share| format!("{share:.2}"))),
+        column("of fair share", &|figures| figures.share.map(|share| format!("{:.2}", share.of_fair))),
+        column("share from to", &|figures| {
+            let (least, most) = figures.share.and_then(|share| share.least.zip(share.most))?;
+            Some(format!("{least:.2} to {most:.2}"))
+        }),
         column("host", &|figures| figures.disturbances.words()),
     ];
     if with_counters {
@@ -632,7 +669,7 @@ mod tests {
             [None, Some("late".to_owned()), None],
             [Some("0".to_owned()), Some("0".to_owned()), None],
         ];
-        let without = [&nothing, &mean, &nothing, &nothing, &nothing];
+        let without = [&nothing, &mean, &nothing, &nothing, &nothing, &nothing];
         assert_eq!(cells(false), [&without[..], &[&mark]].concat(), "one run has no range");
         assert_eq!(cells(true), [&without[..], &[&mark, &zero, &zero]].concat());
         let rates = [50e6, 52e6, 54e6].map(|rate| run(rate, 0, 5.0));
@@ -710,10 +747,16 @@ mod tests {
         };
         cell.turns = vec![turn(30.0, 10.0), turn(40.0, 60.0), turn(50.0, 50.0)];
         // The medians of the rates, 40 and 50, are of different turns.
-        assert_eq!((cell.share_of_fair(), cell.ratio_to_beside()), (Some(1.0), Some(1.0)));
+        let share = Share { of_fair: 1.0, least: Some(0.8), most: Some(1.5) };
+        assert_eq!((cell.share_of_fair(), cell.ratio_to_beside()), (Some(share), Some(1.0)));
+        assert_eq!(share.of_other(), Share { of_fair: 1.0, least: Some(0.5), most: Some(1.2) });
         let typical = cell.typical_turn().expect("three turns");
-        assert_eq!(typical.beside.as_ref().map(|run| run.measured.bits_per_s), Some(60.0));
+        assert_eq!(typical.run.measured.bits_per_s, 50.0, "the turn of the median share");
+        assert_eq!(typical.beside.as_ref().map(|run| run.measured.bits_per_s), Some(50.0));
+        cell.turns.truncate(1);
+        assert_eq!(cell.share_of_fair(), Some(Share { of_fair: 1.5, least: None, most: None }));
         cell.turns = vec![turn(0.0, 0.0)];
+        assert!(cell.typical_turn().is_some());
         assert_eq!((cell.share_of_fair(), cell.ratio_to_beside()), (None, None), "nothing was delivered");
     }
 

@@ -410,6 +410,7 @@ fn measure_request_response(testbed: &mut Testbed<'_>, cell: &Cell) -> Result<Op
         control: testbed.control,
         ..measurement(hosts, cell, cell.series, seconds, true)
     };
+    // Requests and answers may pass as few bytes as a test that stands still.
     let Some(mut measured) = at_once(&[asked], None)? else { return Ok(None) };
     let counts = testbed.counts()?;
     Ok(measured.pop().map(|measured| Run::new(measured, counts.as_ref(), LineHistory::default())))
@@ -608,6 +609,26 @@ mod tests {
         assert_eq!(transports, ["sctp-stream", "tcp-cubic"]);
         let figures = outcomes[0].1.figures().expect("measured");
         assert_eq!(figures.ratio_to_tcp(60e6), Some(2.0));
+    }
+
+    #[test]
+    fn the_rates_of_a_pair_are_of_the_turn_of_the_median_share() {
+        let plan = plan(LiveName::Coexistence);
+        let mut cells = measured(&plan, 0, &[("sctp-stream", 1, &[78e6, 50e6, 40e6])]);
+        for (turn, beside) in cells[0].turns.iter_mut().zip([17e6, 46e6, 55e6]) {
+            turn.beside = Some(run(beside));
+        }
+        let outcomes = outcomes(&plan, &cells, &SETTINGS, &[]);
+        let rates: Vec<f64> = outcomes.iter().map(|(outcome, _)| outcome.bits_per_s).collect();
+        assert_eq!(rates, [50e6, 46e6]);
+        let rows: Vec<_> = outcomes
+            .iter()
+            .map(|(_, source)| serde_json::to_value(source.figures().expect("measured")).expect("JSON"))
+            .collect();
+        let share = |row: usize, key: &str| (rows[row][key].as_f64().expect("a share") * 100.0).round();
+        let keys = ["share_of_fair", "share_of_fair_min", "share_of_fair_max"];
+        assert_eq!(keys.map(|key| share(0, key)), [104.0, 84.0, 164.0]);
+        assert_eq!(keys.map(|key| share(1, key)), [96.0, 36.0, 116.0]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use ::lab::experiment::Outcome;
 
 use super::Settings;
-use super::figures::{Cell, Figures, latency, rates, typical};
+use super::figures::{Cell, Figures, Share, latency, rates, typical};
 use super::plan::{Load, MPTCP, Plan, Series};
 use crate::interrupt;
 use crate::lab::row::{Clock, Source};
@@ -74,7 +74,7 @@ fn virtual_at<'a>(
     })
 }
 
-/// Returns the outcome of a cell, and that of the series beside it.
+/// Returns the outcome of a cell, and that of the series beside it, whose rates are of one turn.
 fn outcomes_of(
     plan: &Plan,
     cell: &Cell,
@@ -84,9 +84,12 @@ fn outcomes_of(
 ) -> Vec<(Outcome, Source)> {
     let (load, series) = (&cell.load, cell.series);
     let (runs, runs_beside, answered) = (cell.runs(), cell.runs_beside(), cell.request_response_runs());
-    let Some((bits_per_s, run)) = median(&rates(&runs, mark_s)).zip(typical(&runs, mark_s)) else {
-        return Vec::new();
+    let pair = load.beside.and(cell.typical_turn());
+    let measured = match pair {
+        Some(turn) => turn.run.bits_per_s(mark_s).zip(Some(&turn.run)),
+        None => median(&rates(&runs, mark_s)).zip(typical(&runs, mark_s)),
     };
+    let Some((bits_per_s, run)) = measured else { return Vec::new() };
     let rate = |of: &Cell| median(&rates(&of.runs(), mark_s));
     let like = || cells.iter().filter(|other| other.is_like(cell));
     // Without a series on several paths there is no path that is used alone.
@@ -118,7 +121,8 @@ fn outcomes_of(
         interrupted: interrupt::requested(),
         ..Outcome::default()
     };
-    let beside = median(&rates(&runs_beside, mark_s));
+    let run_beside = pair.and_then(|turn| turn.beside.as_ref());
+    let beside = run_beside.and_then(|run| run.bits_per_s(mark_s));
     let published = published.iter().find(|published| is_same(published, series));
     let published_bits_per_s = published.map(|published| published.bits_per_s);
     let Some(figures) = Figures::new(&runs, mark_s, tcp.or(beside), published_bits_per_s) else {
@@ -136,12 +140,11 @@ fn outcomes_of(
         mode: Some(tcp.mode_name()),
         ..outcome.clone()
     };
-    let other_run = cell.typical_turn().and_then(|turn| turn.beside.as_ref());
-    let other_figures = other_figures.on_lines(lines).with_line_of(other_run).with_replaced_runs(cell);
+    let other_figures = other_figures.on_lines(lines).with_line_of(run_beside).with_replaced_runs(cell);
     let (share, ratio) = (cell.share_of_fair(), cell.ratio_to_beside());
-    let other_share = share.map(|share| 2.0 - share);
+    let other_share = share.map(Share::of_other);
     vec![
-        (outcome, Source::Live(Box::new(figures.with_share(share, ratio)))),
+        (outcome, Source::Live(Box::new(figures.with_line_of(Some(run)).with_share(share, ratio)))),
         (other_outcome, Source::Live(Box::new(other_figures.with_share(other_share, Some(1.0))))),
     ]
 }

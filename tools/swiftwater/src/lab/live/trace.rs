@@ -167,18 +167,18 @@ mod tests {
                 LineHistory::default(),
             )
         };
-        // The median of the rates beside is of another turn.
+        // The turn of the median share; the medians of the rates, 20 and 3, are of other turns.
         let turn = |(own, beside): (f64, Option<f64>)| Turn {
             run: run(own),
             beside: beside.map(run),
             request_response: None,
         };
-        cell.turns = [(10.0, Some(4.0)), (30.0, Some(3.0)), (20.0, Some(2.0))].map(turn).into();
+        cell.turns = [(10.0, Some(4.0)), (30.0, Some(10.0)), (20.0, Some(3.0))].map(turn).into();
         let traces = traces("coexistence", &plan, &cell);
         let beside = plan.loads[0].beside.expect("two share the line").name;
         let rates: Vec<_> =
             traces[0].curves.iter().map(|curve| (&curve.name[..], curve.points[0].1)).collect();
-        assert_eq!(rates, [("delivered", 20.0), (beside, 2.0)]);
-        assert_eq!(traces[1].curves[0].points[0].1, 2.0, "its own trace is of the same turn");
+        assert_eq!(rates, [("delivered", 30.0), (beside, 10.0)]);
+        assert_eq!(traces[1].curves[0].points[0].1, 10.0, "its own trace is of the same turn");
     }
 }

@@ -20,8 +20,9 @@ const LONG_RUN_S: f64 = 120.0;
 const RETURN_INTERVAL: Duration = Duration::from_millis(5);
 const RETURN_S: f64 = 1.0;
 
-/// A test whose lines have passed fewer bytes to the server than this in so much time stands still. Acknowledgements of reports,
-/// and heartbeats, are half as many.
+/// A test of a rate whose lines have passed fewer bytes to the server than this in so much time stands still. Acknowledgements of
+/// reports, and heartbeats, are half as many. Single requests and their answers over a long line are not many more, so tests of a
+/// latency are not watched: they have their deadline.
 const STALLED_BYTES: u64 = 64 << 10;
 pub(super) const STALLED: Duration = Duration::from_secs(60);
 

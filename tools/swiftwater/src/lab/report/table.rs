@@ -15,7 +15,7 @@ type Format = fn(f64) -> String;
 const WORDS: [(&str, &str); 4] =
     [("case", "case"), ("transport", "transport"), ("mode", "mode"), ("paths", "used_paths")];
 /// A column: its head, the key of the results, and the format of a number.
-const COLUMNS: [(&str, &str, Format); 22] = [
+const COLUMNS: [(&str, &str, Format); 24] = [
     ("seconds", "seconds", two_digits),
     ("Mbit/s", "bits_per_s", mega),
     ("from", "bits_per_s_min", mega),
@@ -26,6 +26,8 @@ const COLUMNS: [(&str, &str, Format); 22] = [
     ("latency p50 ms", "latency_us_p50", thousandth),
     ("latency p99 ms", "latency_us_p99", thousandth),
     ("of fair share", "share_of_fair", two_digits),
+    ("share from", "share_of_fair_min", two_digits),
+    ("share to", "share_of_fair_max", two_digits),
     ("in 10 s", "messages_in_10_s", whole),
     ("limit", "limit_bits_per_s", mega),
     ("of limit", "ratio_to_limit", percent),
