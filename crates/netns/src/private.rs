@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 
@@ -20,7 +20,7 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::Mode;
-use nix::unistd::{Pid, pipe};
+use nix::unistd::{Pid, close, pipe};
 use thiserror::Error;
 
 use crate::user::{NotAllowed, become_root};
@@ -202,9 +202,11 @@ pub fn set_up() -> Result<Limits, PrivateError> {
     // From here on this process ends with its parent.
     set_pdeathsig(Signal::SIGKILL).map_err(PrivateError::Unshare)?;
     // The parent may have ended before.
-    if lifeline_has_ended(std::env::var_os(LIFELINE_VARIABLE).as_deref()) {
+    let lifeline = std::env::var_os(LIFELINE_VARIABLE);
+    if lifeline_has_ended(lifeline.as_deref()) {
         return Err(PrivateError::Orphaned);
     }
+    close_lifeline(lifeline.as_deref());
     let mut limits = Limits::default();
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
@@ -218,9 +220,18 @@ pub fn set_up() -> Result<Limits, PrivateError> {
     Ok(limits)
 }
 
+fn lifeline_number(number: Option<&OsStr>) -> Option<RawFd> {
+    number?.to_str()?.parse().ok().filter(|number| *number > 2)
+}
+
+/// Closes the lifeline, which has served its purpose: programs that are started here would inherit it.
+fn close_lifeline(number: Option<&OsStr>) {
+    let _ = lifeline_number(number).map(close);
+}
+
 /// Returns whether the other end of the pipe is closed, or the pipe unknown.
 fn lifeline_has_ended(number: Option<&OsStr>) -> bool {
-    let number = number.and_then(OsStr::to_str).and_then(|number| number.parse::<u32>().ok());
+    let number = lifeline_number(number);
     let Some(Ok(pipe)) = number.map(|number| File::open(format!("/proc/self/fd/{number}"))) else {
         return true;
     };
@@ -231,6 +242,8 @@ fn lifeline_has_ended(number: Option<&OsStr>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::IntoRawFd;
+
     use super::*;
 
     // No test here starts a process: it would hold the lifeline, too, until it executes its program.
@@ -243,6 +256,16 @@ mod tests {
         drop(lifeline);
         assert!(lifeline_has_ended(Some(OsStr::new(&number))));
         assert!(lifeline_has_ended(Some(OsStr::new("none"))) && lifeline_has_ended(None));
+    }
+
+    #[test]
+    fn a_lifeline_is_closed_once_it_has_served() {
+        let (inside, lifeline) = pipe().expect("a pipe");
+        let number = inside.into_raw_fd().to_string();
+        close_lifeline(Some(OsStr::new(&number)));
+        // The pipe has no reader.
+        assert_eq!(nix::unistd::write(&lifeline, &[0]), Err(Errno::EPIPE));
+        close_lifeline(Some(OsStr::new("none")));
     }
 
     #[test]

@@ -233,6 +233,10 @@ fn a_program_has_its_own_status_and_finds_its_hosts() {
         let words = ["run", "--path", "5ms", "--path", "1mbit", "--", "sh", "-c", line];
         let (output, said) = output(&mut lab(user, &words));
         assert_eq!(output.status.code(), Some(7), "{said}");
+        // The pipes of `ls` are its standard output and error.
+        let list = ["run", "--", "sh", "-c", "ls -l /proc/self/fd | grep -c pipe:"];
+        let (output, said) = self::output(&mut lab(user, &list));
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "2", "{said}");
         let inside = format!("{SWIFTWATER} lab shell --server");
         let entered =
             ["run", "--", "sh", "-c", &format!("echo 'ip -brief address show p0' | SHELL=/bin/sh {inside}")];
