@@ -53,6 +53,9 @@ pub(super) struct Manifest {
     pub(super) elapsed_s: f64,
     #[serde(default)]
     pub(super) settings: RunSettings,
+    /// The experiment that was still being measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) unfinished: Option<String>,
     /// Number of traces.
     #[serde(default)]
     pub(super) traces: usize,
@@ -84,7 +87,7 @@ pub(super) struct Archive {
     manifest: Manifest,
     began: Instant,
     busy_before: Duration,
-    /// Number of traces of all experiments so far.
+    /// Number of traces of all experiments that have ended.
     traces: usize,
     /// Whether the folder has results of this run.
     has_results: bool,
@@ -144,8 +147,32 @@ impl Archive {
         self.manifest.left_out = conditions.left_out();
     }
 
-    /// Keeps an experiment: all rows so far, and its traces.
+    /// Keeps an experiment that has ended: all rows so far, and its traces.
     pub(super) fn keep(
+        &mut self,
+        experiment: &str,
+        rows: &[impl Serialize],
+        traces: &[Trace],
+    ) -> Result<(), LabError> {
+        self.manifest.unfinished = None;
+        self.replace(experiment, rows, traces)?;
+        self.traces += traces.len();
+        Ok(())
+    }
+
+    /// Keeps what an experiment that goes on has measured: all rows so far, and its traces.
+    pub(super) fn keep_part(
+        &mut self,
+        experiment: &str,
+        rows: &[impl Serialize],
+        traces: &[Trace],
+    ) -> Result<(), LabError> {
+        self.manifest.unfinished = Some(experiment.to_owned());
+        self.replace(experiment, rows, traces)
+    }
+
+    /// Replaces the rows, and the traces of an experiment.
+    fn replace(
         &mut self,
         experiment: &str,
         rows: &[impl Serialize],
@@ -160,7 +187,6 @@ impl Archive {
             let _ = remove_new(&self.folder);
             return Err(error);
         }
-        self.traces += traces.len();
         self.has_results = true;
         finish(&self.folder).map_err(|error| write_error(&self.path, &error))
     }
@@ -169,7 +195,9 @@ impl Archive {
     fn write(&mut self, experiment: &str, rows: &[impl Serialize], traces: &[Trace]) -> Result<(), LabError> {
         let path = self.path.join(NEW);
         let (new, new_traces) = make_new(&self.folder).map_err(|error| write_error(&path, &error))?;
-        self.manifest.experiments.push(experiment.to_owned());
+        if self.manifest.experiments.last().is_none_or(|last| last != experiment) {
+            self.manifest.experiments.push(experiment.to_owned());
+        }
         let elapsed_s = self.began.elapsed().as_secs_f64();
         let busy = host::others_busy_time().saturating_sub(self.busy_before).as_secs_f64();
         self.manifest.elapsed_s = elapsed_s;
@@ -497,6 +525,29 @@ mod tests {
         assert_eq!(kept(&folder).seed, 1);
         Archive::create(&folder, 3).expect("ours");
         assert_eq!(names(&folder), [MANIFEST, RESULTS, TRACES], "what is not complete has gone");
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn a_run_that_ends_within_an_experiment_leaves_what_that_has_measured() {
+        let folder = scratch("part");
+        let mut archive = Archive::create(&folder, 1).expect("a folder");
+        let manifest = || {
+            let text = fs::read(folder.join(MANIFEST)).expect("written");
+            serde_json::from_slice::<Manifest>(&text).expect("JSON")
+        };
+        archive.keep("lossy", &["a row"], &[trace()]).expect("room");
+        archive.keep_part("failover", &["a row"; 2], &[trace()]).expect("room");
+        archive.keep_part("failover", &["a row"; 3], &[trace(), trace()]).expect("room");
+        let found = kept(&folder);
+        let traces = ["0001-lossy.json", "0002-failover.json", "0003-failover.json"];
+        assert_eq!((found.results, found.traces), (3, traces.map(OsString::from).into()));
+        assert_eq!((manifest().traces, manifest().unfinished.as_deref()), (3, Some("failover")));
+        archive.keep("failover", &["a row"; 3], &[trace(), trace()]).expect("room");
+        archive.keep("datatag", &["a row"; 4], &[trace()]).expect("room");
+        assert_eq!(kept(&folder).traces.last(), Some(&OsString::from("0004-datatag.json")));
+        assert_eq!(manifest().experiments, ["lossy", "failover", "datatag"]);
+        assert_eq!((manifest().traces, manifest().unfinished), (4, None));
         fs::remove_dir_all(&folder).expect("ours");
     }
 

@@ -238,10 +238,16 @@ pub(super) fn enter(name: LiveName) -> Result<(), LiveError> {
     }
 }
 
-/// Runs an experiment without the series that this host lacks. Returns the results from before Ctrl-C or a failure, too.
-pub(super) fn run(name: LiveName, settings: &Settings<'_>, conditions: &Conditions) -> Results {
+/// Runs an experiment without the series that this host lacks. Returns the results from before Ctrl-C or a failure, too. `keep`
+/// gets the results so far after each measurement.
+pub(super) fn run(
+    name: LiveName,
+    settings: &Settings<'_>,
+    conditions: &Conditions,
+    keep: &mut dyn FnMut(&Results),
+) -> Results {
     if name == LiveName::Strsctp {
-        return strsctp::run(settings);
+        return strsctp::run(settings, keep);
     }
     let mut results = Results::default();
     for plan in plan::plans(name) {
@@ -250,21 +256,33 @@ pub(super) fn run(name: LiveName, settings: &Settings<'_>, conditions: &Conditio
         if cells.is_empty() || interrupt::requested() {
             continue;
         }
-        let measured = measure_plan(&plan, &mut cells, settings);
-        results.failure = results.failure.or(measured.err());
+        let results_with = |cells: &[Cell], beside: &[Outcome]| {
+            let (mut outcomes_so_far, mut traces) = (results.outcomes.clone(), results.traces.clone());
+            outcomes_so_far.extend(outcomes(&plan, cells, settings, beside));
+            traces.extend(cells.iter().flat_map(|cell| trace::traces(self::name(name), &plan, cell)));
+            Results { outcomes: outcomes_so_far, traces, failure: None }
+        };
+        let measured =
+            measure_plan(&plan, &mut cells, settings, &mut |cells| keep(&results_with(cells, &[])));
         let beside = if cells.iter().any(|cell| !cell.turns.is_empty()) {
             beside::run(name, settings, &plan.marks_s(settings))
         } else {
             Vec::new()
         };
-        results.outcomes.extend(outcomes(&plan, &cells, settings, &beside));
-        results.traces.extend(cells.iter().flat_map(|cell| trace::traces(self::name(name), &plan, cell)));
+        let failure = results.failure.take().or(measured.err());
+        results = Results { failure, ..results_with(&cells, &beside) };
     }
     results
 }
 
 /// Measures every cell in turn, and again. Fails with the first failure of one of our transports, after all others were measured.
-fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> Result<(), LiveError> {
+/// `keep` gets the cells after each measurement.
+fn measure_plan(
+    plan: &Plan,
+    cells: &mut Vec<Cell>,
+    settings: &Settings<'_>,
+    keep: &mut dyn FnMut(&[Cell]),
+) -> Result<(), LiveError> {
     let mut hosts = match plan.lines.as_slice() {
         [] => None,
         lines => {
@@ -286,11 +304,12 @@ fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> 
     let bar = super::progress_bar(u64::from(repeat) * cells.len() as u64);
     'turns: for turn in 0..repeat {
         let seed = seed_of_turn(settings.seed, turn);
-        for cell in &mut *cells {
+        for number in 0..cells.len() {
+            let cell = &mut cells[number];
             bar.set_message(cell.name());
             let (hosts, control) = (hosts.as_mut(), control.as_deref());
             match measure_turn(&mut Testbed { plan, settings, hosts, control, seed, bar: &bar }, cell) {
-                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Continue(())) => bar.suspend(|| keep(cells)),
                 Ok(ControlFlow::Break(())) => break 'turns,
                 Err(error) if error.is_of_one_measurement() => {
                     leave_out(&bar, error, cell.series.is_sctp(), &mut failure);

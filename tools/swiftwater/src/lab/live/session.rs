@@ -21,7 +21,15 @@ pub(in crate::lab) fn run(name: LiveName, args: &LabArgs) -> Result<(), LabError
     let json = args.json.open()?;
     interrupt::listen()?;
     let archive = args.out.as_deref().map(|folder| Archive::create(folder, settings.seed)).transpose()?;
-    let mut session = Session { json, print, is_printed: true, archive, measured: Vec::new(), failure: None };
+    let mut session = Session {
+        json,
+        print,
+        is_printed: true,
+        archive,
+        keeps_parts: true,
+        measured: Vec::new(),
+        failure: None,
+    };
     session.measure(&experiments, &settings);
     session.finish()
 }
@@ -45,6 +53,8 @@ struct Session {
     /// Whether nothing has failed to be printed: standard output may be closed or full.
     is_printed: bool,
     archive: Option<Archive>,
+    /// Whether no part of an experiment has failed to be kept.
+    keeps_parts: bool,
     measured: Vec<(&'static str, Results)>,
     /// The first failure, which decides the result.
     failure: Option<LabError>,
@@ -72,9 +82,22 @@ impl Session {
             let place = if count > 1 { format!(" ({number} of {count})") } else { String::new() };
             note(format_args!("{name}{place}: {}", super::estimate(experiment, settings)));
             let others = host::OthersBusy::begin();
-            let results = super::run(experiment, settings, &conditions);
+            let results = super::run(experiment, settings, &conditions, &mut |part| self.on_part(name, part));
             let heading = if count > 1 { format!("{name}\n") } else { String::new() };
             self.on_results(name, &heading, results, others.sentence());
+        }
+    }
+
+    /// Keeps what an experiment that goes on has measured, so that the end of the command at any moment leaves it.
+    fn on_part(&mut self, name: &'static str, part: &Results) {
+        let Some(archive) = &mut self.archive else { return };
+        if !self.keeps_parts || part.outcomes.is_empty() {
+            return;
+        }
+        let all = of_all(&self.measured).chain([(name, part)]);
+        if let Err(error) = archive.keep_part(name, &rows(all), &part.traces) {
+            note(format_args!("{}; measuring goes on", without_numbers(&error.to_string())));
+            self.keeps_parts = false;
         }
     }
 
@@ -97,7 +120,7 @@ impl Session {
         let kept = match &mut self.archive {
             // An experiment that has measured nothing does not take the place of results from before.
             Some(archive) if has_figures(&self.measured) => {
-                archive.keep(name, &rows(&self.measured), &traces)
+                archive.keep(name, &rows(of_all(&self.measured)), &traces)
             }
             _ => Ok(()),
         };
@@ -121,8 +144,11 @@ impl Session {
     /// Prints the JSON of all experiments; returns the first failure.
     fn finish(mut self) -> Result<(), LabError> {
         let has_figures = has_figures(&self.measured);
-        let written =
-            if has_figures { self.json.write(&rows(&self.measured)) } else { self.json.write_nothing() };
+        let written = if has_figures {
+            self.json.write(&rows(of_all(&self.measured)))
+        } else {
+            self.json.write_nothing()
+        };
         if let Err(error) = written {
             self.on_failure("--json", error.into());
         }
@@ -168,10 +194,15 @@ fn named(outcome: &Outcome) -> Outcome {
     Outcome { transport, latency_s: None, ..outcome.clone() }
 }
 
+/// Returns the results of all experiments.
+fn of_all<'a>(measured: &'a [(&'static str, Results)]) -> impl Iterator<Item = (&'static str, &'a Results)> {
+    measured.iter().map(|(name, results)| (*name, results))
+}
+
 /// Returns what `--json` prints of these experiments.
-fn rows<'a>(measured: &'a [(&'static str, Results)]) -> Vec<Row<'a>> {
-    let rows = measured.iter().flat_map(|(name, results)| {
-        results.outcomes.iter().map(|(outcome, source)| Row::new(name, outcome, source))
+fn rows<'a>(measured: impl Iterator<Item = (&'static str, &'a Results)>) -> Vec<Row<'a>> {
+    let rows = measured.flat_map(|(name, results)| {
+        results.outcomes.iter().map(move |(outcome, source)| Row::new(name, outcome, source))
     });
     rows.collect()
 }
@@ -187,6 +218,7 @@ mod tests {
             print: |_| Ok(()),
             is_printed: true,
             archive: None,
+            keeps_parts: true,
             measured: Vec::new(),
             failure: None,
         }
@@ -203,7 +235,7 @@ mod tests {
         let mut session = session();
         session.on_results("lossy", "", failed("first", 1), None);
         session.on_results("failover", "", failed("second", 1), None);
-        assert_eq!(rows(&session.measured).len(), 2);
+        assert_eq!(rows(of_all(&session.measured)).len(), 2);
         assert_eq!(session.finish().expect_err("one has failed").to_string(), "first: it hangs");
     }
 
@@ -226,6 +258,26 @@ mod tests {
         assert!(error.contains("cannot write to standard output"), "{error}");
         let nowhere = Session { json: Json::Unwanted, is_printed: false, ..self::session() };
         assert!(nowhere.goes_nowhere(), "nobody would see more");
+    }
+
+    #[test]
+    fn a_part_of_an_experiment_is_kept_behind_the_experiments_before_it() {
+        let folder = std::env::temp_dir().join(format!("swiftwater-part-{}", std::process::id()));
+        let archive = Some(Archive::create(&folder, 1).expect("a folder"));
+        let mut session = Session { archive, ..session() };
+        session.on_results("lossy", "", Results { failure: None, ..failed("lossy", 1) }, None);
+        session.on_part("datatag", &failed("datatag", 0));
+        let kept = || -> Vec<serde_json::Value> {
+            let text = std::fs::read(folder.join("results.json")).expect("it is kept");
+            serde_json::from_slice(&text).expect("JSON")
+        };
+        assert_eq!(kept().len(), 1);
+        for measured in 1..=2 {
+            session.on_part("datatag", &failed("datatag", measured));
+            let experiments: Vec<_> = kept().iter().map(|row| row["experiment"].clone()).collect();
+            assert_eq!(experiments, [&["lossy"][..], &vec!["datatag"; measured]].concat());
+        }
+        std::fs::remove_dir_all(&folder).expect("ours");
     }
 
     #[test]

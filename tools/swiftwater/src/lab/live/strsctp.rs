@@ -31,16 +31,21 @@ const SERIES: [(Series, Option<Column>); 4] = [
     (Series::SctpStream, Some(Column::Sctp)),
 ];
 
-/// Runs the experiment; returns the measurements from before Ctrl-C, too.
-pub(super) fn run(settings: &Settings<'_>) -> Results {
+/// Runs the experiment; returns the measurements from before Ctrl-C, too. `keep` gets the results so far after each group of
+/// measurements that take turns.
+pub(super) fn run(settings: &Settings<'_>, keep: &mut dyn FnMut(&Results)) -> Results {
     let mut results = Results::default();
-    if let Err(error) = measure_all(settings, &mut results) {
+    if let Err(error) = measure_all(settings, &mut results, keep) {
         results.failure = Some(error);
     }
     results
 }
 
-fn measure_all(settings: &Settings<'_>, results: &mut Results) -> Result<(), LiveError> {
+fn measure_all(
+    settings: &Settings<'_>,
+    results: &mut Results,
+    keep: &mut dyn FnMut(&Results),
+) -> Result<(), LiveError> {
     // In our own network namespace the loopback interface is down; elsewhere it is already up.
     let _ = netns::exec("ip link set lo up");
     let runner = Runner::new(crate::run::find_shim_for_itself())
@@ -72,6 +77,7 @@ fn measure_all(settings: &Settings<'_>, results: &mut Results) -> Result<(), Liv
             }
         }
         results.outcomes.extend(outcomes(group, &measured, seconds));
+        bar.suspend(|| keep(results));
     }
     bar.finish_and_clear();
     Ok(())

@@ -44,7 +44,7 @@ pub(crate) enum ReportError {
         source: io::Error,
     },
     /// The folder has no results.
-    #[error("{} has no results: name a folder that `swiftwater lab --live NAME --out DIR` has written; a command that was ended before its first experiment leaves none", folder.display())]
+    #[error("{} has no results: name a folder that `swiftwater lab --live NAME --out DIR` has written; a command that was ended before its first measurement leaves none", folder.display())]
     NoResults {
         /// The folder.
         folder: PathBuf,
@@ -180,6 +180,8 @@ fn of_manifest(manifest: &Manifest) -> String {
         ("seed", manifest.seed.to_string()),
     ];
     lines.extend(manifest.commit.iter().map(|commit| ("commit", commit.clone())));
+    let unfinished = manifest.unfinished.as_ref();
+    lines.extend(unfinished.map(|name| ("unfinished", format!("{name}: what it had measured"))));
     lines.extend(manifest.limits.iter().map(|limit| ("limit", limit.clone())));
     lines.extend(manifest.left_out.iter().map(|left_out| ("left out", left_out.clone())));
     lines.iter().map(|(name, text)| format!("<dt>{name}</dt><dd>{}</dd>", escape(text))).collect()
@@ -224,12 +226,14 @@ mod tests {
         let manifest = Manifest {
             limits: vec!["net.core.* cannot be changed".into()],
             left_out: vec!["without mptcp: no <such> protocol".into()],
+            unfinished: Some("datatag".into()),
             ..Manifest::default()
         };
         let page = render(&manifest, &[], &[]);
         for part in [
             "<dt>limit</dt><dd>net.core.* cannot be changed</dd>",
             "<dt>left out</dt><dd>without mptcp: no &lt;such&gt; protocol</dd>",
+            "<dt>unfinished</dt><dd>datatag: what it had measured</dd>",
         ] {
             assert!(page.contains(part), "{part} is missing in {page}");
         }
