@@ -16,10 +16,10 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::units::grouped;
+
 /// Maximum number of links on the way to a file, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// Maximum length of a file that is read whole: another user may have made it.
-const BYTES_MAX: u64 = 1 << 26;
 /// Rights of new files and folders, which the umask limits.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o777);
@@ -90,22 +90,32 @@ impl Folder {
 
     /// Returns the names of the regular files that `is_wanted` selects, in their order.
     pub(crate) fn files(&self, is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
+        let mut names = self.names(is_wanted)?;
+        let mut failure = Ok(());
+        names.retain(|name| match statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => FileType::from_raw_mode(found.st_mode) == FileType::RegularFile,
+            Err(error) => {
+                failure = Err(error);
+                false
+            }
+        });
+        Ok(failure.map(|()| names)?)
+    }
+
+    /// Returns the names that `is_wanted` selects, of files, folders, links and pipes, in their order.
+    pub(crate) fn names(&self, is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         let readable = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         for entry in Dir::new(openat(&self.0, ".", readable, Mode::empty())?)? {
             let entry = entry?;
-            let Some(name) = entry.file_name().to_str().ok().filter(|name| is_wanted(name)) else { continue };
-            let found = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile {
-                names.push(name.to_owned());
-            }
+            names.extend(entry.file_name().to_str().ok().filter(|name| is_wanted(name)).map(str::to_owned));
         }
         names.sort();
         Ok(names)
     }
 
-    /// Reads a regular file to its end.
-    pub(crate) fn read(&self, name: impl AsRef<OsStr>) -> io::Result<Vec<u8>> {
+    /// Reads a regular file of at most this length to its end: another user may have made it.
+    pub(crate) fn read(&self, name: impl AsRef<OsStr>, bytes_max: u64) -> io::Result<Vec<u8>> {
         let file = match openat(&self.0, name.as_ref(), OFlags::RDONLY | OLD_FILE, Mode::empty()) {
             Err(Errno::LOOP) => return Err(io::Error::new(ErrorKind::InvalidInput, "it is a link")),
             opened => File::from(opened?),
@@ -114,11 +124,12 @@ impl Folder {
         if !found.is_file() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
         }
-        if found.len() > BYTES_MAX {
-            return Err(io::Error::new(ErrorKind::FileTooLarge, "it is longer than 64 MiB"));
+        if found.len() > bytes_max {
+            let why = format!("it is longer than {} bytes", grouped(bytes_max));
+            return Err(io::Error::new(ErrorKind::FileTooLarge, why));
         }
         let mut content = Vec::new();
-        file.take(BYTES_MAX).read_to_end(&mut content)?;
+        file.take(bytes_max).read_to_end(&mut content)?;
         Ok(content)
     }
 
@@ -413,22 +424,29 @@ mod tests {
         symlink("/etc/passwd", scratch.0.join("link")).expect("a folder of our own");
         fs::write(scratch.0.join("file"), "text").expect("room");
         let folder = Folder::open(&scratch.0).expect("it is there");
-        assert_eq!(folder.read("file").expect("a file"), b"text");
+        assert_eq!(folder.read("file", 4).expect("a file"), b"text");
+        let all = |_: &str| true;
+        assert_eq!(folder.files(all).expect("a folder"), ["file"]);
+        assert_eq!(
+            folder.names(|name| name != "." && name != "..").expect("a folder"),
+            ["file", "link", "pipe"]
+        );
         let devices = Folder::open(Path::new("/dev")).expect("every Linux has it");
         let errors = [(&folder, "pipe"), (&folder, "."), (&devices, "zero")]
-            .map(|(folder, name)| folder.read(name).expect_err(name).to_string());
+            .map(|(folder, name)| folder.read(name, 4).expect_err(name).to_string());
         assert_eq!(errors, ["it is not a regular file"; 3]);
-        assert_eq!(folder.read("link").expect_err("it leads elsewhere").to_string(), "it is a link");
+        assert_eq!(folder.read("link", 4).expect_err("it leads elsewhere").to_string(), "it is a link");
     }
 
     #[test]
     fn a_file_without_end_is_refused() {
         let scratch = Scratch::new("sparse");
         let file = File::create(scratch.0.join("file")).expect("room");
-        file.set_len(BYTES_MAX + 1).expect("a sparse file");
-        let error =
-            Folder::open(&scratch.0).and_then(|folder| folder.read("file")).expect_err("it is too long");
+        file.set_len(1 << 40).expect("a sparse file");
+        let error = Folder::open(&scratch.0).and_then(|folder| folder.read("file", 5_000));
+        let error = error.expect_err("it is too long");
         assert_eq!(error.kind(), ErrorKind::FileTooLarge);
+        assert_eq!(error.to_string(), "it is longer than 5,000 bytes");
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(super) const TRACES: &str = "traces";
 const NEW: &str = ".swiftwater-new";
 /// Folder of complete files that replace those from before.
 const READY: &str = ".swiftwater-ready";
+/// Limit for the length of a manifest that is read: another user may have made it.
+pub(super) const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 /// File in [`READY`] while traces of an earlier run have to be removed.
 const FIRST: &str = "first";
 
@@ -294,7 +296,7 @@ fn remove_new(folder: &Folder) -> io::Result<()> {
 
 /// Fails if a folder has files under the names of the laboratory's that are not its own.
 fn check_owner(path: &Path, folder: &Folder) -> Result<(), LabError> {
-    let manifest = folder.read(MANIFEST);
+    let manifest = folder.read(MANIFEST, MANIFEST_BYTES_MAX);
     if manifest.is_ok_and(|text| serde_json::from_slice::<Manifest>(&text).is_ok()) {
         return Ok(());
     }
@@ -306,14 +308,17 @@ fn check_owner(path: &Path, folder: &Folder) -> Result<(), LabError> {
     }
 }
 
-/// Returns the names of the traces in a folder of traces, in their order: files with such a name as [`trace_name`] returns.
-pub(super) fn trace_names(folder: &Folder) -> io::Result<Vec<String>> {
-    folder.files(|name| {
-        let parts = name.strip_suffix(".json").and_then(|stem| stem.split_once('-'));
-        parts.is_some_and(|(number, experiment)| {
-            number.parse().is_ok_and(|number| trace_name(number, experiment) == name)
-                && live::is_experiment(experiment)
-        })
+/// Returns the names of the traces in a folder of traces, in their order.
+fn trace_names(folder: &Folder) -> io::Result<Vec<String>> {
+    folder.files(is_trace_name)
+}
+
+/// Returns whether a trace may have such a name, as [`trace_name`] returns.
+pub(super) fn is_trace_name(name: &str) -> bool {
+    let parts = name.strip_suffix(".json").and_then(|stem| stem.split_once('-'));
+    parts.is_some_and(|(number, experiment)| {
+        number.parse().is_ok_and(|number| trace_name(number, experiment) == name)
+            && live::is_experiment(experiment)
     })
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::figures::{Cell, Run};
 use super::measure::Point;
 use super::plan::Plan;
+use crate::lab::report::limits::{CURVES_MAX, POINTS_MAX, at_most};
 
 /// Name of the curve of the round-trip time.
 pub(in crate::lab) const ROUND_TRIP_NAME: &str = "smoothed, longest path";
@@ -37,8 +38,10 @@ pub(in crate::lab) struct Trace {
     #[serde(default)]
     pub(in crate::lab) used_paths: String,
     pub(in crate::lab) seconds: f64,
+    #[serde(deserialize_with = "at_most::<_, _, CURVES_MAX>")]
     pub(in crate::lab) curves: Vec<TraceCurve>,
     /// Published results of the same load: program, seconds and bits per second.
+    #[serde(deserialize_with = "at_most::<_, _, CURVES_MAX>")]
     pub(in crate::lab) published: Vec<(String, f64, f64)>,
 }
 
@@ -48,6 +51,7 @@ pub(in crate::lab) struct TraceCurve {
     pub(in crate::lab) measure: Measure,
     pub(in crate::lab) name: String,
     /// Seconds since the beginning, and the value.
+    #[serde(deserialize_with = "at_most::<_, _, POINTS_MAX>")]
     pub(in crate::lab) points: Vec<(f64, f64)>,
 }
 

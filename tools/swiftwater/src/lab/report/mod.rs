@@ -2,17 +2,19 @@
 //! drawings and the script that shows values under the pointer.
 
 mod figures;
+pub(super) mod limits;
 mod strsctp;
 mod table;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::archive::{self, MANIFEST, Manifest, RESULTS, TRACES, trace_names};
+use super::archive::{self, MANIFEST, MANIFEST_BYTES_MAX, Manifest, RESULTS, TRACES, is_trace_name};
 use super::live;
 use super::live::trace::Trace;
 use super::paths;
@@ -21,6 +23,7 @@ use crate::lab::args::ReportArgs;
 use crate::output::note;
 use crate::plot::{escape, fill, style};
 use crate::result_file::ResultFile;
+use limits::Total;
 
 const TEMPLATE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("page.js");
@@ -31,6 +34,10 @@ const ROWS_SHOWN: usize = 60;
 
 /// A row of the results.
 type Row = Map<String, Value>;
+
+/// All rows of the results.
+#[derive(Deserialize)]
+struct Rows(#[serde(deserialize_with = "limits::at_most::<_, _, { limits::ROWS_MAX }>")] Vec<Row>);
 
 /// Error of making the page.
 #[derive(Debug, Error)]
@@ -56,6 +63,14 @@ pub(crate) enum ReportError {
         path: PathBuf,
         /// What is wrong.
         source: serde_json::Error,
+    },
+    /// There is more than a page can hold.
+    #[error("{} has more than {what}, too much for one page; keep fewer cases, or shorter ones, in a folder", folder.display())]
+    TooMuch {
+        /// The folder of results.
+        folder: PathBuf,
+        /// What there is too much of.
+        what: String,
     },
     /// Complete results cannot be moved to their places.
     #[error("cannot move the results in {} to their places, which a command that was ended has left: {source}; run this as their owner", folder.display())]
@@ -83,9 +98,9 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), ReportError> {
     if !folder.has(MANIFEST) {
         return Err(ReportError::NoResults { folder: path.clone() });
     }
-    let manifest: Manifest = read(path, &folder, MANIFEST)?;
-    let rows: Vec<Row> = read(path, &folder, RESULTS)?;
-    let traces = read_traces(&path.join(TRACES), &folder)?;
+    let manifest: Manifest = read(path, &folder, MANIFEST, MANIFEST_BYTES_MAX)?;
+    let Rows(rows) = read(path, &folder, RESULTS, limits::RESULTS_BYTES_MAX)?;
+    let traces = read_traces(path, &folder)?;
     let missing = manifest.traces.saturating_sub(traces.len());
     if missing > 0 {
         note(format_args!(
@@ -109,17 +124,40 @@ fn write_file(path: &Path, page: &[u8]) -> io::Result<()> {
 }
 
 /// Reads a file of a folder, which has this path in errors.
-fn read<T: DeserializeOwned>(path: &Path, folder: &Folder, name: &str) -> Result<T, ReportError> {
-    let path = path.join(name);
-    let text = folder.read(name).map_err(|source| ReportError::Read { path: path.clone(), source })?;
-    serde_json::from_slice(&text).map_err(|source| ReportError::Damaged { path, source })
+fn read<T: DeserializeOwned>(
+    path: &Path,
+    folder: &Folder,
+    name: &str,
+    bytes_max: u64,
+) -> Result<T, ReportError> {
+    parse(path.join(name), &read_bytes(path, folder, name, bytes_max)?)
 }
 
+fn read_bytes(path: &Path, folder: &Folder, name: &str, bytes_max: u64) -> Result<Vec<u8>, ReportError> {
+    folder.read(name, bytes_max).map_err(|source| ReportError::Read { path: path.join(name), source })
+}
+
+fn parse<T: DeserializeOwned>(path: PathBuf, text: &[u8]) -> Result<T, ReportError> {
+    serde_json::from_slice(text).map_err(|source| ReportError::Damaged { path, source })
+}
+
+/// Reads the traces of a folder of results. A link or a pipe with the name of a trace is an error.
 fn read_traces(path: &Path, folder: &Folder) -> Result<Vec<Trace>, ReportError> {
-    let failed = |source| ReportError::Read { path: path.to_owned(), source };
+    let place = path.join(TRACES);
+    let failed = |source| ReportError::Read { path: place.clone(), source };
     let folder = folder.folder(TRACES).map_err(failed)?;
-    let names = trace_names(&folder).map_err(failed)?;
-    names.iter().map(|name| read(path, &folder, name)).collect()
+    let names = folder.names(is_trace_name).map_err(failed)?;
+    let mut total = Total::default();
+    let too_much = |what| ReportError::TooMuch { folder: path.to_owned(), what };
+    total.on_names(names.len()).map_err(too_much)?;
+    let read = |name: &String| {
+        let text = read_bytes(&place, &folder, name, limits::TRACES_BYTES_MAX)?;
+        total.on_bytes(text.len()).map_err(too_much)?;
+        let trace: Trace = parse(place.join(name), &text)?;
+        total.on_curves(&trace.curves).map_err(too_much)?;
+        Ok(trace)
+    };
+    names.iter().map(read).collect()
 }
 
 fn render(manifest: &Manifest, rows: &[Row], traces: &[Trace]) -> String {
@@ -198,6 +236,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
     #[test]
     fn the_command_can_be_pasted_into_a_shell() {
         let arguments = ["--case", "cubic, 1 + 1", "it's"].map(str::to_owned);
@@ -258,7 +298,9 @@ mod tests {
     fn a_device_in_place_of_results_is_refused() {
         let path = Path::new("/dev");
         let folder = Folder::open(path).expect("every Linux has it");
-        let error = read::<Manifest>(path, &folder, "zero").expect_err("it has no end").to_string();
+        let error = read::<Manifest>(path, &folder, "zero", MANIFEST_BYTES_MAX)
+            .expect_err("it has no end")
+            .to_string();
         assert!(error.contains("not a regular file"), "{error}");
     }
 
@@ -279,6 +321,75 @@ mod tests {
         assert!(said().contains("manifest.json: it is a link"), "{}", said());
         fs::rename(folder.join("mine"), folder.join(MANIFEST)).expect("room");
         assert!(said().contains("traces is a link or a file"), "{}", said());
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    /// Makes a folder of results without rows, and returns its path.
+    fn results(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("swiftwater-{name}-{}", std::process::id()));
+        fs::create_dir_all(folder.join(TRACES)).expect("room");
+        fs::write(folder.join(MANIFEST), serde_json::to_vec(&Manifest::default()).expect("JSON"))
+            .expect("room");
+        fs::write(folder.join(RESULTS), "[]").expect("room");
+        folder
+    }
+
+    fn report_of(folder: &Path) -> Result<(), ReportError> {
+        run(&ReportArgs { folder: folder.to_owned(), html: None })
+    }
+
+    #[test]
+    fn what_is_no_file_among_traces_is_an_error() {
+        let folder = results("odd-traces");
+        let odd = folder.join(TRACES).join("0001-lossy.json");
+        symlink("/etc/passwd", folder.join(TRACES).join("mine")).expect("a folder of our own");
+        report_of(&folder).expect("a name of others");
+        symlink("/etc/passwd", &odd).expect("a folder of our own");
+        let said = report_of(&folder).expect_err("a link").to_string();
+        assert!(said.contains("0001-lossy.json: it is a link"), "{said}");
+        fs::remove_file(&odd).expect("ours");
+        mkfifoat(CWD, &odd, Mode::RUSR | Mode::WUSR).expect("a folder of our own");
+        let said = report_of(&folder).expect_err("a pipe").to_string();
+        assert!(said.contains("0001-lossy.json: it is not a regular file"), "{said}");
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn results_that_need_much_memory_are_refused() {
+        let folder = results("much");
+        let traces = folder.join(TRACES);
+        let refused = |place: PathBuf, text: String| {
+            let before = fs::read(&place).ok();
+            fs::write(&place, text).expect("room");
+            let said = report_of(&folder).expect_err("it is too much").to_string();
+            match before {
+                Some(before) => fs::write(&place, before).expect("room"),
+                None => fs::remove_file(&place).expect("ours"),
+            }
+            said
+        };
+        let rows = format!("[{}{{}}]", "{},".repeat(limits::ROWS_MAX));
+        let said = refused(folder.join(RESULTS), rows);
+        assert!(said.contains("results.json is damaged: more than 20000 entries"), "{said}");
+        let said = refused(folder.join(RESULTS), " ".repeat(limits::RESULTS_BYTES_MAX as usize + 1));
+        assert!(said.contains("longer than 8,388,608 bytes"), "{said}");
+        let said = refused(folder.join(MANIFEST), " ".repeat(MANIFEST_BYTES_MAX as usize + 1));
+        assert!(said.contains("longer than 1,048,576 bytes"), "{said}");
+        let trace = |curves: &str| {
+            format!(
+                "{{\"experiment\":\"lossy\",\"case\":\"\",\"transport\":\"\",\"paths\":1,\"seconds\":1,\"published\":[],\
+                 \"curves\":[{curves}]}}"
+            )
+        };
+        let curve = |points: &str| format!("{{\"measure\":\"rate\",\"name\":\"\",\"points\":[{points}]}}");
+        let many = vec![curve(""); 257].join(",");
+        let said = refused(traces.join("0001-lossy.json"), trace(&many));
+        assert!(said.contains("0001-lossy.json is damaged: more than 256 entries"), "{said}");
+        // Each file is within its limit.
+        let half = trace(&curve(&vec!["[0,0]"; limits::POINTS_MAX / 2 + 1].join(",")));
+        fs::write(traces.join("0001-lossy.json"), &half).expect("room");
+        let said = refused(traces.join("0002-lossy.json"), half);
+        assert!(said.contains("has more than 1,000,000 points"), "{said}");
         fs::remove_dir_all(&folder).expect("ours");
     }
 
