@@ -235,6 +235,15 @@ fn a_window_under_repair_does_not_grow(stage: &Stage) {
         assert_eq!(cwnd(&peer), halved);
     }
     assert_eq!(statistics(&peer).data_chunks_retransmitted, 1);
+    // The retransmission arrives, but another chunk of that window is lost.
+    peer.waits(MS);
+    peer.sends().sack(next + 14, &[(2, 6)]).go();
+    assert_eq!(cwnd(&peer), halved);
+    // The exit point is reached.
+    peer.waits(MS);
+    let sent = statistics(&peer).data_chunks_sent as i32;
+    peer.sends().sack(sent - 1, &[]).go();
+    assert!(cwnd(&peer) > halved);
 }
 
 fn one_sack_may_earn_many_packets(stage: &Stage) {

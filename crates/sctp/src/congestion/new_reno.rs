@@ -71,7 +71,8 @@ impl Controller for NewReno {
     fn on_acked(&mut self, _now: Time, acked: &Acked) {
         self.timed_out = false;
         if self.window.cwnd_bytes() <= self.window.ssthresh_bytes() {
-            // At most one packet above the threshold, where congestion avoidance continues.
+            // RFC 9260 §7.2.1: also at the threshold, as after a loss. At most one packet above it, where congestion avoidance
+            // continues.
             let limit_bytes = self.window.ssthresh_bytes().saturating_add(self.window.mtu_bytes());
             self.window.slow_start(acked, limit_bytes);
             return;
@@ -155,6 +156,21 @@ mod tests {
         assert_eq!(cc.cwnd_bytes(), above + 1000);
         cc.on_timeout(Time::ZERO, above);
         assert_eq!(cc.cwnd_bytes(), 1000);
+    }
+
+    #[test]
+    fn what_arrives_while_a_loss_is_repaired_earns_no_growth() {
+        let mut cc = NewReno::new(1000, 20_000);
+        cc.on_congestion(Time::ZERO, Signal::Loss, 20_000);
+        for _ in 0..4 {
+            cc.on_acked(Time::ZERO, &Acked { in_recovery: true, ..limited(10_000) });
+        }
+        assert_eq!(cc.cwnd_bytes(), 10_000);
+        // Slow start leads beyond the threshold, and there a window must arrive first.
+        for _ in 0..3 {
+            cc.on_acked(Time::ZERO, &limited(1));
+        }
+        assert_eq!(cc.cwnd_bytes(), 10_001);
     }
 
     #[test]

@@ -98,6 +98,12 @@ impl Outbound {
         bytes
     }
 
+    /// Returns the first outstanding TSN; `None` if several paths carry data, since it then says nothing of any of them.
+    #[inline]
+    pub(super) fn first_tsn_of_one_path(&self) -> Option<u64> {
+        Some(self.outstanding.first_tsn()).filter(|_| !self.multipath)
+    }
+
     #[inline]
     fn is_in_flight(&self, path: &Path, number: u32) -> bool {
         let packet = path.sent_packet(number);
@@ -122,7 +128,7 @@ impl Outbound {
         losses.chunks += nacked.chunks;
         losses.bytes += nacked.wire_bytes;
         // With several paths the chunks of the others hold back the cumulative TSN, which then says nothing about this one.
-        let first_tsn = Some(self.outstanding.first_tsn()).filter(|_| !self.multipath);
+        let first_tsn = self.first_tsn_of_one_path();
         losses.reduces |= path.on_packet_lost(now, number, packet, nacked.wire_bytes, reason, first_tsn);
     }
 

@@ -189,7 +189,8 @@ impl Outbound {
         let acked = AckedPackets { newest, oldest, bytes: acked.bytes, in_flight_before_bytes, advanced };
         let sample = path.on_packets_acked(now, &acked, config);
         let lost_bytes = self.detect_loss(now, path, in_flight_before_bytes, statistics);
-        path.update_window(now, &acked, sample, lost_bytes, self.outstanding.next_tsn());
+        let (first_tsn, next_tsn) = (self.first_tsn_of_one_path(), self.outstanding.next_tsn());
+        path.update_window(now, &acked, sample, lost_bytes, first_tsn, next_tsn);
         path.plan_tail_loss_probe(now, config);
     }
 

@@ -79,8 +79,8 @@ impl Path {
         Sample { rtt, rate }
     }
 
-    /// Tells the congestion controller what a SACK acknowledged, after `lost_bytes` were found lost. `next_tsn` is the TSN
-    /// of the next new chunk.
+    /// Tells the congestion controller what a SACK acknowledged, after `lost_bytes` were found lost. `first_tsn` is the first
+    /// outstanding TSN, `None` if other paths hold it back, and `next_tsn` that of the next new chunk.
     #[inline]
     pub(crate) fn update_window(
         &mut self,
@@ -88,13 +88,14 @@ impl Path {
         acked: &AckedPackets,
         sample: Sample,
         lost_bytes: usize,
+        first_tsn: Option<u64>,
         next_tsn: u64,
     ) {
         let in_flight_before_bytes = acked.in_flight_before_bytes;
         if self.flight.probe_repaired_loss(acked.newest) && !self.in_recovery() {
             self.enter_recovery(now, Signal::Loss, in_flight_before_bytes, next_tsn, None);
         }
-        if self.recovery.on_arrival(self.rack.newest()) {
+        if self.recovery.on_arrival(self.rack.newest(), first_tsn) {
             self.rack.on_recovered();
             self.congestion.on_recovered(now);
         }

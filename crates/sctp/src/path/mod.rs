@@ -320,10 +320,10 @@ impl Path {
         Time::earliest([heartbeat.answer_by(), flight.loss_timer(), flight.probe_at()])
     }
 
-    /// Returns whether a loss is being repaired.
+    /// Returns whether a loss is being repaired, during which the window does not change.
     #[inline]
     pub(crate) fn in_recovery(&self) -> bool {
-        self.recovery.is_active()
+        self.recovery.holds_window()
     }
 
     /// Records the number of chunks that a SACK on this path acknowledged in all. Returns the number of the SACK before.

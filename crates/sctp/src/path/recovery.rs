@@ -21,6 +21,8 @@ pub(crate) struct Recovery {
     exit_tsn: u64,
     /// Whether the losses of the last reduction are still being repaired.
     active: bool,
+    /// Whether the exit point was not reached since a loss or a mark reduced the window. T3 ends Fast Recovery.
+    before_exit: bool,
     /// Whether the episode began with an expiry of T3, and nothing has shown since that the path works.
     follows_timeout: bool,
     /// Limits sending during the episode.
@@ -35,6 +37,13 @@ impl Recovery {
     #[inline]
     pub(super) fn is_active(&self) -> bool {
         self.active
+    }
+
+    /// Returns whether the window stays as it is. It may grow again when no loss is being repaired, and everything that was
+    /// outstanding when the window was reduced has arrived (RFC 9260 §7.2.1, §7.2.4).
+    #[inline]
+    pub(super) fn holds_window(&self) -> bool {
+        self.active || self.before_exit
     }
 
     /// Returns whether chunks that T3 declared lost are being repaired, and nothing has shown that the path works.
@@ -78,7 +87,7 @@ impl Recovery {
             None => self.spurious_loss.end(),
         }
         (self.until_packet, self.exit_tsn) = (next_packet, next_tsn);
-        (self.active, self.follows_timeout) = (true, false);
+        (self.active, self.follows_timeout, self.before_exit) = (true, false, true);
         if prr.is_some() {
             self.prr = prr;
         }
@@ -95,6 +104,7 @@ impl Recovery {
         self.spurious_loss.begin_timeout(lost.first_tsn, lost.chunks, next_packet);
         self.until_packet = next_packet;
         (self.active, self.follows_timeout, self.prr) = (true, true, None);
+        self.before_exit = false;
     }
 
     /// Records that the path has answered a heartbeat sent after T3 had expired.
@@ -102,20 +112,21 @@ impl Recovery {
         self.follows_timeout = false;
     }
 
-    /// Ends the episode if a packet that was sent in it has arrived; `newest` is the newest packet that was acknowledged.
-    /// Returns whether it has ended now.
+    /// Ends the repair if a packet that was sent in it has arrived; `newest` is the newest packet that was acknowledged.
+    /// `first_tsn` is the first outstanding TSN, as in [`Recovery::is_new_loss`]. Returns whether the repair has ended now.
     #[inline]
-    pub(super) fn on_arrival(&mut self, newest: Option<u32>) -> bool {
+    pub(super) fn on_arrival(&mut self, newest: Option<u32>, first_tsn: Option<u64>) -> bool {
         let ended = self.active && newest.is_some_and(|newest| !after(self.until_packet, newest));
         if ended {
             (self.active, self.prr) = (false, None);
         }
+        self.before_exit &= first_tsn.map_or(self.active, |first| first < self.exit_tsn);
         ended
     }
 
     /// Ends the episode, because the loss was spurious.
     pub(super) fn undo(&mut self) {
-        self.exit_tsn = 0;
+        (self.exit_tsn, self.before_exit) = (0, false);
         (self.active, self.prr) = (false, None);
         self.retransmit_at_once = false;
         self.spurious_loss.end();
@@ -123,7 +134,7 @@ impl Recovery {
 
     /// Resets the recovery, because the congestion control of the path begins again.
     pub(super) fn reset(&mut self) {
-        (self.prr, self.spurious_loss) = (None, SpuriousLoss::default());
+        (self.prr, self.spurious_loss, self.before_exit) = (None, SpuriousLoss::default(), false);
     }
 
     /// Updates the limit for sending after a SACK, as [`Prr::on_acked`] describes.
@@ -179,12 +190,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_episode_ends_when_a_packet_that_left_in_it_arrives() {
+    fn a_repair_ends_when_a_packet_that_left_in_it_arrives() {
         let mut recovery = Recovery::default();
         recovery.enter(10, 500, None, None);
-        assert!(!recovery.on_arrival(Some(9)) && recovery.is_active());
-        assert!(recovery.on_arrival(Some(10)) && !recovery.is_active());
-        assert!(!recovery.on_arrival(Some(11)), "it has ended before");
+        assert!(!recovery.on_arrival(Some(9), Some(400)) && recovery.is_active());
+        assert!(recovery.on_arrival(Some(10), Some(400)) && !recovery.is_active());
+        assert!(!recovery.on_arrival(Some(11), Some(400)), "it has ended before");
+    }
+
+    #[test]
+    fn the_window_stays_until_the_exit_point() {
+        let mut recovery = Recovery::default();
+        assert!(!recovery.holds_window());
+        recovery.enter(10, 500, None, None);
+        recovery.on_arrival(Some(10), Some(499));
+        assert!(recovery.holds_window(), "a chunk of that window is outstanding");
+        recovery.on_arrival(Some(11), Some(500));
+        assert!(!recovery.holds_window());
+        recovery.on_arrival(Some(12), Some(499));
+        assert!(!recovery.holds_window(), "a chunk that was taken back is no loss");
+
+        // Other paths say nothing of this one.
+        recovery.enter(20, 600, None, None);
+        recovery.on_arrival(Some(19), None);
+        assert!(recovery.holds_window());
+        recovery.on_arrival(Some(20), None);
+        assert!(!recovery.holds_window());
+    }
+
+    #[test]
+    fn slow_start_follows_a_timeout_before_the_exit_point() {
+        let mut recovery = Recovery::default();
+        recovery.enter(10, 500, None, None);
+        recovery.on_timeout(20, LostChunks { first_tsn: 400, chunks: 100 });
+        recovery.on_arrival(Some(20), Some(401));
+        assert!(!recovery.holds_window());
     }
 
     #[test]
@@ -195,7 +235,7 @@ mod tests {
         assert!(!recovery.is_new_loss(10, Some(499)), "a chunk of that window is outstanding");
         assert!(recovery.is_new_loss(10, Some(500)) && recovery.is_new_loss(10, None));
         assert!(!recovery.is_new_mark(500), "that window is still being repaired");
-        recovery.on_arrival(Some(10));
+        recovery.on_arrival(Some(10), Some(500));
         assert!(recovery.is_new_mark(500) && !recovery.is_new_mark(499));
     }
 }
