@@ -1,5 +1,6 @@
 //! Examination of a program's file: whether the shim can work in it.
 
+use std::env;
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -33,6 +34,12 @@ pub(crate) fn is_elf(file: &Path) -> bool {
     linking_of(file).is_some()
 }
 
+/// Returns whether a program is in a folder of the PATH.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
 /// Returns `None` if the file is no ELF file, such as a script, or cannot be read.
 fn linking_of(program: &Path) -> Option<Linking> {
     let file = File::open(program).ok()?;
@@ -51,6 +58,11 @@ fn changes_rights(program: &Path, metadata: &Metadata) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_are_looked_for_in_the_folders_of_the_path() {
+        assert!(is_installed("sh") && !is_installed("no-such-program"));
+    }
 
     #[test]
     fn set_user_programs_are_named_unless_they_change_nothing() {

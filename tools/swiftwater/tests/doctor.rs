@@ -93,3 +93,18 @@ fn a_missing_shim_fails_with_advice() {
         "{shim}"
     );
 }
+
+#[test]
+fn a_laboratory_that_lacks_a_program_is_a_note_with_the_advice_of_the_laboratory() {
+    let run = |words: &[&str]| {
+        let mut command = Command::new(SWIFTWATER);
+        command.args(words).env("PATH", "/nowhere").env("SWIFTWATER_DAEMON", "@swiftwater-test-nobody");
+        command.output().expect("the command starts")
+    };
+    let findings: Value = serde_json::from_slice(&run(&["doctor", "--json"]).stdout).expect("JSON");
+    let laboratory = finding(findings.as_array().expect("an array"), "laboratory");
+    assert_eq!(laboratory["state"], "note", "{laboratory}");
+    let said = String::from_utf8(run(&["lab", "check", "--path", "1ms"]).stderr).expect("text");
+    let advice = laboratory["advice"].as_str().expect("text");
+    assert!(said.trim().ends_with(advice) && advice.contains(' '), "{laboratory}, {said}");
+}

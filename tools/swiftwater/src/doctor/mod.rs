@@ -6,6 +6,7 @@
 
 mod files;
 mod kernel;
+mod laboratory;
 mod network;
 mod process;
 mod trial;
@@ -16,7 +17,7 @@ use swiftwater_daemon::DaemonAddress;
 
 use crate::failure::Failure;
 use crate::output::JsonArgs;
-use crate::{host, run};
+use crate::{host, program, run};
 use files::Files;
 use trial::Trial;
 
@@ -27,7 +28,7 @@ Each line is `ok`, `note` (it works, and could do more or be quicker) or `fails`
 The exit status is 1 if something fails: then `swiftwater run` cannot give programs SCTP sockets here.
 
 Nothing is changed. The trial of the shim makes an association on loopback, with a daemon of its own, or with the \
-running one where none can be started.
+running one where none can be started. The trial of the laboratory makes two hosts and a line, which go with it.
 
 Examples:
   swiftwater doctor                                        what this host allows
@@ -104,6 +105,7 @@ fn examine() -> Vec<Finding> {
         kernel::release(&files),
         kernel::sctp(&files),
         kernel::user_namespaces(&files, trial::in_namespaces()),
+        laboratory::laboratory(trial::in_laboratory(), program::is_installed(laboratory::IPERF3)),
         network::raw_ip(network::open_raw_socket()),
         network::udp_port(daemon.as_ref().ok(), network::bind_udp_port()),
         network::loopback(host::check_loopback()),
@@ -128,8 +130,8 @@ fn text(findings: &[Finding]) -> String {
             State::Fails => "fails",
         };
         out += &format!("{state:<6} {check:<16} {found}\n");
-        if let Some(advice) = advice {
-            out += &format!("{:<24}{advice}\n", "");
+        for line in advice.iter().flat_map(|advice| advice.lines()) {
+            out += &format!("{:<24}{line}\n", "");
         }
     }
     out

@@ -14,6 +14,9 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use swiftwater::StackOptions;
 use swiftwater_daemon::{Daemon, DaemonAddress, DaemonOptions};
 
+use crate::host;
+use crate::lab::line::{self, Attempt};
+use crate::peer::print_line;
 use crate::program::is_static;
 use crate::run::{ADDRESS_VARIABLE, PRELOAD_VARIABLE, SHIM};
 
@@ -25,6 +28,8 @@ const WAIT: Duration = Duration::from_secs(5);
 pub(crate) enum Trial {
     /// Tries to get a user and a network namespace.
     Namespaces,
+    /// Tries to join two hosts by a line, as the laboratory does.
+    Laboratory,
     /// Tries to send itself a message over SCTP.
     Sockets,
 }
@@ -42,6 +47,10 @@ impl Trial {
         match self {
             Trial::Namespaces => unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)
                 .map_err(|error| error.desc().to_owned()),
+            Trial::Laboratory => {
+                let attempt = line::attempt().map_err(|error| error.to_string())?;
+                print_line(&attempt)
+            }
             Trial::Sockets => {
                 if !is_preloaded() {
                     return Err(format!("the dynamic linker has not loaded {SHIM}"));
@@ -89,6 +98,12 @@ fn send_to_myself() -> io::Result<()> {
 /// Tries whether an unprivileged process gets a network namespace of its own.
 pub(super) fn in_namespaces() -> Result<(), String> {
     succeed(&mut Trial::Namespaces.command()?).map(drop)
+}
+
+/// Tries whether the laboratory can join two hosts by a line. Both are gone afterwards.
+pub(super) fn in_laboratory() -> Result<Attempt, String> {
+    let output = succeed(&mut Trial::Laboratory.command()?)?;
+    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
 }
 
 /// Tries whether a program with the shim gets SCTP sockets, from the daemon that runs if none can be started for the

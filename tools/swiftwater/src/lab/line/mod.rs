@@ -16,12 +16,14 @@ use std::time::Duration;
 
 use emulator::{EmulatorError, Settings};
 use netns::private::{self, Limits, PrivateError};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::interrupt;
 use crate::output::{OutputError, note};
 use args::{LineArgs, LineCommand};
-use hosts::{Hosts, HostsError};
+use hosts::{DeviceKind, Hosts, HostsError};
+use spec::PathSpec;
 
 /// Error of a command.
 #[derive(Debug, Error)]
@@ -123,6 +125,23 @@ pub(super) fn enter() -> Result<Limits, LineError> {
         process::exit(private::exit_code(private::run_again()?).into());
     }
     Ok(private::set_up()?)
+}
+
+/// Hosts that could be made here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Attempt {
+    /// The kind of the lines' devices.
+    pub(crate) device: String,
+    /// Restrictions of this host, a sentence each.
+    pub(crate) restrictions: Vec<String>,
+}
+
+/// Makes two hosts joined by a line, in namespaces of their own, and removes them. Must be called before a thread is started.
+pub(crate) fn attempt() -> Result<Attempt, LineError> {
+    let limits = enter()?;
+    let hosts = Hosts::build(&[PathSpec::default()], DeviceKind::Auto, &Settings::default())?;
+    let restrictions = limits.0.into_iter().chain(limits::all()).collect();
+    Ok(Attempt { device: hosts.device.to_owned(), restrictions })
 }
 
 /// Makes the hosts, and reports their limits.

@@ -30,6 +30,13 @@ pub(crate) struct PathSpec {
     pub(crate) mtu_bytes: usize,
 }
 
+impl Default for PathSpec {
+    /// Returns a path without limits.
+    fn default() -> Self {
+        PathSpec { text: String::new(), pipe: PipeConfig::default(), mtu_bytes: MTU_BYTES }
+    }
+}
+
 impl FromStr for PathSpec {
     type Err = String;
 
