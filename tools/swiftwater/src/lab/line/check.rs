@@ -268,11 +268,12 @@ impl Expected {
 }
 
 impl Row {
-    /// Describes the line's defect, if it has one.
+    /// Describes the line's defects, if it has any.
     fn complaint(&self) -> Option<String> {
         let name = format!("path {} ({}) to the {}", self.path, self.line, self.to);
-        let defect = self.rate_defect().or_else(|| self.drop_defect()).or_else(|| self.time_defect())?;
-        Some(format!("{name} {defect}"))
+        let defects = [self.rate_defect(), self.drop_defect(), self.time_defect()];
+        let defects: Vec<String> = defects.into_iter().flatten().collect();
+        (!defects.is_empty()).then(|| format!("{name} {}", defects.join(", and ")))
     }
 
     fn rate_defect(&self) -> Option<String> {
@@ -343,7 +344,7 @@ fn table(rows: &[Row], device: &str) -> String {
         let _ = writeln!(
             text,
             "{:24} {:6} {:>14} {:>20} {:>20} {:>17} {:>14} {:>12.0} {:>12.0} {:>9.2}",
-            row.line,
+            numbered(row.path, &row.line),
             row.to,
             format!("{} of {rate}", mbits(row.bits_per_s)),
             delays_text(row.delay_ms_p50, row.delay_ms_p99),
@@ -361,6 +362,11 @@ fn table(rows: &[Row], device: &str) -> String {
         let _ = writeln!(text, "devices: {device}; {priority}");
     }
     text
+}
+
+/// Returns a path as the tables name it: paths may have the same line.
+fn numbered(path: usize, line: &str) -> String {
+    format!("{path}: {line}")
 }
 
 fn delays_text(p50: Option<f64>, p99: Option<f64>) -> String {

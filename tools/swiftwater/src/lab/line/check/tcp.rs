@@ -19,6 +19,7 @@ use serde::Serialize;
 use socket2::SockRef;
 use swiftwater::CongestionControl;
 
+use super::numbered;
 use super::progress::{Progress, note_unmeasured};
 use crate::interrupt;
 use crate::lab::line::args::CheckArgs;
@@ -363,20 +364,27 @@ impl Row {
         if (ratio - 1.0).abs() <= DIFFERENCE_MAX {
             return None;
         }
-        let reason = if self.late_us_p99 > us(LATE_MAX) {
+        let rates = [self.bits_per_s, predicted].map(mbits);
+        let reasons = self.reasons().join("; ");
+        Some(format!("{name} has {} Mbit/s, and theory says {}; {reasons}", rates[0], rates[1]))
+    }
+
+    /// Returns all possible reasons of the difference, with what to do.
+    fn reasons(&self) -> Vec<String> {
+        let late = (self.late_us_p99 > us(LATE_MAX)).then(|| {
             format!("packets are late by up to {:.0} µs: {}", self.late_us_p99, advice(self.realtime))
-        } else if self.line_dropped_packets > 0 {
+        });
+        let dropped = (self.line_dropped_packets > 0).then(|| {
             format!(
                 "{} packets were dropped at the full queue, and theory counts random losses only: name a longer queue=",
                 grouped(self.line_dropped_packets)
             )
-        } else if self.lost_packets < LOSSES_MIN {
+        });
+        let few = (self.lost_packets < LOSSES_MIN).then(|| {
             format!("with {} losses that may be chance: measure longer with --seconds", self.lost_packets)
-        } else {
-            "the packets do not fare as the line says".to_owned()
-        };
-        let rates = [self.bits_per_s, predicted].map(mbits);
-        Some(format!("{name} has {} Mbit/s, and theory says {}; {reason}", rates[0], rates[1]))
+        });
+        let reasons: Vec<String> = [late, dropped, few].into_iter().flatten().collect();
+        if reasons.is_empty() { vec!["the packets do not fare as the line says".to_owned()] } else { reasons }
     }
 }
 
@@ -400,7 +408,7 @@ fn table(rows: &[Row]) -> String {
         let _ = writeln!(
             text,
             "{:28} {:10} {:>8.0} {:>8.2} {:>10} {:>16} {:>10} {:>9} {:>16} {:>8} {:>12.0}",
-            row.line,
+            numbered(row.path, &row.line),
             row.transport,
             row.seconds,
             row.round_trip_ms,
@@ -508,6 +516,11 @@ mod tests {
         ] {
             let complaint = row.complaint().expect("a complaint");
             assert!(complaint.contains(words) && complaint.contains("path 1"), "{complaint}");
+        }
+        let all = Row { line_dropped_packets: 276, ..row(17e6, 70, 1_500.0) };
+        let complaint = all.complaint().expect("a complaint");
+        for words in ["late by up to 1500 µs", "276 packets were dropped", "with 70 losses"] {
+            assert!(complaint.contains(words), "{complaint}");
         }
     }
 }

@@ -67,6 +67,18 @@ fn a_line_that_this_host_cannot_hold_is_named_with_the_reason() {
         let complaint = row.complaint().expect("a complaint");
         assert!(complaint.contains(words) && complaint.contains("path 1 (100mbit,10ms)"), "{complaint}");
     }
+    let both = Row { bits_per_s: 98.0e6, late_us_p99: 1_001.0, ..good_row() };
+    let complaint = both.complaint().expect("a complaint");
+    assert!(complaint.contains("98.00 of") && complaint.contains("1001 µs"), "{complaint}");
+}
+
+#[test]
+fn equal_paths_are_told_apart_in_the_table() {
+    let rows = [1, 2].map(|path| Row { path, ..good_row() });
+    let table = table(&rows, "tun");
+    let names: Vec<&str> =
+        table.lines().filter_map(|line| line.split_once(" server")).map(|one| one.0.trim()).collect();
+    assert_eq!(names, ["1: 100mbit,10ms", "2: 100mbit,10ms"]);
 }
 
 #[test]
