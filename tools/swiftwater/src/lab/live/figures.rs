@@ -473,6 +473,11 @@ impl Figures {
         Figures { lines: Some(joined).filter(|lines| !lines.is_empty()), ..self }
     }
 
+    /// Returns the number of runs.
+    pub(super) fn runs(&self) -> usize {
+        self.runs
+    }
+
     /// Returns the lines that the series used, if there are any.
     pub(in crate::lab) fn lines(&self) -> Option<&str> {
         self.lines.as_deref()

@@ -181,6 +181,8 @@ impl Settings<'_> {
 pub(super) struct Results {
     pub(super) outcomes: Vec<(Outcome, Source)>,
     pub(super) traces: Vec<Trace>,
+    /// Number of runs that were measured to their end.
+    pub(super) runs: usize,
     /// Error, if a part of the results is missing.
     pub(super) failure: Option<LiveError>,
 }
@@ -246,9 +248,28 @@ pub(super) fn run(
     conditions: &Conditions,
     keep: &mut dyn FnMut(&Results),
 ) -> Results {
-    if name == LiveName::Strsctp {
-        return strsctp::run(settings, keep);
+    let mut results = match name {
+        LiveName::Strsctp => strsctp::run(settings, keep),
+        _ => run_plans(name, settings, conditions, keep),
+    };
+    mark_interrupted(&mut results.outcomes, settings.repeat(), interrupt::requested());
+    results
+}
+
+/// Marks the outcomes that have fewer runs than the user has asked for because Ctrl-C came. The runs that they have are whole.
+fn mark_interrupted(outcomes: &mut [(Outcome, Source)], repeat: u32, is_interrupted: bool) {
+    for (outcome, source) in outcomes {
+        let is_short = source.figures().is_some_and(|figures| figures.runs() < repeat as usize);
+        outcome.interrupted = is_interrupted && is_short;
     }
+}
+
+fn run_plans(
+    name: LiveName,
+    settings: &Settings<'_>,
+    conditions: &Conditions,
+    keep: &mut dyn FnMut(&Results),
+) -> Results {
     let mut results = Results::default();
     for plan in plan::plans(name) {
         let mut cells = cells(&plan, settings);
@@ -260,7 +281,8 @@ pub(super) fn run(
             let (mut outcomes_so_far, mut traces) = (results.outcomes.clone(), results.traces.clone());
             outcomes_so_far.extend(outcomes(&plan, cells, settings, beside));
             traces.extend(cells.iter().flat_map(|cell| trace::traces(self::name(name), &plan, cell)));
-            Results { outcomes: outcomes_so_far, traces, failure: None }
+            let runs = results.runs + cells.iter().map(|cell| cell.turns.len()).sum::<usize>();
+            Results { outcomes: outcomes_so_far, traces, runs, failure: None }
         };
         let measured =
             measure_plan(&plan, &mut cells, settings, &mut |cells| keep(&results_with(cells, &[])));
@@ -675,6 +697,20 @@ mod tests {
         let published = with_virtual.iter().filter(|(outcome, _)| outcome.published).count();
         assert_eq!(published, 40, "two programs in each of the twenty rows");
         assert_eq!(rows[rows.len() - 1], ("tcp 2003".to_owned(), 3600.0));
+    }
+
+    #[test]
+    fn ctrl_c_marks_only_outcomes_that_lack_runs() {
+        let plan = plan(LiveName::Lossy);
+        let rates: [(&str, usize, &[f64]); 2] = [("tcp-cubic", 1, &[9e6, 8e6]), ("sctp-message", 2, &[7e6])];
+        let mut outcomes = outcomes(&plan, &measured(&plan, 0, &rates), &SETTINGS, &[]);
+        let mut marks = |repeat, is_interrupted| {
+            mark_interrupted(&mut outcomes, repeat, is_interrupted);
+            outcomes.iter().map(|(outcome, _)| outcome.interrupted).collect::<Vec<_>>()
+        };
+        assert_eq!(marks(2, true), [false, true]);
+        assert_eq!(marks(1, true), [false, false]);
+        assert_eq!(marks(2, false), [false, false], "a failed run was left out");
     }
 
     #[test]

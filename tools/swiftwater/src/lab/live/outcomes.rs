@@ -5,7 +5,6 @@ use ::lab::experiment::Outcome;
 use super::Settings;
 use super::figures::{Cell, Figures, Share, latency, rates, typical};
 use super::plan::{Load, MPTCP, Plan, Series};
-use crate::interrupt;
 use crate::lab::row::{Clock, Source};
 use crate::stats::median;
 
@@ -118,7 +117,6 @@ fn outcomes_of(
         latency_s: latency(&answered, |latency| latency.mean_s),
         gap_s_max: if cuts { run.gap_s() } else { None },
         back_s_max: if cuts { run.back_s(lines, load.first, seconds) } else { None },
-        interrupted: interrupt::requested(),
         ..Outcome::default()
     };
     let run_beside = pair.and_then(|turn| turn.beside.as_ref());

@@ -162,6 +162,11 @@ pub(in crate::lab) fn estimate(experiment: LiveName, settings: &Settings<'_>) ->
 }
 
 impl Estimate {
+    /// Returns the number of runs of all measurements.
+    pub(in crate::lab) fn runs(&self) -> usize {
+        self.measurements * self.repeat as usize
+    }
+
     /// Returns the time in words.
     pub(in crate::lab) fn time(&self) -> String {
         const MINUTE_SECONDS: f64 = 60.0;

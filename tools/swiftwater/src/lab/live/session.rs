@@ -4,11 +4,11 @@ use ::lab::experiment::{Outcome, table_with};
 
 use super::{Conditions, Estimate, LiveError, Results, Settings};
 use crate::failure::without_numbers;
+use crate::lab::LabError;
 use crate::lab::archive::Archive;
 use crate::lab::args::{LabArgs, LiveName};
 use crate::lab::paths;
 use crate::lab::row::{Row, Source};
-use crate::lab::{LabError, tell_interruption};
 use crate::output::{Json, OutputError, note, print};
 use crate::{host, interrupt};
 
@@ -21,6 +21,7 @@ pub(in crate::lab) fn run(name: LiveName, args: &LabArgs) -> Result<(), LabError
     let json = args.json.open()?;
     interrupt::listen()?;
     let archive = args.out.as_deref().map(|folder| Archive::create(folder, settings.seed)).transpose()?;
+    let whole: Estimate = experiments.iter().map(|&one| super::estimate(one, &settings)).sum();
     let mut session = Session {
         json,
         print,
@@ -28,6 +29,7 @@ pub(in crate::lab) fn run(name: LiveName, args: &LabArgs) -> Result<(), LabError
         archive,
         keeps_parts: true,
         measured: Vec::new(),
+        planned_runs: whole.runs(),
         failure: None,
     };
     session.measure(&experiments, &settings);
@@ -56,6 +58,8 @@ struct Session {
     /// Whether no part of an experiment has failed to be kept.
     keeps_parts: bool,
     measured: Vec<(&'static str, Results)>,
+    /// Number of runs that the user has asked for.
+    planned_runs: usize,
     /// The first failure, which decides the result.
     failure: Option<LabError>,
 }
@@ -152,12 +156,23 @@ impl Session {
         if let Err(error) = written {
             self.on_failure("--json", error.into());
         }
-        tell_interruption(has_figures);
+        if interrupt::requested() {
+            let runs = self.measured.iter().map(|(_, results)| results.runs).sum();
+            note(format_args!("{}", interruption(runs, self.planned_runs)));
+        }
         if !has_figures && !interrupt::requested() {
             // What the kernel lacks is no failure beside other figures.
             self.failure.get_or_insert(LiveError::NothingToMeasure.into());
         }
         self.failure.map_or(Ok(()), Err)
+    }
+}
+
+/// Returns a sentence about an interrupted command, of whose runs so many are measured. Those that Ctrl-C ends are left out.
+fn interruption(runs: usize, planned: usize) -> String {
+    match runs {
+        0 => "interrupted: nothing was measured".to_owned(),
+        _ => format!("interrupted: {runs} of {planned} runs were measured, each to its end"),
     }
 }
 
@@ -220,8 +235,15 @@ mod tests {
             archive: None,
             keeps_parts: true,
             measured: Vec::new(),
+            planned_runs: 1,
             failure: None,
         }
+    }
+
+    #[test]
+    fn an_interruption_leaves_whole_runs() {
+        assert_eq!(interruption(2, 3), "interrupted: 2 of 3 runs were measured, each to its end");
+        assert!(interruption(0, 3).ends_with("nothing was measured"));
     }
 
     fn failed(name: &str, outcomes: usize) -> Results {

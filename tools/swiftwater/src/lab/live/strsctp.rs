@@ -76,6 +76,7 @@ fn measure_all(
                 bar.inc(1);
             }
         }
+        results.runs += measured.iter().map(Vec::len).sum::<usize>();
         results.outcomes.extend(outcomes(group, &measured, seconds));
         bar.suspend(|| keep(results));
     }
@@ -214,7 +215,6 @@ fn outcome(cell: &Cell, transport: String, seconds: f64, messages: f64) -> Outco
         limit_bits_per_s: f64::INFINITY,
         messages_in_10_s: Some(messages),
         message_bytes: Some(cell.message_bytes),
-        interrupted: interrupt::requested(),
         ..Outcome::default()
     }
 }
