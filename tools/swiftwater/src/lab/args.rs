@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ::lab::experiment;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use thiserror::Error;
 
 use super::line::args::LineCommand;
 use crate::offered::Offered;
@@ -54,7 +55,7 @@ pub(crate) struct LabArgs {
     #[arg(value_parser = Offered(|| experiment::ALL.iter().map(|experiment| experiment.name).collect()))]
     pub experiment: Option<String>,
     /// The experiment, in real time between two hosts of this machine, or on loopback.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["experiment", "capture", "qlog", "plot"])]
+    #[arg(long, value_name = "NAME", conflicts_with = "experiment")]
     pub live: Option<LiveName>,
     /// List the experiments.
     #[arg(long, conflicts_with_all = ["experiment", "live"])]
@@ -62,22 +63,21 @@ pub(crate) struct LabArgs {
     /// Run only cases whose names contain this text.
     #[arg(long, value_name = "TEXT")]
     pub case: Option<String>,
-    /// Seed of all random numbers.
+    /// Seed of all random numbers: with --virtual those of both ends and the network, with --live those of the lines.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
     /// Seconds of each case that has no end of its own, or of each measurement of --live [default: the experiment's].
     #[arg(long, value_parser = parse_seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
-    // clap waives `requires` where another argument conflicts with the required one, so `experiment` is named.
     /// With --live: runs of each measurement; the median is reported [default: 5].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), requires = "live", conflicts_with = "experiment")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), requires = "live")]
     pub repeat: Option<u32>,
     /// With --live: one short run of each measurement, which is not repeated if it was disturbed.
-    #[arg(long, requires = "live", conflicts_with_all = ["repeat", "full", "experiment"])]
+    #[arg(long, requires = "live", conflicts_with_all = ["repeat", "full"])]
     pub quick: bool,
     /// With --live: folder for the results, traces of typical runs and a description of this machine, for `lab report`.
     /// Results of an earlier run are replaced; other files remain.
-    #[arg(long, value_name = "DIR", requires = "live", conflicts_with = "experiment")]
+    #[arg(long, value_name = "DIR", requires = "live")]
     pub out: Option<PathBuf>,
     /// Run the long cases, too: an hour of `datatag`, twice the file of `sctplib`. With --live, `datatag` takes an hour for each
     /// of five transports and each run: five hours with --repeat 1, and a day without.
@@ -85,15 +85,46 @@ pub(crate) struct LabArgs {
     pub full: bool,
     #[command(flatten)]
     pub json: JsonArgs,
-    /// File for a page with the figures.
+    /// With --virtual: file for a page with the figures. Of --live, `lab report` makes one.
     #[arg(long, value_name = "FILE.html")]
     pub plot: Option<PathBuf>,
-    /// File for the packets of each case; with several cases, one file each, with the number of the case.
+    /// With --virtual: file for the packets of each case; with several cases, one file each, with the number of the case.
     #[arg(long, value_name = "FILE.pcapng")]
     pub capture: Option<PathBuf>,
-    /// File for a trace of each case, for `swiftwater trace`; with several cases, one file each, with the number of the case.
+    /// With --virtual: file for a trace of each case, for `swiftwater trace`; with several cases, one file each, with the number of the case.
     #[arg(long, value_name = "FILE")]
     pub qlog: Option<PathBuf>,
+}
+
+/// An option that the kind of the experiment does not have.
+#[derive(Debug, Error, PartialEq)]
+pub(crate) enum Misplaced {
+    /// The experiment is live.
+    #[error(
+        "{0} cannot be used with --live, which keeps curves in a folder: give --out DIR, and then `swiftwater lab report DIR` makes a page"
+    )]
+    WithLive(&'static str),
+    /// The experiment is virtual.
+    #[error(
+        "{0} cannot be used with --virtual, whose runs are exact; --plot writes a page, --json=FILE the figures, --capture the packets, --qlog a trace"
+    )]
+    WithVirtual(&'static str),
+}
+
+impl LabArgs {
+    /// Fails if an option is given that is of the other kind of experiments. clap would only say that the two conflict.
+    pub(super) fn check_options(&self) -> Result<(), Misplaced> {
+        let of_virtual = [("--plot", &self.plot), ("--capture", &self.capture), ("--qlog", &self.qlog)];
+        let of_virtual = of_virtual.into_iter().find(|(_, file)| file.is_some()).map(|(option, _)| option);
+        let of_live =
+            [("--out", self.out.is_some()), ("--repeat", self.repeat.is_some()), ("--quick", self.quick)];
+        let of_live = of_live.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option);
+        match (self.live, &self.experiment, of_virtual, of_live) {
+            (Some(_), _, Some(option), _) => Err(Misplaced::WithLive(option)),
+            (_, Some(_), _, Some(option)) => Err(Misplaced::WithVirtual(option)),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Commands of the laboratory.

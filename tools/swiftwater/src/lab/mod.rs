@@ -26,7 +26,7 @@ use crate::interrupt;
 use crate::output::{OutputError, note};
 use crate::run::{EXIT_NO_PROGRAM, EXIT_NOT_EXECUTABLE};
 use crate::trace::file::TraceFileError;
-use args::{LabArgs, LabCommand};
+use args::{LabArgs, LabCommand, Misplaced};
 use live::LiveError;
 
 /// Exit status for arguments that cannot be used.
@@ -50,6 +50,9 @@ pub(crate) enum LabError {
         /// The names that exist.
         names: String,
     },
+    /// An option is of the other kind of experiments.
+    #[error(transparent)]
+    Misplaced(#[from] Misplaced),
     /// Ctrl-C cannot be caught.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(#[from] interrupt::ListenError),
@@ -103,6 +106,7 @@ impl LabError {
             // Options that do not exist have this status, too.
             LabError::Unknown(_)
             | LabError::NoCase { .. }
+            | LabError::Misplaced(_)
             | LabError::Live(LiveError::NoCase(_) | LiveError::BeforeOutage(_)) => Some(EXIT_USAGE),
             LabError::Line(error) if error.is_usage() => Some(EXIT_USAGE),
             LabError::Line(line::LineError::Program { source, .. }) => {
@@ -126,6 +130,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
         Some(LabCommand::Report(args)) => return Ok(report::run(args)?),
         None => {}
     }
+    args.check_options()?;
     if args.list {
         let mut json = args.json.open()?;
         let all = list::all();

@@ -20,7 +20,11 @@ fn a_path_that_makes_no_sense_is_refused_before_anything_is_made() {
     assert!(said.contains("not a shell of the laboratory"), "{said}");
     for live in [&["--out", "/nowhere"][..], &["--quick"], &["--repeat", "2"]] {
         let said = complaint(&mut lab(None, &[&["--virtual", "fairness", "--seconds", "1"], live].concat()));
-        assert!(said.contains("cannot be used with") && said.contains(live[0]), "{said}");
+        assert!(said.contains("cannot be used with --virtual") && said.contains(live[0]), "{said}");
+    }
+    for option in ["--plot", "--capture", "--qlog"] {
+        let said = complaint(&mut lab(None, &["--live", "loopback", option, "/nowhere/file"]));
+        assert!(said.contains(option) && said.contains("`swiftwater lab report DIR`"), "{said}");
     }
 }
 
