@@ -111,11 +111,14 @@ impl OthersBusy {
 
 /// Returns a sentence about the processors that other programs kept busy meanwhile, if that was too many to ignore.
 pub(crate) fn busy_sentence(processors: f64) -> Option<String> {
-    (processors >= OTHERS_BUSY_MAX).then(|| {
-        format!(
-            "other programs kept {processors:.1} processors busy meanwhile: compare nothing before you have repeated this on a quiet machine"
-        )
-    })
+    busy_advice(processors)
+        .map(|advice| format!("other programs kept {processors:.1} processors busy meanwhile: {advice}"))
+}
+
+/// Returns what to do if other programs kept so many processors busy, if they are too many to ignore.
+pub(crate) fn busy_advice(processors: f64) -> Option<&'static str> {
+    (processors >= OTHERS_BUSY_MAX)
+        .then_some("compare nothing before you have repeated this on a quiet machine")
 }
 
 /// Returns the release of the running kernel.

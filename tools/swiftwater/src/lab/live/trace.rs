@@ -11,6 +11,16 @@ use crate::lab::report::limits::{CURVES_MAX, POINTS_MAX, at_most};
 /// Name of the curve of the round-trip time.
 pub(in crate::lab) const ROUND_TRIP_NAME: &str = "smoothed, longest path";
 
+/// Returns the name of the curves of a path.
+fn path_name(path: usize) -> String {
+    format!("path {}", path + 1)
+}
+
+/// Returns whether a curve is of a path, and not of a flow.
+pub(in crate::lab) fn is_path(name: &str) -> bool {
+    name.strip_prefix("path ").is_some_and(|number| number.parse::<usize>().is_ok())
+}
+
 /// Quantity of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -112,7 +122,7 @@ fn curves(plan: &Plan, cell: &Cell, run: &Run) -> Vec<TraceCurve> {
     ];
     let first = cell.load.first;
     for path in first..first + plan.lines_of(&cell.load, cell.series).len() {
-        let name = format!("path {}", path + 1);
+        let name = path_name(path);
         let queued = run
             .history
             .states

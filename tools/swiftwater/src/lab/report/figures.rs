@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Row, strsctp};
-use crate::lab::live::trace::{Measure, Trace, TraceCurve};
+use crate::lab::live::trace::{Measure, Trace, TraceCurve, is_path};
 use crate::plot::{
     Axis, Chart, Color, Curve, CurveStyle, Form, Marker, Scale, bytes_text, escape, mbits_text, number_text,
     seconds_text,
@@ -41,7 +41,7 @@ type Drawing = (Measure, &'static str, &'static str, fn(f64) -> String);
 
 /// The drawings that share one time axis.
 const MEASURES: [Drawing; 5] = [
-    (Measure::Rate, "Delivered, and what each line took", "Mbit/s", mbits_text),
+    (Measure::Rate, "Delivered", "Mbit/s", mbits_text),
     (Measure::Transfer, "Delivered since the beginning", "bytes", bytes_text),
     (Measure::Window, "Congestion windows", "bytes", bytes_text),
     (Measure::RoundTrip, "Round-trip time", "ms", ms_text),
@@ -196,8 +196,10 @@ fn with_transfer(trace: &Trace) -> Trace {
 }
 
 fn drawing(trace: &Trace, (measure, title, unit, text): &Drawing, end_s: f64) -> String {
-    let own = trace.curves.iter().filter(|curve| curve.measure == *measure);
+    let own: Vec<&TraceCurve> = trace.curves.iter().filter(|curve| curve.measure == *measure).collect();
+    let title = if *measure == Measure::Rate { rate_title(&own) } else { title };
     let mut curves: Vec<Curve> = own
+        .iter()
         .map(|curve| {
             let style = CurveStyle::line(color_of(trace, &curve.name));
             Curve::new(&curve.name, style, Form::Line, curve.points.clone())
@@ -223,8 +225,18 @@ fn drawing(trace: &Trace, (measure, title, unit, text): &Drawing, end_s: f64) ->
     }
     let y = Axis::new(Scale::Linear, 0.0, (most * HEADROOM).max(1e-9), unit, *text);
     let x = Axis::new(Scale::Linear, 0.0, end_s, "", seconds_text);
-    let chart = Chart { name: (*title).to_owned(), width: WIDTH, height: HEIGHT, x, y, curves, rule: None };
+    let chart = Chart { name: title.to_owned(), width: WIDTH, height: HEIGHT, x, y, curves, rule: None };
     format!("<figcaption>{title}</figcaption>{}", chart.svg())
+}
+
+/// Returns the title of a drawing of rates: beside that of the run it may have those of its lines, or of another flow.
+fn rate_title(curves: &[&TraceCurve]) -> &'static str {
+    let others = curves.get(1..).unwrap_or_default();
+    match others.first() {
+        None => "Delivered",
+        Some(_) if others.iter().all(|curve| is_path(&curve.name)) => "Delivered, and what each line took",
+        Some(_) => "Delivered, by this flow and by the one beside it",
+    }
 }
 
 /// Returns the colour of the curves with this name, which is the same in all drawings of a run, so that a path keeps its colour.
@@ -384,6 +396,18 @@ mod tests {
         trace.curves.extend(["path 1", "path 2"].map(of_rate));
         let names = ["delivered", "all paths", "smoothed", "path 1", "path 2"];
         assert_eq!(names.map(|name| color_of(&trace, name)), COLORS[..5]);
+    }
+
+    #[test]
+    fn a_title_names_what_is_drawn() {
+        let curve = |name: &str| TraceCurve { measure: Measure::Rate, name: name.into(), points: Vec::new() };
+        let title = |names: &[&str]| {
+            let curves: Vec<TraceCurve> = names.iter().map(|name| curve(name)).collect();
+            rate_title(&curves.iter().collect::<Vec<_>>())
+        };
+        assert_eq!(title(&["delivered"]), "Delivered");
+        assert_eq!(title(&["delivered", "path 1", "path 2"]), "Delivered, and what each line took");
+        assert!(title(&["delivered", "tcp-cubic"]).ends_with("the one beside it"));
     }
 
     #[test]

@@ -23,8 +23,14 @@ function valueAt(points, time, unit) {
 }
 
 function show(figure, run, time) {
-  const told = run.curves.map(curve => curve.name + ": " + valueAt(curve.points, time, units[curve.measure]));
-  figure.querySelector("output").textContent = [time.toFixed(2) + " s", ...told].join(" · ");
+  // A path has curves of several quantities: each name stands once, with all its values.
+  const told = new Map();
+  for (const curve of run.curves) {
+    if (!told.has(curve.name)) told.set(curve.name, new Set());
+    told.get(curve.name).add(valueAt(curve.points, time, units[curve.measure]));
+  }
+  const words = [...told].map(([name, values]) => name + ": " + [...values].join(", "));
+  figure.querySelector("output").textContent = [time.toFixed(2) + " s", ...words].join(" · ");
   const x = run.left + time / run.end_s * run.width;
   for (const svg of figure.querySelectorAll("svg")) {
     let line = svg.querySelector(".pointer");

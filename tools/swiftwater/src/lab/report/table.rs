@@ -114,7 +114,7 @@ pub(super) fn render(rows: &[(usize, &Row)]) -> String {
 }
 
 /// Returns whether the host disturbed a run of the row.
-fn is_disturbed(row: &Row) -> bool {
+pub(super) fn is_disturbed(row: &Row) -> bool {
     row.get("disturbed") == Some(&Value::Bool(true))
 }
 
