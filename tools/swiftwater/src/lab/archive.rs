@@ -182,7 +182,7 @@ impl Archive {
     ) -> Result<(), LabError> {
         let written = self.write(experiment, rows, traces).and_then(|()| {
             let renamed = self.folder.rename(NEW, &self.folder, READY);
-            renamed.map_err(|error| write_error(&self.path.join(READY), &error))
+            renamed.map_err(|error| write_error(&self.path, &error))
         });
         if let Err(error) = written {
             // What is not complete only takes room.
@@ -195,8 +195,9 @@ impl Archive {
 
     /// Writes the files of an experiment into the folder [`NEW`].
     fn write(&mut self, experiment: &str, rows: &[impl Serialize], traces: &[Trace]) -> Result<(), LabError> {
-        let path = self.path.join(NEW);
-        let (new, new_traces) = make_new(&self.folder).map_err(|error| write_error(&path, &error))?;
+        // Users do not know the names of the parts of a folder that is not complete.
+        let failed = |error| write_error(&self.path, &error);
+        let (new, new_traces) = make_new(&self.folder).map_err(failed)?;
         if self.manifest.experiments.last().is_none_or(|last| last != experiment) {
             self.manifest.experiments.push(experiment.to_owned());
         }
@@ -205,13 +206,13 @@ impl Archive {
         self.manifest.elapsed_s = elapsed_s;
         self.manifest.traces = self.traces + traces.len();
         self.manifest.others_busy_processors = Some(busy / elapsed_s.max(1e-9));
-        write(&path, &new, MANIFEST, &self.manifest)?;
-        write(&path, &new, RESULTS, &rows)?;
+        write(&new, MANIFEST, &self.manifest).map_err(failed)?;
+        write(&new, RESULTS, &rows).map_err(failed)?;
         for (number, trace) in (self.traces + 1..).zip(traces) {
-            write(&path.join(TRACES), &new_traces, &trace_name(number, experiment), trace)?;
+            write(&new_traces, &trace_name(number, experiment), trace).map_err(failed)?;
         }
         if !self.has_results {
-            write(&path, &new, FIRST, &())?;
+            write(&new, FIRST, &()).map_err(failed)?;
         }
         Ok(())
     }
@@ -227,10 +228,9 @@ impl Drop for Archive {
     }
 }
 
-/// Writes a file into a folder, which has this path in errors.
-fn write(path: &Path, folder: &Folder, name: &str, what: &impl Serialize) -> Result<(), LabError> {
-    let text = serde_json::to_vec_pretty(what).map_err(io::Error::from);
-    text.and_then(|text| folder.replace(name, &text)).map_err(|error| write_error(&path.join(name), &error))
+/// Writes a file into a folder.
+fn write(folder: &Folder, name: &str, what: &impl Serialize) -> io::Result<()> {
+    folder.replace(name, &serde_json::to_vec_pretty(what)?)
 }
 
 /// Moves complete files in place of those from before, if the command that has written them could not. Fails if that was a
@@ -288,10 +288,20 @@ fn remove_new(folder: &Folder) -> io::Result<()> {
     if new.has(TRACES) {
         let traces = new.own_folder(TRACES)?;
         trace_names(&traces)?.iter().try_for_each(|name| traces.remove_file(name))?;
-        new.remove_folder(TRACES)?;
+        new.remove_folder(TRACES).map_err(name_new)?;
     }
     [MANIFEST, RESULTS, FIRST].iter().try_for_each(|name| new.remove_file(name))?;
-    folder.remove_folder(NEW)
+    folder.remove_folder(NEW).map_err(name_new)
+}
+
+/// Names the folder [`NEW`] in the error of its removal if it has other files than those of the laboratory.
+fn name_new(error: io::Error) -> io::Error {
+    match error.kind() {
+        kind @ ErrorKind::DirectoryNotEmpty => {
+            io::Error::new(kind, format!("{NEW} there has files that are not of the laboratory"))
+        }
+        _ => error,
+    }
 }
 
 /// Fails if a folder has files under the names of the laboratory's that are not its own.
@@ -438,12 +448,16 @@ mod tests {
 
     #[test]
     fn files_of_others_in_the_folder_of_incomplete_files_remain() {
-        let folder = two_runs("incomplete-foreign");
-        fs::write(folder.join(NEW).join("mine"), "").expect("room");
-        let Err(error) = Archive::create(&folder, 3) else { panic!("it cannot be removed") };
-        assert!(error.to_string().contains("not empty"), "{error}");
-        assert_eq!(names(&folder.join(NEW)), ["mine"]);
-        fs::remove_dir_all(&folder).expect("ours");
+        for place in ["", TRACES] {
+            let folder = two_runs("incomplete-foreign");
+            let place = folder.join(NEW).join(place);
+            fs::write(place.join("mine"), "").expect("room");
+            let Err(error) = Archive::create(&folder, 3) else { panic!("it cannot be removed") };
+            let said = error.to_string();
+            assert!(said.contains(NEW) && said.ends_with("remove them, or choose another place"), "{said}");
+            assert!(names(&place).contains(&"mine".into()), "{said}");
+            fs::remove_dir_all(&folder).expect("ours");
+        }
     }
 
     #[test]
@@ -595,7 +609,10 @@ mod tests {
         // Files take the place of no folder.
         fs::create_dir_all(folder.join(READY)).expect("room");
         fs::write(folder.join(READY).join("in the way"), "").expect("room");
-        archive.keep("lossy", &NO_ROWS, &[trace()]).expect_err("it cannot be renamed");
+        let error =
+            archive.keep("lossy", &NO_ROWS, &[trace()]).expect_err("it cannot be renamed").to_string();
+        let named = format!("cannot write {}: ", folder.display());
+        assert!(error.starts_with(&named), "only the folder is known to users: {error}");
         let found = kept(&folder);
         assert_eq!((found.seed, found.traces.len()), (1, 2));
         assert!(!folder.join(NEW).exists());

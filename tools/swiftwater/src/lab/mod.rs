@@ -167,6 +167,7 @@ fn write_error(path: &Path, error: &(dyn std::error::Error + 'static)) -> LabErr
         Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge) => {
             "make room there, or choose another place"
         }
+        Some(ErrorKind::DirectoryNotEmpty) => "remove them, or choose another place",
         Some(ErrorKind::AlreadyExists | ErrorKind::NotADirectory) => {
             "a file or a link has the name of a folder: choose another place"
         }

@@ -6,11 +6,12 @@ pub(super) mod limits;
 mod strsctp;
 mod table;
 
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -19,6 +20,7 @@ use super::live;
 use super::live::trace::Trace;
 use super::paths;
 use crate::folder::Folder;
+use crate::host;
 use crate::lab::args::ReportArgs;
 use crate::output::note;
 use crate::plot::{escape, fill, style};
@@ -57,12 +59,12 @@ pub(crate) enum ReportError {
         folder: PathBuf,
     },
     /// A file is damaged.
-    #[error("{} is damaged: {source}; measure again", path.display())]
+    #[error("{} is damaged: {what}; measure again", path.display())]
     Damaged {
         /// The path.
         path: PathBuf,
         /// What is wrong.
-        source: serde_json::Error,
+        what: String,
     },
     /// There is more than a page can hold.
     #[error("{} has more than {what}, too much for one page; keep fewer cases, or shorter ones, in a folder", folder.display())]
@@ -73,7 +75,7 @@ pub(crate) enum ReportError {
         what: String,
     },
     /// Complete results cannot be moved to their places.
-    #[error("cannot move the results in {} to their places, which a command that was ended has left: {source}; run this as their owner", folder.display())]
+    #[error("cannot move the results in {} to their places, which a command that was ended has left: {source}; {advice}", folder.display(), advice = finish_advice(source))]
     Finish {
         /// The folder of results.
         folder: PathBuf,
@@ -101,6 +103,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), ReportError> {
     let manifest: Manifest = read(path, &folder, MANIFEST, MANIFEST_BYTES_MAX)?;
     let Rows(rows) = read(path, &folder, RESULTS, limits::RESULTS_BYTES_MAX)?;
     let traces = read_traces(path, &folder)?;
+    check(path.join(RESULTS), &rows)?;
     let missing = manifest.traces.saturating_sub(traces.len());
     if missing > 0 {
         note(format_args!(
@@ -138,7 +141,42 @@ fn read_bytes(path: &Path, folder: &Folder, name: &str, bytes_max: u64) -> Resul
 }
 
 fn parse<T: DeserializeOwned>(path: PathBuf, text: &[u8]) -> Result<T, ReportError> {
-    serde_json::from_slice(text).map_err(|source| ReportError::Damaged { path, source })
+    serde_json::from_slice(text).map_err(|error| ReportError::Damaged { path, what: damage(&error) })
+}
+
+/// Describes the damage of a file of JSON. The error of a value that has another form names types of this program.
+fn damage(error: &serde_json::Error) -> String {
+    match error.classify() {
+        Category::Data => {
+            format!(
+                "line {}, column {} is not what `swiftwater lab --live NAME --out DIR` writes",
+                error.line(),
+                error.column()
+            )
+        }
+        Category::Io | Category::Syntax | Category::Eof => error.to_string(),
+    }
+}
+
+/// Fails if there are no rows, or if a value has another type than the page draws. `path` is that of the results.
+fn check(path: PathBuf, rows: &[Row]) -> Result<(), ReportError> {
+    let wrong = |(number, row): (usize, &Row)| {
+        table::wrong_value(row)
+            .map(|key| format!("`{key}` of row {} has a value of another type", number + 1))
+    };
+    let none = || rows.is_empty().then(|| "it has no rows".to_owned());
+    match rows.iter().enumerate().find_map(wrong).or_else(none) {
+        Some(what) => Err(ReportError::Damaged { path, what }),
+        None => Ok(()),
+    }
+}
+
+/// Returns what to do about results that cannot be moved to their places.
+fn finish_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::DirectoryNotEmpty => "remove them",
+        _ => "run this as their owner",
+    }
 }
 
 /// Reads the traces of a folder of results. A link or a pipe with the name of a trace is an error.
@@ -169,10 +207,11 @@ fn render(manifest: &Manifest, rows: &[Row], traces: &[Trace]) -> String {
         let own: Vec<&Trace> = traces.iter().filter(|trace| trace.experiment == name).collect();
         let open = if group.len() > ROWS_SHOWN { "" } else { " open" };
         sections += &format!(
-            "<section><h2>{}</h2><details{open}><summary>Table of {} rows</summary><div class=\"scroll\">{}{}</div></details>{}\
+            "<section><h2>{}</h2><details{open}><summary>Table of {} {}</summary><div class=\"scroll\">{}{}</div></details>{}\
              <div class=\"figures\">{}{}</div></section>\n",
             escape(name),
             group.len(),
+            if group.len() == 1 { "row" } else { "rows" },
             table::render(group),
             below(name, group),
             strsctp::render(group),
@@ -189,7 +228,12 @@ fn render(manifest: &Manifest, rows: &[Row], traces: &[Trace]) -> String {
     fill(TEMPLATE, &parts)
 }
 
-/// Returns the sentences below the table of an experiment: the lines behind the numbers of paths, and published counters.
+/// Sentence below a table with disturbed rows.
+const DISTURBED: &str = "host: a run of the row counts although this machine lost packets (lost), was late (late), or other \
+                         programs kept its processors busy (busy). Compare nothing before you have repeated these.";
+
+/// Returns the sentences below the table of an experiment: the lines behind the numbers of paths, published counters, and the
+/// meaning of disturbed rows.
 fn below(name: &str, group: &[(usize, &Row)]) -> String {
     let word = table::word;
     let numbered = group
@@ -197,7 +241,9 @@ fn below(name: &str, group: &[(usize, &Row)]) -> String {
         .filter_map(|(_, row)| Some((word(row, "case")?, word(row, "used_paths")?, word(row, "lines")?)));
     let legend = paths::legend(numbered);
     let lines = legend.iter().flat_map(|legend| legend.lines()).map(str::to_owned);
-    lines.chain(live::published_counters(name)).map(|text| format!("<p>{}</p>", escape(&text))).collect()
+    let disturbed = group.iter().any(|(_, row)| table::is_disturbed(row)).then(|| DISTURBED.to_owned());
+    let sentences = lines.chain(live::published_counters(name)).chain(disturbed);
+    sentences.map(|text| format!("<p>{}</p>", escape(&text))).collect()
 }
 
 fn name(row: &Row) -> &str {
@@ -205,8 +251,10 @@ fn name(row: &Row) -> &str {
 }
 
 fn of_manifest(manifest: &Manifest) -> String {
-    let busy =
-        manifest.others_busy_processors.map_or("unknown".to_owned(), |busy| format!("{busy:.2} processors"));
+    let busy = manifest.others_busy_processors.map_or("unknown".to_owned(), |busy| {
+        let advice = host::busy_advice(busy).map(|advice| format!(": {advice}")).unwrap_or_default();
+        format!("{busy:.2} processors{advice}")
+    });
     let mut lines = vec![
         ("command", format!("swiftwater {}", quoted(&manifest.command))),
         ("version", manifest.version.clone()),
@@ -259,11 +307,22 @@ mod tests {
             assert!(!page.contains(outside), "the page has {outside}");
         }
         assert!(page.contains("a &lt; b") && page.contains("&lt;b&gt;") && !page.contains("<b>"));
+        assert!(page.contains("Table of 1 row<"), "{page}");
+    }
+
+    #[test]
+    fn the_page_says_what_disturbed_rows_mean() {
+        let page = |disturbed: bool| {
+            let row = serde_json::json!({"experiment": "lossy", "case": "a", "disturbed": disturbed});
+            render(&Manifest::default(), &[row.as_object().expect("an object").clone()], &[])
+        };
+        assert!(page(true).contains(DISTURBED) && !page(false).contains(DISTURBED));
     }
 
     #[test]
     fn the_page_names_the_limits_of_the_host_and_the_transports_that_it_lacks() {
         let manifest = Manifest {
+            others_busy_processors: Some(1.55),
             limits: vec!["net.core.* cannot be changed".into()],
             left_out: vec!["without mptcp: no <such> protocol".into()],
             unfinished: Some("datatag".into()),
@@ -271,6 +330,7 @@ mod tests {
         };
         let page = render(&manifest, &[], &[]);
         for part in [
+            "<dd>1.55 processors: compare nothing before you have repeated this on a quiet machine</dd>",
             "<dt>limit</dt><dd>net.core.* cannot be changed</dd>",
             "<dt>left out</dt><dd>without mptcp: no &lt;such&gt; protocol</dd>",
             "<dt>unfinished</dt><dd>datatag: what it had measured</dd>",
@@ -292,6 +352,27 @@ mod tests {
         assert!(said.contains("manifest.json is damaged") && said.contains("measure again"), "{said}");
         assert!(!page.exists(), "there is no page of nothing");
         fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn damaged_rows_are_named_and_no_names_of_this_program() {
+        let rows = |text: &str| serde_json::from_str::<Vec<Row>>(text).expect("rows");
+        let said = |rows: &[Row]| check(RESULTS.into(), rows).expect_err("damaged").to_string();
+        let good = r#"{"experiment": "lossy", "case": "a", "bits_per_s": 5e6, "disturbed": false, "gap_ms_max": null}"#;
+        check(RESULTS.into(), &rows(&format!("[{good}]"))).expect("all is well");
+        assert_eq!(said(&[]), "results.json is damaged: it has no rows; measure again");
+        for (other, key) in [
+            (r#"{"experiment": "lossy", "bits_per_s": "x"}"#, "bits_per_s"),
+            (r#"{"experiment": "lossy", "case": 1}"#, "case"),
+            (r#"{"case": "a"}"#, "experiment"),
+            (r#"{"experiment": "lossy", "published": 1}"#, "published"),
+        ] {
+            let said = said(&rows(&format!("[{good}, {other}]")));
+            assert!(said.contains(&format!("`{key}` of row 2")), "{said}");
+        }
+        let error = serde_json::from_str::<Trace>("[]").expect_err("an array");
+        let what = damage(&error);
+        assert!(what.starts_with("line 1, column ") && !what.contains("struct"), "{what}");
     }
 
     #[test]

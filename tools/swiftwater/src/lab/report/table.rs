@@ -113,6 +113,20 @@ pub(super) fn render(rows: &[(usize, &Row)]) -> String {
     out + "</tbody></table>"
 }
 
+/// Returns the key of a value that has another type than the page draws; the experiment must be named.
+pub(super) fn wrong_value(row: &Row) -> Option<&'static str> {
+    let has =
+        |key: &str, is_right: fn(&Value) -> bool| row.get(key).is_none_or(|v| v.is_null() || is_right(v));
+    if word(row, "experiment").is_none() {
+        return Some("experiment");
+    }
+    let words = WORDS.iter().map(|(_, key)| *key).chain(["disturbed_by", "lines"]);
+    let mut words = words.filter(|key| !has(key, Value::is_string));
+    let mut numbers = COLUMNS.iter().map(|(_, key, _)| *key).filter(|key| !has(key, Value::is_number));
+    let mut flags = ["published", "disturbed"].into_iter().filter(|key| !has(key, Value::is_boolean));
+    words.next().or_else(|| numbers.next()).or_else(|| flags.next())
+}
+
 /// Returns whether the host disturbed a run of the row.
 pub(super) fn is_disturbed(row: &Row) -> bool {
     row.get("disturbed") == Some(&Value::Bool(true))
