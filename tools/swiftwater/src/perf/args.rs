@@ -61,8 +61,9 @@ pub(crate) struct ServerArgs {
 /// Sending end of a measurement.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Only delivered messages count: the rates are those that the server measures. Ctrl-C ends the test and prints \
-the totals so far.
+Only delivered messages count: the rates are those that the server measures, from the first delivery to the last. \
+What is on its way when -t ends is still delivered, so this time may be longer than that of -t. The line of each \
+processor names the time that its share is of. Ctrl-C ends the test and prints the totals so far.
 
 Examples:
   swiftwater perf client 192.0.2.1                            SCTP, 64-byte messages, 10 seconds

@@ -381,7 +381,7 @@ fn tell_cpu(
 ) -> io::Result<()> {
     writeln!(
         out,
-        "{name} {:>14} ns/message, {:.3} ns/byte ({:.0} % of one processor)",
+        "{name} {:>14} ns/message, {:.3} ns/byte ({:.0} % of one processor in {seconds:.2} s)",
         ns_text(per(end.cpu_s * 1e9, delivered.messages as f64)),
         per(end.cpu_s * 1e9, delivered.bytes as f64),
         per(end.cpu_s, seconds) * 100.0
@@ -461,6 +461,13 @@ mod tests {
         let told = String::from_utf8(told).expect("UTF-8");
         assert!(told.contains("160 messages in 2.00 s: 80 messages/s, 0.64 Mbit/s"), "{told}");
         assert!(told.contains("active, 0.64 Mbit/s with chunk headers"), "{told}");
+        // The server does not know how long the client has waited for its end.
+        assert_eq!(told.matches("(5 % of one processor in 2.20 s)").count(), 2, "{told}");
+        let served = Served { spec: spec.clone(), totals: outcome.server, interrupted: false };
+        let mut of_server = Vec::new();
+        tell_server_event(&mut of_server, &ServerEvent::Served(served)).expect("memory");
+        let of_server = String::from_utf8(of_server).expect("UTF-8");
+        assert!(of_server.contains("(5 % of one processor in 2.00 s)"), "{of_server}");
         assert_eq!([42_918.8, 999.94].map(ns_text), ["42,919", "999.9"]);
         assert_eq!(Row::of_path(&spec, &outcome, &outcome.paths[0]).bits_per_s, 640_000.0);
     }
