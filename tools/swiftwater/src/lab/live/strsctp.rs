@@ -165,7 +165,9 @@ fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome
     let Some(first) = group.first() else { return Vec::new() };
     let rate = |runs: &[Run]| median(&super::rates(&runs.iter().collect::<Vec<_>>(), None));
     let of_tcp = group.iter().zip(measured).find(|(cell, _)| cell.series == Series::Tcp);
-    let tcp = of_tcp.and_then(|(_, runs)| rate(runs));
+    // Messages are whole, so that TCP's ratio to itself is 1.
+    let whole = |bits_per_s: f64| bits(messages_of(bits_per_s, first.message_bytes), first.message_bytes);
+    let tcp = of_tcp.and_then(|(_, runs)| rate(runs)).map(whole);
     let raw = published::raw(first.cpus, first.message_bytes);
     let ours = group.iter().zip(measured).filter_map(|(cell, runs)| {
         let bits_per_s = rate(runs)?;
@@ -176,7 +178,7 @@ fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome
         let runs: Vec<&Run> = runs.iter().collect();
         let figures =
             Figures::new(&runs, None, tcp, best.map(|messages| bits(messages, cell.message_bytes)))?;
-        let messages = (bits_per_s / 8.0 / cell.message_bytes as f64 * SECONDS).round();
+        let messages = messages_of(bits_per_s, cell.message_bytes);
         let outcome = outcome(cell, cell.series.name().to_owned(), seconds, messages);
         // A shorter run counts no messages of ten seconds.
         let messages_in_10_s = if seconds < SECONDS { in_four_digits(messages) } else { messages };
@@ -199,6 +201,11 @@ fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome
 fn in_four_digits(number: f64) -> f64 {
     let unit = 10_f64.powi(number.max(1.0).log10().floor() as i32 - 3).max(1.0);
     (number / unit).round() * unit
+}
+
+/// Returns the number of messages in ten seconds at a bit rate.
+fn messages_of(bits_per_s: f64, message_bytes: usize) -> f64 {
+    (bits_per_s / 8.0 / message_bytes as f64 * SECONDS).round()
 }
 
 /// Returns the bit rate of so many messages in ten seconds.
@@ -277,6 +284,10 @@ mod tests {
         assert_eq!(published, 7 * 4 * 15);
         let small = rows(&groups[0]);
         assert_eq!(small[0].0.messages_in_10_s, Some(1e8), "80 Mbit/s of one byte each for ten seconds");
+        let odd = outcomes(&groups[0], &vec![vec![run(33.333_333)]; groups[0].len()], 1.0);
+        let (tcp, source) = odd.iter().find(|(outcome, _)| outcome.transport == "tcp").expect("a baseline");
+        let ratio = source.figures().and_then(|figures| figures.ratio_to_tcp(tcp.bits_per_s));
+        assert_eq!(ratio, Some(1.0), "to itself");
         let figures = small[3].1.figures().expect("measured");
         assert_eq!(figures.published_bits_per_s, Some(1_454_549.0 * 0.8), "Ubuntu on porky");
         assert!(groups.iter().flatten().all(|cell| cell.buffer_bytes == Some(131_071)));
