@@ -1,5 +1,6 @@
 //! This machine, and the processors and priorities of processes on it.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -19,6 +20,12 @@ pub(crate) const OTHERS_BUSY_MAX: f64 = 0.15;
 pub(crate) fn allowed_processors() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return vec![0] };
     (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect()
+}
+
+/// Returns a number that no other program can guess.
+pub(crate) fn random() -> u64 {
+    // The keys of the hash are random.
+    RandomState::new().build_hasher().finish()
 }
 
 /// Pins this process to the processors. Later threads inherit that, so call it first.

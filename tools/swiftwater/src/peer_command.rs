@@ -9,13 +9,7 @@ use crate::{attack, bench, host, neighbours};
 #[derive(Debug, Subcommand)]
 pub(crate) enum PeerCommand {
     /// Serve as the daemon of the two ends.
-    Daemon {
-        #[command(flatten)]
-        peer: PeerArgs,
-        /// Address of the daemon.
-        #[arg(long)]
-        place: String,
-    },
+    Daemon(PeerArgs),
     /// Receive one test.
     Receive(PeerArgs),
     /// Keep a daemon busy.
@@ -97,9 +91,9 @@ pub(crate) fn run(command: PeerCommand) -> Result<(), String> {
             set_priority_and_processors(&args)?;
             bench::run::receive()
         }
-        PeerCommand::Daemon { peer, place } => {
-            set_priority_and_processors(&peer)?;
-            bench::run::serve_programs(&place)
+        PeerCommand::Daemon(args) => {
+            set_priority_and_processors(&args)?;
+            bench::run::serve_programs()
         }
         PeerCommand::Send { peer, port, spec, seconds } => {
             set_priority_and_processors(&peer)?;

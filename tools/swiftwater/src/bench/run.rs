@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use swiftwater::StackOptions;
-use swiftwater_daemon::DaemonOptions;
+use swiftwater_daemon::{DaemonAddressError, DaemonError, DaemonOptions};
 
 use super::plan::{Cell, processors};
 use crate::host;
@@ -27,6 +27,12 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Debug, Serialize, Deserialize)]
 struct Listening {
     port: u16,
+}
+
+/// The line that a daemon prints when it is ready.
+#[derive(Debug, Serialize, Deserialize)]
+struct Serving {
+    address: String,
 }
 
 /// Measurements of a successful run.
@@ -165,10 +171,9 @@ impl Daemon {
     /// Starts the daemon on these processors.
     pub(crate) fn start(runner: &Runner, processors: &[usize]) -> Result<Self, PeerError> {
         let shim = runner.shim.clone().map_err(PeerError::Peer)?;
-        let address = format!("@swiftwater-bench-{}", std::process::id());
         let at = EndsAt { processors, nice: None, user: None };
-        let mut process = runner.start_peer(None, &["daemon", "--place", &address], &at)?;
-        let Listening { .. } = process.read_line()?;
+        let mut process = runner.start_peer(None, &["daemon"], &at)?;
+        let Serving { address } = process.read_line()?;
         Ok(Self { _process: process, address, shim })
     }
 
@@ -183,16 +188,27 @@ fn our_time() -> Duration {
     host::processor_time() + host::processor_time_of_children()
 }
 
-/// Serves as `swiftwater daemon` does, on any UDP port.
-pub(crate) fn serve_programs(address: &str) -> Result<(), String> {
-    let options = DaemonOptions {
-        address: address.into(),
-        stack: StackOptions::default().with_udp_port(0).with_hairpin(true),
-        ..DaemonOptions::default()
-    };
-    let daemon = swiftwater_daemon::Daemon::bind(&options).map_err(|error| error.to_string())?;
-    print_line(&Listening { port: 0 })?;
+/// Serves as `swiftwater daemon` does, on any UDP port, at an address that other users cannot guess and take before.
+pub(crate) fn serve_programs() -> Result<(), String> {
+    let (daemon, address) = bind(host::random).map_err(|error| error.to_string())?;
+    print_line(&Serving { address })?;
     daemon.run().map_err(|error| error.to_string())
+}
+
+/// Makes a daemon at an address with a random number, the next one if the address is taken, and returns the address.
+fn bind(mut random: impl FnMut() -> u64) -> Result<(swiftwater_daemon::Daemon, String), DaemonError> {
+    loop {
+        let address = format!("@swiftwater-bench-{:016x}", random());
+        let options = DaemonOptions {
+            address: address[..].into(),
+            stack: StackOptions::default().with_udp_port(0).with_hairpin(true),
+            ..DaemonOptions::default()
+        };
+        match swiftwater_daemon::Daemon::bind(&options) {
+            Err(DaemonError::Address(DaemonAddressError::Taken(_))) => {}
+            bound => return bound.map(|daemon| (daemon, address)),
+        }
+    }
 }
 
 /// Receives one test.
@@ -230,4 +246,18 @@ pub(crate) fn send(port: u16, spec: &str, seconds: f64) -> Result<(), String> {
     };
     let outcome = client::run(&config, &mut |_, _| ()).map_err(|error| error.to_string())?;
     print_line(&outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_takes_another_address_if_one_is_taken() {
+        let first = host::random();
+        let (_taken, address) = bind(|| first).expect("nobody can guess it");
+        let mut numbers = [first, first.wrapping_add(1)].into_iter();
+        let (_daemon, other) = bind(|| numbers.next().expect("two suffice")).expect("the second is free");
+        assert_ne!(address, other);
+    }
 }

@@ -113,7 +113,8 @@ pub(super) fn preloaded(shim: &Path, running: Option<&DaemonAddress>) -> Result<
     if is_static(Path::new(command.get_program())) {
         return shows_shim(shim).map_err(TrialError::Program);
     }
-    let own = DaemonAddress::Abstract(format!("swiftwater-doctor-{}", std::process::id()));
+    // Other users could take a name that they can guess.
+    let own = DaemonAddress::Abstract(format!("swiftwater-doctor-{:016x}", host::random()));
     let place = match (serve(&own), running) {
         (Ok(()), _) => &own,
         (Err(_), Some(running)) => running,

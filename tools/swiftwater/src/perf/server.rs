@@ -185,7 +185,7 @@ impl Server {
         spec: &Spec,
         observe: &mut dyn FnMut(ServerEvent),
     ) -> Result<(), String> {
-        let token = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), self.tests);
+        let token = host::random();
         let acceptor = spec.check().map_err(|error| error.to_string()).and_then(|()| {
             Acceptor::open(spec, &self.listener, &self.config, token).map_err(|error| error.to_string())
         });
