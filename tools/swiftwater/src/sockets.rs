@@ -1,11 +1,13 @@
 //! Kernel sockets with the options that tests ask for.
 
+use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::process::geteuid;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 /// Default port of the servers. As UDP port, 9899 is the one registered for SCTP over UDP (RFC 6951 §4.1); the control
@@ -60,6 +62,32 @@ pub(crate) fn accept_within(
         }
         Err(error) => Err(error),
     }
+}
+
+/// Returns whether the other end of a TCP connection over IPv4 is a socket of this user on this host. TCP has no `SO_PEERCRED`,
+/// but the kernel's table of sockets names their users.
+pub(crate) fn is_of_this_user(stream: &TcpStream) -> io::Result<bool> {
+    let (SocketAddr::V4(ours), SocketAddr::V4(theirs)) = (stream.local_addr()?, stream.peer_addr()?) else {
+        return Ok(false);
+    };
+    let table = fs::read_to_string("/proc/net/tcp")?;
+    Ok(has_socket(&table, theirs, ours, geteuid().as_raw()))
+}
+
+/// Returns whether a table of TCP sockets has an established one with these addresses of this user. The kernel no longer knows
+/// the user of one that has been closed.
+fn has_socket(table: &str, local: SocketAddrV4, remote: SocketAddrV4, user: u32) -> bool {
+    const ESTABLISHED: &str = "01";
+    // An address is printed as a number in the order of the bytes in memory.
+    let text = |address: SocketAddrV4| {
+        format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port())
+    };
+    let (local, remote, user) = (text(local), text(remote), user.to_string());
+    table.lines().any(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let expected = [&local[..], &remote, ESTABLISHED, &user];
+        matches!(fields[..], [_, local, remote, state, _, _, _, user, ..] if [local, remote, state, user] == expected)
+    })
 }
 
 /// Checks that an address belongs to this host.
@@ -172,6 +200,23 @@ fn set_buffers(socket: &Socket, buffer_bytes: Option<usize>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn users_of_connections_on_this_host_are_told_apart() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let (stream, _) = listener.accept().expect("it has connected");
+        assert!(is_of_this_user(&stream).expect("a table"));
+        let addresses = [client.local_addr(), client.peer_addr()].map(|address| match address {
+            Ok(SocketAddr::V4(address)) => address,
+            other => panic!("{other:?}"),
+        });
+        let (table, user) = (fs::read_to_string("/proc/net/tcp").expect("a table"), geteuid().as_raw());
+        assert!(has_socket(&table, addresses[0], addresses[1], user));
+        assert!(!has_socket(&table, addresses[0], addresses[1], user + 1), "another user has made it");
+        drop(client);
+        assert!(!is_of_this_user(&stream).expect("a table"), "nobody knows who has made it");
+    }
 
     #[test]
     fn a_connection_has_the_congestion_control_that_was_asked_for() {

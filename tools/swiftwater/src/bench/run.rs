@@ -15,7 +15,7 @@ use super::plan::{Cell, processors};
 use crate::host;
 use crate::peer::{GRACE, Peer, PeerError, print_line};
 use crate::perf::client::{self, Outcome};
-use crate::perf::config::{ClientConfig, ServerConfig};
+use crate::perf::config::{ClientConfig, Clients, ServerConfig};
 use crate::perf::server::{Server, ServerEvent};
 use crate::perf::spec::{Link, Spec};
 use crate::run::{ADDRESS_VARIABLE, PRELOAD_VARIABLE, preload};
@@ -214,8 +214,15 @@ fn bind(mut random: impl FnMut() -> u64) -> Result<(swiftwater_daemon::Daemon, S
 /// Receives one test.
 pub(crate) fn receive() -> Result<(), String> {
     let addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
-    let config =
-        ServerConfig { addresses, port: 0, control: None, udp_port: 0, link: Link::Udp, trace: None };
+    let config = ServerConfig {
+        addresses,
+        port: 0,
+        control: None,
+        clients: Clients::OwnUser,
+        udp_port: 0,
+        link: Link::Udp,
+        trace: None,
+    };
     let mut server = Server::bind(config).map_err(|error| error.to_string())?;
     let port = server.local_address().map_err(|error| error.to_string())?.port();
     print_line(&Listening { port })?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use super::config::ServerConfig;
+use super::config::{Clients, ServerConfig};
 use super::control::Purpose;
 use super::spec::{Exchange, Link, Method, Protocol, Spec};
 use crate::load::relay::RelayAcceptor;
@@ -82,6 +82,8 @@ pub(crate) enum Acceptor {
         port: Option<u16>,
         /// Token that the connections of this test carry.
         token: u64,
+        /// Clients that may connect.
+        clients: Clients,
     },
     /// A socket per flow.
     Udp(Vec<UdpSocket>),
@@ -99,24 +101,29 @@ impl Acceptor {
         config: &ServerConfig,
         token: u64,
     ) -> Result<Self, AcceptorError> {
+        // The kernel's table of sockets has neither SCTP nor the further connections of MPTCP.
+        let clients = Clients::All;
         match spec.method.protocol() {
             Protocol::Tcp if config.control.is_some() => {
                 let listener = sockets::listen(any_like(listener)?, None)?;
                 let port = Some(listener.local_addr()?.port());
-                Ok(Self::Tcp { listener, port, token })
+                Ok(Self::Tcp { listener, port, token, clients: config.clients })
             }
-            Protocol::Tcp => Ok(Self::Tcp { listener: listener.try_clone()?, port: None, token }),
+            Protocol::Tcp => {
+                let listener = listener.try_clone()?;
+                Ok(Self::Tcp { listener, port: None, token, clients: config.clients })
+            }
             Protocol::Mptcp => {
                 let listen = |address| sockets::listen(address, Some(sockets::MPTCP));
                 let listener = listen(any_like(listener)?).map_err(AcceptorError::Mptcp)?;
                 let port = Some(listener.local_addr()?.port());
-                Ok(Self::Tcp { listener, port, token })
+                Ok(Self::Tcp { listener, port, token, clients })
             }
             Protocol::SctpSockets => {
                 let listen = |address| sockets::listen(address, Some(sockets::SCTP));
                 let listener = listen(any_like(listener)?).map_err(AcceptorError::SctpSockets)?;
                 let port = Some(listener.local_addr()?.port());
-                Ok(Self::Tcp { listener, port, token })
+                Ok(Self::Tcp { listener, port, token, clients })
             }
             Protocol::Relay => Ok(Self::Relay(RelayAcceptor::open(token)?)),
             Protocol::Sctp => {
@@ -158,7 +165,9 @@ impl Acceptor {
         meter: &Meter,
     ) -> Result<Span, LoadError> {
         match self {
-            Self::Tcp { listener, token, .. } => serve_tcp(listener, *token, spec, stop, meter),
+            Self::Tcp { listener, token, clients, .. } => {
+                serve_tcp(Arrivals { listener, token: *token, clients: *clients }, spec, stop, meter)
+            }
             Self::Udp(sockets) => serve_udp(&sockets[index], spec, stop, meter),
             Self::Sctp(acceptor) => serve_sctp(acceptor, spec, stop, meter),
             Self::Relay(acceptor) => serve_relay(acceptor, spec, stop, meter),
@@ -196,19 +205,27 @@ fn bind_flow(spec: &Spec, config: &ServerConfig, index: usize) -> Result<UdpSock
     bound.map_err(|source| AcceptorError::Bind { port, source })
 }
 
-fn serve_tcp(
-    listener: &TcpListener,
+/// Connections to a server during a test.
+#[derive(Clone, Copy)]
+struct Arrivals<'a> {
+    listener: &'a TcpListener,
+    /// Token of those that belong to the test.
     token: u64,
+    clients: Clients,
+}
+
+fn serve_tcp(
+    arrivals: Arrivals<'_>,
     spec: &Spec,
     stop: &AtomicBool,
     meter: &Meter,
 ) -> Result<Span, LoadError> {
     if spec.exchange == Exchange::ConnectRequestResponse {
-        return serve_tcp_connections(listener, token, spec, stop, meter);
+        return serve_tcp_connections(arrivals, spec, stop, meter);
     }
     let until = Instant::now() + CONNECTIONS_TIMEOUT;
     let stream = loop {
-        if let Some(stream) = accept_data(listener, token, spec)? {
+        if let Some(stream) = arrivals.accept(spec)? {
             break stream;
         }
         if Instant::now() > until {
@@ -268,15 +285,14 @@ fn serve_relay(
 
 /// Serves one request and one answer per connection, until the client has finished.
 fn serve_tcp_connections(
-    listener: &TcpListener,
-    token: u64,
+    arrivals: Arrivals<'_>,
     spec: &Spec,
     stop: &AtomicBool,
     meter: &Meter,
 ) -> Result<Span, LoadError> {
     let mut span = Span::default();
     while !stop.load(Ordering::Relaxed) {
-        if let Some(stream) = accept_data(listener, token, spec)? {
+        if let Some(stream) = arrivals.accept(spec)? {
             let dialogue = match spec.method {
                 Method::SctpSockets => tcp::Conversation::messages(stream, stop),
                 _ => tcp::Conversation::new(stream, stop)?,
@@ -289,26 +305,28 @@ fn serve_tcp_connections(
     Ok(span)
 }
 
-/// Returns the next connection that belongs to the test, if one comes soon. Rejects others.
-fn accept_data(listener: &TcpListener, token: u64, spec: &Spec) -> Result<Option<TcpStream>, LoadError> {
-    let during = "accepting a TCP connection";
-    let Some((stream, _)) =
-        sockets::accept_within(listener, CHECK_INTERVAL).map_err(LoadError::during(during))?
-    else {
-        return Ok(None);
-    };
-    match Purpose::read(&stream, READ_TIMEOUT) {
-        Ok(Some(Purpose::Data { token: theirs })) if theirs == token => {
-            stream.set_read_timeout(Some(READ_TIMEOUT)).map_err(LoadError::during(during))?;
-            sockets::set_stream_buffers(&stream, spec.buffer_bytes)
-                .map_err(LoadError::during("setting the socket's buffers"))?;
-            Ok(Some(stream))
+impl Arrivals<'_> {
+    /// Returns the next connection that belongs to the test, if one comes soon. Rejects others.
+    fn accept(self, spec: &Spec) -> Result<Option<TcpStream>, LoadError> {
+        let during = "accepting a TCP connection";
+        let accepted = sockets::accept_within(self.listener, CHECK_INTERVAL);
+        let Some((stream, _)) = accepted.map_err(LoadError::during(during))? else { return Ok(None) };
+        if !self.clients.admit(&stream) {
+            return Ok(None);
         }
-        Ok(Some(Purpose::Control)) => {
-            turn_away(stream);
-            Ok(None)
+        match Purpose::read(&stream, READ_TIMEOUT) {
+            Ok(Some(Purpose::Data { token })) if token == self.token => {
+                stream.set_read_timeout(Some(READ_TIMEOUT)).map_err(LoadError::during(during))?;
+                sockets::set_stream_buffers(&stream, spec.buffer_bytes)
+                    .map_err(LoadError::during("setting the socket's buffers"))?;
+                Ok(Some(stream))
+            }
+            Ok(Some(Purpose::Control)) => {
+                turn_away(stream);
+                Ok(None)
+            }
+            _ => Ok(None),
         }
-        _ => Ok(None),
     }
 }
 

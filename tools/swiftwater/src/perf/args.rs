@@ -42,6 +42,9 @@ pub(crate) struct ServerArgs {
     /// Local address of the control connection, where it has a network of its own beside that of the data.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address, hide = true)]
     pub control: Option<IpAddr>,
+    /// Serve only clients of this user on this host: others could hold up a measurement on loopback.
+    #[arg(long, hide = true)]
+    pub own_user: bool,
     /// UDP port of SCTP and of tests over UDP; 0 chooses a free one.
     #[arg(long, default_value_t = DEFAULT_PORT)]
     pub udp_port: u16,

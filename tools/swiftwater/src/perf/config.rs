@@ -1,11 +1,29 @@
 //! Configurations of the two ends of a test.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpStream};
 use std::time::Duration;
 
 use swiftwater::trace::TraceSink;
 
 use super::spec::{Link, Spec};
+use crate::sockets;
+
+/// Clients that a server serves over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clients {
+    /// Everybody who reaches it.
+    All,
+    /// Processes of its own user on this host, over IPv4.
+    OwnUser,
+}
+
+impl Clients {
+    /// Returns whether the other end of a connection may be served.
+    pub(crate) fn admit(self, stream: &TcpStream) -> bool {
+        // Without /proc users cannot be told apart.
+        self == Clients::All || sockets::is_of_this_user(stream).unwrap_or(true)
+    }
+}
 
 /// Configuration of a server.
 #[derive(Clone, Debug)]
@@ -16,6 +34,8 @@ pub(crate) struct ServerConfig {
     pub port: u16,
     /// Address of the control connection, if it is not the first of `addresses`: TCP tests then have a port of their own.
     pub control: Option<IpAddr>,
+    /// Clients that it serves.
+    pub clients: Clients,
     /// UDP port of SCTP and of UDP tests; 0 for any.
     pub udp_port: u16,
     /// Links that may carry SCTP.

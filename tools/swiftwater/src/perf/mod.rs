@@ -21,7 +21,7 @@ use crate::output::{Json, JsonArgs, OutputError, note};
 use crate::trace::file::{TraceFile, TraceFileError};
 use args::{ClientArgs, Mode, PerfCommand, ServerArgs};
 use client::ClientError;
-use config::{ClientConfig, ServerConfig};
+use config::{ClientConfig, Clients, ServerConfig};
 use report::Row;
 use server::{Server, ServerError, ServerEvent};
 use spec::{Exchange, Link, Method, Protocol, Spec};
@@ -75,6 +75,7 @@ fn serve(args: &ServerArgs) -> Result<(), PerfError> {
         addresses: args.bind.clone(),
         port: args.port,
         control: args.control,
+        clients: if args.own_user { Clients::OwnUser } else { Clients::All },
         udp_port: args.udp_port,
         link: args.link,
         trace: trace.as_ref().map(TraceFile::sink),

@@ -162,6 +162,9 @@ impl Server {
 
     /// Serves one control connection; returns true if it asked for a test.
     fn serve(&self, stream: TcpStream, client: SocketAddr, observe: &mut dyn FnMut(ServerEvent)) -> bool {
+        if !self.config.clients.admit(&stream) {
+            return false;
+        }
         let Ok(Some(mut control)) = open_control(stream) else { return false };
         let spec = match control.hear(Some(ASK_TIMEOUT)) {
             Ok(FromClient::Test { version: VERSION, spec }) => spec,

@@ -142,6 +142,8 @@ impl Measurement<'_> {
         let control: Vec<&str> = self.control.iter().flat_map(|address| ["--control", address]).collect();
         let mut server = vec!["perf", "server", "-p", "0", "--udp-port", "0", "-B", &to];
         server.extend(&control);
+        // Hosts of the laboratory have nobody else.
+        server.extend(self.hosts[0].is_none().then_some("--own-user"));
         let server = Process::start(self.hosts[0], "the server", &server, Begin::AtOnce)?;
         let mut running = self.running(server, parse_perf);
         let Some(line) = running.server_line_with("")? else { return Ok(None) };
