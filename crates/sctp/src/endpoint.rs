@@ -146,10 +146,10 @@ impl Endpoint {
     }
 
     /// Accepts associations on an SCTP port, at the addresses in `config`. `None`: another listener has one of these addresses on
-    /// that port, and the two do not share it.
+    /// that port, and the two do not share it. Call [`Endpoint::poll_expected`] before a peer can learn of the port.
     pub fn listen(&mut self, port: u16, config: AssociationConfig) -> Option<ListenerId> {
         let local = LocalAddresses::new(&config.local_addresses, &self.local_addresses);
-        self.strays.on_ports_changed();
+        self.strays.on_listener_added();
         self.listeners.insert(port, local, config)
     }
 

@@ -67,7 +67,7 @@ impl SctpDriver {
             }
             _ if !code.is_of_user() => Err(Refusal::NOT_SUPPORTED),
             _ if !self.fits_state(s, &primitive) => Err(Refusal::OUT_OF_STATE),
-            Primitive::BindReq { addresses, backlog } => self.bind(s, &addresses, backlog),
+            Primitive::BindReq { addresses, backlog } => self.bind(cx, s, &addresses, backlog),
             Primitive::UnbindReq => self.unbind(s),
             Primitive::ConnReq { .. } | Primitive::ConnRes { .. } if !data.is_empty() => {
                 Err(Refusal::BAD_DATA)
@@ -136,7 +136,13 @@ impl SctpDriver {
         }
     }
 
-    fn bind(&mut self, s: StreamId, addresses: &Addresses, backlog: u32) -> Result<Primitive, Refusal> {
+    fn bind(
+        &mut self,
+        cx: &Cx<'_>,
+        s: StreamId,
+        addresses: &Addresses,
+        backlog: u32,
+    ) -> Result<Primitive, Refusal> {
         let wanted = addresses.list.first().map_or(0, SocketAddr::port);
         let no_port = || Refusal(TError::NoAddress, Errno(0));
         let port = if wanted == 0 { self.endpoint.free_port(&[], 0).ok_or_else(no_port)? } else { wanted };
@@ -147,6 +153,8 @@ impl SctpDriver {
             let listener = self.endpoint.listen(port, config);
             let listener = listener.ok_or(Refusal(TError::AddressBusy, Errno(0)))?;
             self.tell_ports().map_err(Refusal::system)?;
+            // A peer that connects as soon as the user has the answer must not meet the filter against a flood.
+            self.tell_expected(self.now(cx));
             let minor = match backlog {
                 Self::ONE_TO_MANY => Minor::OneToMany { port, listener },
                 _ => Minor::Listening { port, listener, backlog, waiting: 0 },

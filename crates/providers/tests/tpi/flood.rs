@@ -22,3 +22,18 @@ fn packets_between_own_streams_do_not_wait_behind_a_flood() {
         "one receive a packet suffices"
     );
 }
+
+#[test]
+fn the_link_knows_the_port_of_a_listener_before_the_answer_to_its_user() {
+    let (mut rig, told) = Rig::flooded_and_told(50);
+    for _ in 0..300 {
+        rig.step();
+    }
+    let ports = || told.lock().unwrap().clone();
+    assert_eq!(ports(), Some(vec![]), "the rubbish is a flood");
+    // No packet comes between the answers and the looks.
+    for port in [PORT, PORT + 1] {
+        rig.bound(port, 5);
+        assert!(ports().is_some_and(|ports| ports.contains(&port)), "{port} of {:?}", ports());
+    }
+}

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use links::{BatchLimits, Datagrams, Hairpin, Link, LinkStats, PathInfo, Sink, Transmit};
+use links::{BatchLimits, Datagrams, Expected, Hairpin, Link, LinkStats, PathInfo, Sink, Transmit};
 use providers::{SctpDriver, SctpDriverConfig};
 use sctp::EndpointStatistics;
 use streams::{Chain, Control, Cx, DriverId, Executive, FlushScope, Kind, Message, StreamId};
@@ -54,8 +54,11 @@ enum Way {
     MemoryUntold,
 }
 
-/// A link from which each receive takes this number of batches without any packet in them.
-struct Flood(usize);
+/// The SCTP ports at which the link has been told to expect INITs.
+pub(crate) type InitPorts = Arc<Mutex<Option<Vec<u16>>>>;
+
+/// A link from which each receive takes this number of strays with a wrong checksum.
+struct Flood(usize, InitPorts);
 
 impl Link for Flood {
     fn local_addresses(&self) -> Vec<SocketAddr> {
@@ -72,7 +75,8 @@ impl Link for Flood {
 
     fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
         for _ in 0..self.0 {
-            let payload = Bytes::from_static(&[0; RUBBISH_BYTES]);
+            // An unknown tag, and a SACK.
+            let payload = Bytes::from_static(&[3; RUBBISH_BYTES]);
             sink.datagrams(Datagrams {
                 remote: SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9899)),
                 local: HOST,
@@ -87,6 +91,11 @@ impl Link for Flood {
 
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
         panic!("a packet for {} leaves the host", transmit.remote);
+    }
+
+    fn set_expected(&mut self, expected: Expected<'_>) -> bool {
+        *self.1.lock().unwrap() = expected.init_ports.map(<[u16]>::to_vec);
+        true
     }
 
     fn descriptors<'a>(&'a self, _visit: &mut dyn FnMut(BorrowedFd<'a>)) {}
@@ -176,7 +185,14 @@ impl Rig {
     /// Returns a provider whose packets between its own streams wait in memory, while each receive from the network takes
     /// `batches` batches of rubbish.
     pub(crate) fn flooded(batches: usize) -> Self {
-        Self::on(Box::new(Hairpin::new(Flood(batches))), Wire::default())
+        Self::flooded_and_told(batches).0
+    }
+
+    /// Returns the same, and the ports that the link is told.
+    pub(crate) fn flooded_and_told(batches: usize) -> (Self, InitPorts) {
+        let told = InitPorts::default();
+        let link = Flood(batches, Arc::clone(&told));
+        (Self::on(Box::new(Hairpin::new(link)), Wire::default()), told)
     }
 
     fn on(link: Box<dyn Link>, wire: Wire) -> Self {

@@ -51,6 +51,8 @@ pub(super) struct Strays {
     stale_tags: bool,
     /// Whether ports have changed since then.
     stale_ports: bool,
+    /// Whether a listener has been added since then.
+    new_listener: bool,
 }
 
 impl Strays {
@@ -73,6 +75,11 @@ impl Strays {
         self.stale_ports = true;
     }
 
+    /// Records that a listener was added. The link is told at once, so that it knows the port before the listener's user does.
+    pub(super) fn on_listener_added(&mut self) {
+        (self.stale_ports, self.new_listener) = (true, true);
+    }
+
     /// Records that the link cannot steer by tags. It is told the ports alone, if it takes them.
     pub(super) fn on_tags_refused(&mut self, now: Time) {
         self.state = State::Steering { until: now + REFUSAL_TIME, told_at: Time::ZERO, by_tag: false };
@@ -91,14 +98,15 @@ impl Strays {
             }
             State::Steering { until, told_at, by_tag } => {
                 let is_stale = self.stale_ports || by_tag && self.stale_tags;
-                (is_stale && now >= told_at + RENEWAL_GAP).then(|| self.steer(until, now, by_tag))
+                let is_due = self.new_listener || now >= told_at + RENEWAL_GAP;
+                (is_stale && is_due).then(|| self.steer(until, now, by_tag))
             }
         }
     }
 
     fn steer(&mut self, until: Time, told_at: Time, by_tag: bool) -> Update {
         self.state = State::Steering { until, told_at, by_tag };
-        (self.stale_tags, self.stale_ports) = (false, false);
+        (self.stale_tags, self.stale_ports, self.new_listener) = (false, false, false);
         if by_tag { Update::TagsAndPorts } else { Update::Ports }
     }
 }
@@ -201,5 +209,20 @@ mod tests {
         strays.on_ports_changed();
         let now = Time::ZERO + WINDOW;
         assert_eq!((strays.poll(now), strays.poll(now + RENEWAL_GAP)), (Some(Update::TagsAndPorts), None));
+    }
+
+    #[test]
+    fn the_port_of_a_new_listener_is_told_at_once() {
+        let mut strays = Strays::default();
+        strays.on_listener_added();
+        assert_eq!(strays.poll(Time::ZERO), None, "nothing is steered");
+        assert_eq!(run(&mut strays, Time::ZERO, 100_000, WINDOW / 2).len(), 1);
+        let now = Time::ZERO + WINDOW;
+        strays.on_ports_changed();
+        assert_eq!(strays.poll(now), Some(Update::TagsAndPorts));
+        strays.on_ports_changed();
+        assert_eq!(strays.poll(now), None);
+        strays.on_listener_added();
+        assert_eq!((strays.poll(now), strays.poll(now)), (Some(Update::TagsAndPorts), None));
     }
 }
