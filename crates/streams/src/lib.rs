@@ -50,6 +50,7 @@
 mod bit_set;
 mod chain;
 mod credit;
+mod detached_blocks;
 mod driver;
 pub mod drivers;
 mod error;

@@ -2,15 +2,11 @@
 
 use std::collections::VecDeque;
 
-use bytes::BytesMut;
-
+use crate::detached_blocks::DetachedBlocks;
 use crate::identifiers::Side;
 use crate::message::{Credit, HIGH_PRIORITY, Kind, Record};
 use crate::{Chain, Flush, Message, RecvInfo};
 
-/// Size of the blocks that waiting messages are copied into; longer messages get their own. A queue is read from its front, so
-/// its remaining messages hold at most one block too many.
-const DETACHED_BLOCK_BYTES: usize = 16 * 1024;
 /// Number of times that a service procedure may run in one turn of the scheduler.
 const RUNS_MAX: u32 = 100_000;
 /// Excess over the high-water mark at which a queue is flooded: its sender ignores flow control. Drivers that bound the messages
@@ -194,19 +190,16 @@ impl Queue {
     }
 
     /// Copies the data of messages that came since the last call out of shared memory.
-    pub(crate) fn detach(&mut self) {
+    pub(crate) fn detach(&mut self, blocks: &mut DetachedBlocks) {
         let from = self.messages.len() - self.attached;
         self.attached = 0;
         let mut left_bytes: usize = self.messages.range(from..).map(|m| m.data.len()).sum();
-        let mut room = BytesMut::new();
         for m in self.messages.range_mut(from..).filter(|m| !m.data.is_empty()) {
             let bytes = m.data.len();
-            if room.capacity() < bytes {
-                room = BytesMut::with_capacity(left_bytes.min(DETACHED_BLOCK_BYTES).max(bytes));
-            }
-            m.data.move_into(&mut room);
+            m.data.move_into(blocks.room(bytes, left_bytes));
             left_bytes -= bytes;
         }
+        blocks.end_queue();
     }
 
     /// Returns whether the queue is empty and keeps room for more messages than an empty queue should.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use slab::Slab;
 
 use crate::credit::CreditAccount;
+use crate::detached_blocks::DetachedBlocks;
 use crate::driver::info::{DriverInfo, Open};
 use crate::head::{Head, Readiness};
 use crate::identifiers::{DriverId, Place, QueueRef, Side, StreamId};
@@ -62,6 +63,7 @@ pub(crate) struct Streams {
     pub(crate) pool: Pool,
     /// Streams that have received data of a driver since the last [`Streams::detach`].
     attached: Vec<StreamId>,
+    detached: DetachedBlocks,
     next_serial: u32,
     pub(crate) names: Names,
     /// Number of calls of `Executive::run`.
@@ -79,6 +81,7 @@ impl Streams {
             scheduler: Scheduler::new(now),
             pool: Pool::default(),
             attached: Vec::new(),
+            detached: DetachedBlocks::default(),
             next_serial: 0,
             names: Names::default(),
             turn: 0,
@@ -224,17 +227,21 @@ impl Streams {
         }
     }
 
-    /// Returns whether a stream has received data since the last [`Streams::detach`].
+    /// Returns whether a stream has received data since the last [`Streams::detach`], or memory for copies is kept.
     #[inline]
     pub(crate) fn is_attached(&self) -> bool {
-        !self.attached.is_empty()
+        !self.attached.is_empty() || self.detached.is_bulky()
     }
 
     /// Copies the data that waits in queues out of shared memory. In a `pause`, empty queues also free the memory of a burst.
     pub(crate) fn detach(&mut self, pause: bool) {
         let mut listed = std::mem::take(&mut self.attached);
-        listed.retain(|&s| self.get_mut(s).is_some_and(|stream| stream.detach(pause)));
-        self.attached = listed;
+        let mut blocks = std::mem::take(&mut self.detached);
+        listed.retain(|&s| self.get_mut(s).is_some_and(|stream| stream.detach(&mut blocks, pause)));
+        if pause {
+            blocks.on_pause();
+        }
+        (self.attached, self.detached) = (listed, blocks);
     }
 
     /// Sends a message down from `place` through the modules. Returns whether it has reached the driver, which takes it from
@@ -437,12 +444,12 @@ impl Stream {
     }
 
     /// Copies the data that waits on its way up. Returns whether a queue still keeps memory of a burst.
-    fn detach(&mut self, pause: bool) -> bool {
+    fn detach(&mut self, blocks: &mut DetachedBlocks, pause: bool) -> bool {
         let Stream { head, modules, device, .. } = self;
         let modules = modules.iter_mut().map(|slot| &mut slot.queues.read);
         let mut bulky = false;
         for queue in modules.chain([&mut head.queue, &mut device.read]) {
-            queue.detach();
+            queue.detach(blocks);
             if pause {
                 queue.trim_burst();
             }

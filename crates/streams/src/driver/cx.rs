@@ -79,14 +79,15 @@ impl<'a> Cx<'a> {
         self.streams.put_run_up(s, run, data);
     }
 
-    /// Returns whether streams hold data from [`Cx::put_data`] that may still lie in the driver's memory.
+    /// Returns whether a call of [`Cx::detach`] in a pause would free memory: streams may hold data from [`Cx::put_data`] that
+    /// lies in the driver's memory, or memory for copies is kept.
     #[inline]
     pub fn is_attached(&self) -> bool {
         self.streams.is_attached()
     }
 
     /// Copies the data from [`Cx::put_data`] that waits in queues, so that the driver can reuse the memory it was cut from. In a
-    /// `pause`, empty queues also free the memory of a burst.
+    /// `pause`, memory of a burst is freed, too.
     pub fn detach(&mut self, pause: bool) {
         self.streams.detach(pause);
     }
