@@ -1,5 +1,10 @@
 //! The states of a path (RFC 9260 §8.2, RFC 7829).
 
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::UnknownName;
+
 /// Whether a path may carry data (RFC 9260 §5.4, §8.2, RFC 7829).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PathState {
@@ -16,7 +21,16 @@ pub enum PathState {
 }
 
 impl PathState {
-    /// Returns the name of the state in reports and traces.
+    /// All states.
+    pub const ALL: [PathState; 5] = [
+        PathState::Unconfirmed,
+        PathState::Active,
+        PathState::Suspected,
+        PathState::PotentiallyFailed,
+        PathState::Inactive,
+    ];
+
+    /// Returns the name of the state in reports and traces, which [`FromStr`] parses.
     pub fn name(self) -> &'static str {
         match self {
             PathState::Unconfirmed => "unconfirmed",
@@ -42,5 +56,20 @@ impl PathState {
             PathState::Inactive => 3,
             PathState::Unconfirmed => 4,
         }
+    }
+}
+
+impl fmt::Display for PathState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for PathState {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let found = PathState::ALL.into_iter().find(|state| state.name() == name);
+        found.ok_or(UnknownName("no such state of a path"))
     }
 }

@@ -4,9 +4,12 @@
 //! `SCTP_GET_PEER_ADDR_INFO`; `sas_` of Linux's `SCTP_GET_ASSOC_STATS`) and of the MIB (RFC 3873: `sctp...`).
 //! `docs/statistics.md` has them as a table. Counters start at zero and never decrease.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 use std::time::Duration;
 
+use crate::error::UnknownName;
 use crate::path_state::PathState;
 use crate::time::Time;
 
@@ -36,7 +39,19 @@ pub enum AssociationState {
 }
 
 impl AssociationState {
-    /// Returns the name of the state in RFC 9260 §4.
+    /// All states.
+    pub const ALL: [AssociationState; 8] = [
+        AssociationState::Closed,
+        AssociationState::CookieWait,
+        AssociationState::CookieEchoed,
+        AssociationState::Established,
+        AssociationState::ShutdownPending,
+        AssociationState::ShutdownSent,
+        AssociationState::ShutdownReceived,
+        AssociationState::ShutdownAckSent,
+    ];
+
+    /// Returns the name of the state in RFC 9260 §4, which [`FromStr`] parses.
     pub fn name(self) -> &'static str {
         match self {
             AssociationState::Closed => "CLOSED",
@@ -51,9 +66,18 @@ impl AssociationState {
     }
 }
 
-impl std::fmt::Display for AssociationState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+impl fmt::Display for AssociationState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for AssociationState {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let found = AssociationState::ALL.into_iter().find(|state| state.name() == name);
+        found.ok_or(UnknownName("no such state of an association"))
     }
 }
 

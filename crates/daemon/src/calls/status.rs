@@ -265,27 +265,13 @@ pub struct SocketStatus {
     pub carrier_bytes: u64,
 }
 
-/// Writes and reads a state by its name in RFC 9260.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "AssociationState", rename_all = "SCREAMING-KEBAB-CASE")]
-enum AssociationStateName {
-    Closed,
-    CookieWait,
-    CookieEchoed,
-    Established,
-    ShutdownPending,
-    ShutdownSent,
-    ShutdownReceived,
-    ShutdownAckSent,
-}
-
 /// How far an association has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AssociationPhase {
     /// It is being set up, in COOKIE-WAIT or COOKIE-ECHOED.
     SettingUp,
     /// It is up, or has been, and is in this state.
-    Up(#[serde(with = "AssociationStateName")] AssociationState),
+    Up(#[serde(with = "by_name")] AssociationState),
 }
 
 impl AssociationPhase {
@@ -295,6 +281,27 @@ impl AssociationPhase {
             AssociationPhase::SettingUp => "setting-up",
             AssociationPhase::Up(state) => state.name(),
         }
+    }
+}
+
+/// Writes and reads a value by its name: the protocol core names its states, but does not depend on serde.
+mod by_name {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 
@@ -333,17 +340,6 @@ pub struct AssociationStatus {
     pub paths: Vec<PathStatus>,
 }
 
-/// Writes and reads the state of a path by its name.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "PathState", rename_all = "snake_case")]
-enum PathStateName {
-    Unconfirmed,
-    Active,
-    Suspected,
-    PotentiallyFailed,
-    Inactive,
-}
-
 /// One path.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PathStatus {
@@ -354,7 +350,7 @@ pub struct PathStatus {
     /// Whether this is the primary path.
     pub primary: bool,
     /// The state of the path.
-    #[serde(with = "PathStateName")]
+    #[serde(with = "by_name")]
     pub state: PathState,
     /// The size of the largest packet.
     pub mtu_bytes: usize,
@@ -489,32 +485,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_are_written_by_the_names_that_they_have_elsewhere() {
-        #[derive(Serialize)]
-        struct States(
-            #[serde(with = "AssociationStateName")] AssociationState,
-            #[serde(with = "PathStateName")] PathState,
-        );
-        let associations = [
-            AssociationState::Closed,
-            AssociationState::CookieWait,
-            AssociationState::CookieEchoed,
-            AssociationState::Established,
-            AssociationState::ShutdownPending,
-            AssociationState::ShutdownSent,
-            AssociationState::ShutdownReceived,
-            AssociationState::ShutdownAckSent,
-        ];
-        let paths = [
-            PathState::Unconfirmed,
-            PathState::Active,
-            PathState::Suspected,
-            PathState::PotentiallyFailed,
-            PathState::Inactive,
-        ];
-        for (association, path) in associations.into_iter().zip(paths.into_iter().cycle()) {
-            let written = serde_json::to_value(States(association, path)).expect("JSON");
-            assert_eq!(written, serde_json::json!([association.name(), path.name()]));
+    fn states_are_written_and_read_by_their_names() {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        struct States(#[serde(with = "by_name")] AssociationState, #[serde(with = "by_name")] PathState);
+        for (association, path) in AssociationState::ALL.into_iter().zip(PathState::ALL.into_iter().cycle()) {
+            let written = serde_json::to_string(&States(association, path)).expect("JSON");
+            assert_eq!(written, format!(r#"["{}","{}"]"#, association.name(), path.name()));
+            let read: States = serde_json::from_str(&written).expect("the names");
+            assert_eq!(read, States(association, path));
         }
+        let error = serde_json::from_str::<States>(r#"["UP","active"]"#).expect_err("no such name");
+        assert!(error.to_string().starts_with("no such state of an association"), "{error}");
     }
 }
