@@ -1,5 +1,7 @@
 //! Little-endian numbers, read from and written to bytes.
 
+use crate::assoc_id::AssocId;
+
 /// Takes from the front of a slice.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
@@ -34,6 +36,10 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn i32(&mut self) -> Option<i32> {
         self.array().map(i32::from_le_bytes)
+    }
+
+    pub(crate) fn assoc_id(&mut self) -> Option<AssocId> {
+        self.u32().map(AssocId::new)
     }
 
     /// Ends the parse: bytes after a complete frame are an error.
@@ -83,6 +89,10 @@ impl<'a> Writer<'a> {
 
     pub(crate) fn i32(&mut self, number: i32) -> &mut Self {
         self.bytes(&number.to_le_bytes())
+    }
+
+    pub(crate) fn assoc_id(&mut self, id: AssocId) -> &mut Self {
+        self.u32(id.get())
     }
 
     /// Returns the number of bytes written.

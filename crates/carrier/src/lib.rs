@@ -17,7 +17,7 @@
 //! The daemon's end of a carrier has a [name], by which a program recognises a possible carrier. The daemon itself identifies a
 //! carrier by the cookie that the kernel gives each socket (`SO_COOKIE`), which no program can choose.
 //!
-//! [`abi`] has the numbers of the sockets API that both sides read.
+//! [`abi`] has the numbers of the sockets API that both sides read, [`assoc_id`] those of associations.
 //!
 //! [`trust`] decides which daemon a program communicates with.
 //!
@@ -26,6 +26,7 @@
 
 pub mod abi;
 pub mod address;
+pub mod assoc_id;
 pub mod bundle;
 mod bytes;
 pub mod name;

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use crate::address;
+use crate::assoc_id::AssocId;
 use crate::bytes::{Reader, Writer};
 use crate::status_page::RING_BYTES;
 
@@ -216,7 +217,7 @@ pub struct Header {
     /// Lifetime in milliseconds, after which a message that was not sent is discarded; 0 for no limit.
     pub lifetime_ms: u32,
     /// The association. Always set in records to the program; in records from it, set if the socket has many.
-    pub association: u32,
+    pub assoc_id: AssocId,
     /// Length of the message, wherever its bytes are.
     pub bytes: u32,
     /// The source of a received message, or the destination of one to send ([`Flags::TO_ADDRESS`]).
@@ -235,7 +236,7 @@ impl Header {
             sequence: Sequence::default(),
             context: 0,
             lifetime_ms: 0,
-            association: 0,
+            assoc_id: AssocId::NONE,
             bytes: 0,
             address: None,
         }
@@ -258,7 +259,7 @@ impl Header {
         w.u32(MAGIC).u16(kind).u16(self.flags.0).u16(self.stream).u16(self.ssn);
         let Sequence([first, second]) = self.sequence;
         w.u32(self.ppid).u32(first).u32(second).u32(self.context);
-        w.u32(self.lifetime_ms).u32(self.association).u32(self.bytes);
+        w.u32(self.lifetime_ms).assoc_id(self.assoc_id).u32(self.bytes);
         if let Some(address) = &self.address {
             address::write(&mut w, address);
         }
@@ -290,7 +291,7 @@ impl Header {
             sequence: Sequence([r.u32()?, r.u32()?]),
             context: r.u32()?,
             lifetime_ms: r.u32()?,
-            association: r.u32()?,
+            assoc_id: r.assoc_id()?,
             bytes: r.u32()?,
             address: address::read(&mut r),
         };

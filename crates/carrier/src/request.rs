@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 
 use crate::VERSION;
 use crate::address;
+use crate::assoc_id::AssocId;
 use crate::bytes::{Reader, Writer};
 
 /// The longest request or answer.
@@ -161,21 +162,21 @@ pub enum DaemonRequest<'a> {
     /// `I_PUSH` on the stream of an association.
     Push {
         /// The association.
-        association: u32,
+        assoc_id: AssocId,
         /// The name of the module and its arguments, separated by blanks; at most [`OPTION_BYTES_MAX`].
         module: &'a str,
     },
     /// `I_POP` on the stream of an association. The answer is the name of the module.
     Pop {
         /// The association.
-        association: u32,
+        assoc_id: AssocId,
     },
     /// Pushes a module that records the stream of an association. Behind the answer, records follow on the same connection until
     /// the caller shuts its side or the association ends: 8 bytes with the number of records lost so far, in little-endian order,
     /// and bytes of the file.
     Record {
         /// The association.
-        association: u32,
+        assoc_id: AssocId,
         /// The module.
         recorder: Recorder,
     },
@@ -183,15 +184,15 @@ pub enum DaemonRequest<'a> {
     /// programs wait until the link ends.
     Link {
         /// One association.
-        association: u32,
+        assoc_id: AssocId,
         /// The other.
-        other: u32,
+        other: AssocId,
     },
     /// `I_PUNLINK` of the stream of an association, and of the one that it is linked with. The answer is the number of the other
     /// association.
     Unlink {
         /// One of the two associations.
-        association: u32,
+        assoc_id: AssocId,
     },
     /// `socket`. The answer comes with a carrier and a page.
     Open {
@@ -257,13 +258,13 @@ pub enum SocketRequest<'a> {
     /// Answered when a message can be sent to this association of a one-to-many socket.
     AwaitRoom {
         /// The association.
-        association: u32,
+        assoc_id: AssocId,
     },
     /// Lists associations of a one-to-many socket, the smallest numbers first. The answer is an [`Answer::Value`] of four bytes
     /// for each.
     Associations {
         /// Only associations with greater numbers than this.
-        after: u32,
+        after: AssocId,
     },
     /// Answered when the association of a one-to-one socket has ended, so that nothing more will come.
     AwaitEnd,
@@ -273,7 +274,7 @@ pub enum SocketRequest<'a> {
     /// `sctp_peeloff`. The answer comes with a carrier and a page.
     PeelOff {
         /// The association.
-        association: u32,
+        assoc_id: AssocId,
         /// Whether the message at the front was read in part.
         front_begun: bool,
         /// Bytes before that message in its bundle: messages that were read.
@@ -470,25 +471,24 @@ impl<'a> Request<'a> {
             13 => DaemonRequest::Status.into(),
             17 => DaemonRequest::Streams.into(),
             18 => DaemonRequest::Push {
-                association: r.u32()?,
+                assoc_id: r.assoc_id()?,
                 module: std::str::from_utf8(option_value(r)?).ok()?,
             }
             .into(),
-            19 => DaemonRequest::Pop { association: r.u32()? }.into(),
-            20 => {
-                DaemonRequest::Record { association: r.u32()?, recorder: Recorder::from_u8(r.u8()?)? }.into()
-            }
-            25 => DaemonRequest::Link { association: r.u32()?, other: r.u32()? }.into(),
-            26 => DaemonRequest::Unlink { association: r.u32()? }.into(),
+            19 => DaemonRequest::Pop { assoc_id: r.assoc_id()? }.into(),
+            20 => DaemonRequest::Record { assoc_id: r.assoc_id()?, recorder: Recorder::from_u8(r.u8()?)? }
+                .into(),
+            25 => DaemonRequest::Link { assoc_id: r.assoc_id()?, other: r.assoc_id()? }.into(),
+            26 => DaemonRequest::Unlink { assoc_id: r.assoc_id()? }.into(),
             10 => SocketRequest::Find(address::read(r)?).into(),
             15 => DaemonRequest::Barrier.into(),
             28 => DaemonRequest::Linger { cookie: r.u64()? }.into(),
-            11 => SocketRequest::AwaitRoom { association: r.u32()? }.into(),
+            11 => SocketRequest::AwaitRoom { assoc_id: r.assoc_id()? }.into(),
             14 => SocketRequest::AwaitEnd.into(),
             27 => SocketRequest::Shutdown.into(),
-            16 => SocketRequest::Associations { after: r.u32()? }.into(),
+            16 => SocketRequest::Associations { after: r.assoc_id()? }.into(),
             12 => SocketRequest::PeelOff {
-                association: r.u32()?,
+                assoc_id: r.assoc_id()?,
                 front_begun: r.u8()? != 0,
                 front_at: r.u32()?,
             }
@@ -517,14 +517,14 @@ impl<'a> DaemonRequest<'a> {
             DaemonRequest::Describe => w.u8(9),
             DaemonRequest::Status => w.u8(13),
             DaemonRequest::Streams => w.u8(17),
-            DaemonRequest::Push { association, module } => {
+            DaemonRequest::Push { assoc_id, module } => {
                 value = module.as_bytes();
-                w.u8(18).u32(*association)
+                w.u8(18).assoc_id(*assoc_id)
             }
-            DaemonRequest::Pop { association } => w.u8(19).u32(*association),
-            DaemonRequest::Record { association, recorder } => w.u8(20).u32(*association).u8(*recorder as u8),
-            DaemonRequest::Link { association, other } => w.u8(25).u32(*association).u32(*other),
-            DaemonRequest::Unlink { association } => w.u8(26).u32(*association),
+            DaemonRequest::Pop { assoc_id } => w.u8(19).assoc_id(*assoc_id),
+            DaemonRequest::Record { assoc_id, recorder } => w.u8(20).assoc_id(*assoc_id).u8(*recorder as u8),
+            DaemonRequest::Link { assoc_id, other } => w.u8(25).assoc_id(*assoc_id).assoc_id(*other),
+            DaemonRequest::Unlink { assoc_id } => w.u8(26).assoc_id(*assoc_id),
             DaemonRequest::Barrier => w.u8(15),
             DaemonRequest::Linger { cookie } => w.u8(28).u64(*cookie),
         };
@@ -558,12 +558,12 @@ impl<'a> SocketRequest<'a> {
                 address::write(w, address);
                 w
             }
-            SocketRequest::AwaitRoom { association } => w.u8(11).u32(*association),
+            SocketRequest::AwaitRoom { assoc_id } => w.u8(11).assoc_id(*assoc_id),
             SocketRequest::AwaitEnd => w.u8(14),
             SocketRequest::Shutdown => w.u8(27),
-            SocketRequest::Associations { after } => w.u8(16).u32(*after),
-            SocketRequest::PeelOff { association, front_begun, front_at } => {
-                w.u8(12).u32(*association).u8(u8::from(*front_begun)).u32(*front_at)
+            SocketRequest::Associations { after } => w.u8(16).assoc_id(*after),
+            SocketRequest::PeelOff { assoc_id, front_begun, front_at } => {
+                w.u8(12).assoc_id(*assoc_id).u8(u8::from(*front_begun)).u32(*front_at)
             }
             SocketRequest::Hold => w.u8(22),
             SocketRequest::PutBack(record) => {
@@ -606,7 +606,7 @@ pub enum Answer<'a> {
     /// The address that was asked for.
     Address(SocketAddr),
     /// The association that was asked for.
-    Association(u32),
+    Association(AssocId),
     /// The value of an option, at most [`OPTION_BYTES_MAX`].
     Value(&'a [u8]),
     /// The daemon refuses the request; the reason in words, at most [`OPTION_BYTES_MAX`].
@@ -630,7 +630,7 @@ impl<'a> Answer<'a> {
                 &mut w
             }
             Answer::Value(value) => w.u8(3).bytes(value),
-            Answer::Association(id) => w.u8(4).u32(*id),
+            Answer::Association(id) => w.u8(4).assoc_id(*id),
             Answer::Refused(why) => w.u8(5).bytes(why.as_bytes()),
         };
         w.finish()
@@ -645,7 +645,7 @@ impl<'a> Answer<'a> {
             1 => Answer::Failed(r.i32()?),
             2 => Answer::Address(address::read(&mut r)?),
             3 => Answer::Value(option_value(&mut r)?),
-            4 => Answer::Association(r.u32()?),
+            4 => Answer::Association(r.assoc_id()?),
             5 => Answer::Refused(std::str::from_utf8(option_value(&mut r)?).ok()?),
             _ => return None,
         };
@@ -676,7 +676,7 @@ mod tests {
     #[test]
     fn a_request_of_the_daemon_is_encoded_like_every_request() {
         let (mut frame, mut same) = ([0; FRAME_BYTES_MAX], [0; FRAME_BYTES_MAX]);
-        let request = DaemonRequest::Pop { association: 7 };
+        let request = DaemonRequest::Pop { assoc_id: AssocId::new(7) };
         let bytes = request.encode(&mut frame).expect("a short request");
         assert_eq!(Request::Daemon(request).encode(&mut same), Some(bytes));
         assert_eq!(frame, same);

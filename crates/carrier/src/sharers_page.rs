@@ -24,6 +24,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::assoc_id::AssocId;
 use crate::read_position::ReadPosition;
 use crate::record::{Flags, Header, Kind};
 use crate::status_page::{ENTRIES, Entry, StatusPage};
@@ -138,40 +139,40 @@ pub const ROOM_BYTES: u32 = 256 * 1024;
 
 impl SentBytes {
     /// Counts a message to the association of an entry as sent if there is room, and the entry still belongs to the association.
-    pub fn reserve(&self, entry: &Entry, association: u32, bytes: u32) -> bool {
+    pub fn reserve(&self, entry: &Entry, assoc_id: AssocId, bytes: u32) -> bool {
         let claim = |sent: u32| {
             let waiting = sent.wrapping_sub(entry.passed_on.load(Acquire));
             (waiting < ROOM_BYTES).then(|| sent.wrapping_add(bytes))
         };
-        self.count(entry, association, claim)
+        self.count(entry, assoc_id, claim)
     }
 
     /// Takes all room of an association to which nothing was sent. Returns false if something was.
-    pub fn close_unused(&self, entry: &Entry, association: u32) -> bool {
-        self.count(entry, association, |sent| (sent == 0).then_some(ROOM_BYTES))
+    pub fn close_unused(&self, entry: &Entry, assoc_id: AssocId) -> bool {
+        self.count(entry, assoc_id, |sent| (sent == 0).then_some(ROOM_BYTES))
     }
 
     /// Undoes the reservation for a message that was not sent.
-    pub fn unreserve(&self, entry: &Entry, association: u32, bytes: u32) {
+    pub fn unreserve(&self, entry: &Entry, assoc_id: AssocId, bytes: u32) {
         // If the association has left the entry, there is nothing to undo.
-        self.count(entry, association, |sent| Some(sent.wrapping_sub(bytes)));
+        self.count(entry, assoc_id, |sent| Some(sent.wrapping_sub(bytes)));
     }
 
     /// Changes the number of bytes sent to an association. Returns whether the entry belongs to it and `new` returned a number.
-    fn count(&self, entry: &Entry, association: u32, new: impl Fn(u32) -> Option<u32>) -> bool {
+    fn count(&self, entry: &Entry, assoc_id: AssocId, new: impl Fn(u32) -> Option<u32>) -> bool {
         let change = |sent: u64| {
             // Loaded after the number: a sharer that counts for a later association has found that association in the entry.
-            let is_its_own = entry.association.load(Acquire) == association;
-            let sent = if sent >> 32 == u64::from(association) { sent as u32 } else { 0 };
-            is_its_own.then(|| new(sent)).flatten().map(|bytes| sent_to(association, bytes))
+            let is_its_own = entry.is_of(assoc_id, Acquire);
+            let sent = if sent >> 32 == u64::from(assoc_id.get()) { sent as u32 } else { 0 };
+            is_its_own.then(|| new(sent)).flatten().map(|bytes| sent_to(assoc_id, bytes))
         };
         self.0.fetch_update(AcqRel, Acquire, change).is_ok()
     }
 }
 
 /// Returns a value of [`SentBytes`].
-fn sent_to(association: u32, bytes: u32) -> u64 {
-    u64::from(association) << 32 | u64::from(bytes)
+fn sent_to(assoc_id: AssocId, bytes: u32) -> u64 {
+    u64::from(assoc_id.get()) << 32 | u64::from(bytes)
 }
 
 /// How far the sharers have read.
@@ -328,9 +329,13 @@ const _: () = assert!(size_of::<SharersPage>() <= SHARERS_BYTES);
 mod tests {
     use super::*;
 
-    fn entry_of(association: u32) -> Entry {
+    fn id(number: u32) -> AssocId {
+        AssocId::new(number)
+    }
+
+    fn entry_of(assoc_id: AssocId) -> Entry {
         let entry = Entry::default();
-        entry.association.store(association, Relaxed);
+        entry.assoc_id.store(assoc_id.get(), Relaxed);
         entry
     }
 
@@ -339,33 +344,33 @@ mod tests {
         assert_eq!(ROOM_BYTES, 262_144);
         // The counters wrap.
         for before in [0, u32::MAX - 10] {
-            let (entry, sent) = (entry_of(7), SentBytes::default());
-            sent.0.store(sent_to(7, before), Relaxed);
+            let (entry, sent) = (entry_of(id(7)), SentBytes::default());
+            sent.0.store(sent_to(id(7), before), Relaxed);
             entry.passed_on.store(before, Relaxed);
-            let reserve = |bytes| sent.reserve(&entry, 7, bytes);
+            let reserve = |bytes| sent.reserve(&entry, id(7), bytes);
             assert!(reserve(ROOM_BYTES - 1) && reserve(1), "one byte was left");
             assert!(!reserve(1), "nothing is left");
-            sent.unreserve(&entry, 7, 1);
+            sent.unreserve(&entry, id(7), 1);
             assert!(reserve(1));
             entry.passed_on.store(before.wrapping_add(ROOM_BYTES), Relaxed);
             assert!(reserve(ROOM_BYTES));
-            assert_eq!(sent.0.load(Relaxed), sent_to(7, before.wrapping_add(2 * ROOM_BYTES)));
+            assert_eq!(sent.0.load(Relaxed), sent_to(id(7), before.wrapping_add(2 * ROOM_BYTES)));
         }
     }
 
     /// A sharer may have found the entry, or even reserved room, before the entry passed to another association.
     #[test]
     fn messages_to_one_association_take_no_room_of_the_next_in_its_entry() {
-        let (entry, sent) = (entry_of(7), SentBytes::default());
-        assert!(sent.reserve(&entry, 7, 100));
-        entry.association.store(8, Relaxed);
-        assert!(!sent.reserve(&entry, 7, 100));
-        assert!(sent.reserve(&entry, 8, 100));
-        assert!(!sent.reserve(&entry, 7, 100));
-        sent.unreserve(&entry, 7, 100);
-        assert_eq!(sent.0.load(Relaxed), sent_to(8, 100));
-        entry.association.store(0, Relaxed);
-        assert!(!sent.reserve(&entry, 8, 100));
+        let (entry, sent) = (entry_of(id(7)), SentBytes::default());
+        assert!(sent.reserve(&entry, id(7), 100));
+        entry.assoc_id.store(8, Relaxed);
+        assert!(!sent.reserve(&entry, id(7), 100));
+        assert!(sent.reserve(&entry, id(8), 100));
+        assert!(!sent.reserve(&entry, id(7), 100));
+        sent.unreserve(&entry, id(7), 100);
+        assert_eq!(sent.0.load(Relaxed), sent_to(id(8), 100));
+        entry.assoc_id.store(0, Relaxed);
+        assert!(!sent.reserve(&entry, id(8), 100));
     }
 
     #[test]
@@ -437,12 +442,15 @@ mod tests {
 
     #[test]
     fn only_an_association_without_messages_is_closed_unused() {
-        let (entry, sent) = (entry_of(7), SentBytes::default());
-        assert!(!sent.close_unused(&entry, 8), "the entry is that of another association");
-        assert!(sent.close_unused(&entry, 7));
-        assert!(!sent.close_unused(&entry, 7) && !sent.reserve(&entry, 7, 1), "there is no room any more");
-        entry.association.store(8, Relaxed);
-        assert!(sent.reserve(&entry, 8, 1) && !sent.close_unused(&entry, 8));
+        let (entry, sent) = (entry_of(id(7)), SentBytes::default());
+        assert!(!sent.close_unused(&entry, id(8)), "the entry is that of another association");
+        assert!(sent.close_unused(&entry, id(7)));
+        assert!(
+            !sent.close_unused(&entry, id(7)) && !sent.reserve(&entry, id(7), 1),
+            "there is no room any more"
+        );
+        entry.assoc_id.store(8, Relaxed);
+        assert!(sent.reserve(&entry, id(8), 1) && !sent.close_unused(&entry, id(8)));
     }
 
     #[test]

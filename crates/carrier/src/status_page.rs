@@ -7,11 +7,12 @@
 use std::mem::offset_of;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::atomic::{AtomicI32, AtomicU32};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use ring::ReaderWords;
 
 use crate::address;
+use crate::assoc_id::AssocId;
 use crate::bytes::{Reader, Writer};
 
 /// Size of the page of a one-to-many socket.
@@ -101,7 +102,7 @@ pub struct StatusPage {
 #[repr(C)]
 pub struct Entry {
     /// 0 for a free entry.
-    pub association: AtomicU32,
+    pub assoc_id: AtomicU32,
     /// Outbound streams; 0 while the number is unknown, [`Entry::PEER_SHUT`] once the peer or the program has shut the
     /// association down.
     pub streams_out: AtomicU32,
@@ -118,12 +119,18 @@ impl Entry {
     pub const PEER_SHUT: u32 = u32::MAX;
 
     /// Encodes the entry of a new association.
-    pub fn encode(association: u32, streams_out: u16, peer: &SocketAddr) -> [u8; size_of::<Entry>()] {
+    pub fn encode(assoc_id: AssocId, streams_out: u16, peer: &SocketAddr) -> [u8; size_of::<Entry>()] {
         let mut out = [0; size_of::<Entry>()];
         let mut w = Writer::new(&mut out);
-        w.bytes(&association.to_ne_bytes()).bytes(&u32::from(streams_out).to_ne_bytes());
+        w.bytes(&assoc_id.get().to_ne_bytes()).bytes(&u32::from(streams_out).to_ne_bytes());
         address::write(&mut w, peer);
         out
+    }
+
+    /// Returns whether the entry is that of this association.
+    #[inline]
+    pub fn is_of(&self, assoc_id: AssocId, order: Ordering) -> bool {
+        self.assoc_id.load(order) == assoc_id.get()
     }
 
     /// Returns the peer's address, or one of its addresses.
@@ -397,7 +404,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_as_it_was_written() {
-        let bytes = Entry::encode(7, 3, &address("192.0.2.1:7"));
+        let bytes = Entry::encode(AssocId::new(7), 3, &address("192.0.2.1:7"));
         let words: Vec<u32> = bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect();
         assert_eq!(words[..2], [7, 3]);
         let entry = Entry::default();

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use proptest::prelude::*;
+use swiftwater_carrier::assoc_id::AssocId;
 use swiftwater_carrier::bundle::{Unread, begins_at, messages as messages_of};
 use swiftwater_carrier::name::CarrierName;
 use swiftwater_carrier::record::{self, Flags, HEADER_BYTES, Header, Kind, Sequence};
@@ -19,6 +20,10 @@ fn address() -> impl Strategy<Value = SocketAddr> {
     ]
 }
 
+fn assoc_id() -> impl Strategy<Value = AssocId> {
+    any::<u32>().prop_map(AssocId::new)
+}
+
 const KINDS: [SocketKind; 3] = [SocketKind::OneToOne, SocketKind::OneToMany, SocketKind::TcpStream];
 
 fn daemon_request() -> impl Strategy<Value = DaemonRequest<'static>> {
@@ -31,12 +36,12 @@ fn daemon_request() -> impl Strategy<Value = DaemonRequest<'static>> {
         Just(DaemonRequest::Describe),
         Just(DaemonRequest::Status),
         Just(DaemonRequest::Streams),
-        any::<u32>().prop_map(|association| DaemonRequest::Push { association, module: "limit bits=1M" }),
-        any::<u32>().prop_map(|association| DaemonRequest::Pop { association }),
-        (any::<u32>(), prop::sample::select(vec![Recorder::Tap, Recorder::Trace]))
-            .prop_map(|(association, recorder)| DaemonRequest::Record { association, recorder }),
-        any::<(u32, u32)>().prop_map(|(association, other)| DaemonRequest::Link { association, other }),
-        any::<u32>().prop_map(|association| DaemonRequest::Unlink { association }),
+        assoc_id().prop_map(|assoc_id| DaemonRequest::Push { assoc_id, module: "limit bits=1M" }),
+        assoc_id().prop_map(|assoc_id| DaemonRequest::Pop { assoc_id }),
+        (assoc_id(), prop::sample::select(vec![Recorder::Tap, Recorder::Trace]))
+            .prop_map(|(assoc_id, recorder)| DaemonRequest::Record { assoc_id, recorder }),
+        (assoc_id(), assoc_id()).prop_map(|(assoc_id, other)| DaemonRequest::Link { assoc_id, other }),
+        assoc_id().prop_map(|assoc_id| DaemonRequest::Unlink { assoc_id }),
     ]
 }
 
@@ -55,12 +60,10 @@ fn socket_request() -> impl Strategy<Value = SocketRequest<'static>> {
         (prop::sample::select(vec![Start::Now, Start::AnswerLate, Start::WithMessage]), any::<[u16; 4]>())
             .prop_map(move |(start, init)| SocketRequest::Connect { peer, start, init: init_message(init) }),
         address().prop_map(SocketRequest::Find),
-        any::<u32>().prop_map(|association| SocketRequest::AwaitRoom { association }),
-        any::<u32>().prop_map(|after| SocketRequest::Associations { after }),
-        any::<(u32, bool, u32)>().prop_map(|(association, front_begun, front_at)| SocketRequest::PeelOff {
-            association,
-            front_begun,
-            front_at
+        assoc_id().prop_map(|assoc_id| SocketRequest::AwaitRoom { assoc_id }),
+        assoc_id().prop_map(|after| SocketRequest::Associations { after }),
+        (assoc_id(), any::<bool>(), any::<u32>()).prop_map(|(assoc_id, front_begun, front_at)| {
+            SocketRequest::PeelOff { assoc_id, front_begun, front_at }
         }),
         any::<i32>().prop_map(|backlog| SocketRequest::Listen { backlog }),
         any::<(i32, i32)>().prop_map(move |(level, name)| SocketRequest::SetOption { level, name, value }),
@@ -100,7 +103,7 @@ proptest! {
 
     #[test]
     fn answers_survive_the_way(address in address(), errno in any::<i32>()) {
-        let association = Answer::Association(errno.unsigned_abs());
+        let association = Answer::Association(AssocId::from_assoc_t(errno));
         let value = Answer::Value(&VALUE);
         for answer in [Answer::Done, Answer::Failed(errno), Answer::Address(address), value, association] {
             let mut frame = [0; FRAME_BYTES_MAX];
@@ -115,14 +118,15 @@ proptest! {
     #[test]
     fn headers_survive_the_way(
         (stream, ssn) in any::<(u16, u16)>(),
-        [ppid, tsn, cumulative_tsn, context, lifetime_ms, association] in any::<[u32; 6]>(),
+        [ppid, tsn, cumulative_tsn, context, lifetime_ms] in any::<[u32; 5]>(),
+        assoc_id in assoc_id(),
         address in prop::option::of(address()),
         bytes in 0..=record::PAYLOAD_BYTES_MAX as u32,
     ) {
         for kind in [Kind::Data, Kind::Notification, Kind::Accepted, Kind::SizeHint, Kind::Filler] {
             let flags = Flags::END.with(Flags::UNORDERED);
             let header = Header {
-                kind, flags, stream, ssn, ppid, sequence: Sequence::received(tsn, cumulative_tsn), context, lifetime_ms, association,
+                kind, flags, stream, ssn, ppid, sequence: Sequence::received(tsn, cumulative_tsn), context, lifetime_ms, assoc_id,
                 bytes, address,
             };
             let parsed = Header::parse(&header.encode());

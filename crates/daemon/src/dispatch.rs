@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
+use carrier::assoc_id::AssocId;
 use carrier::request::{DaemonRequest, OPTION_BYTES_MAX, SocketKind, SocketRequest, Start};
 use carrier::status_page::State;
 use rustix::io::Errno;
@@ -51,17 +52,15 @@ pub(crate) async fn perform(
         }
         DaemonRequest::Status => report::report(registry, requester).await,
         DaemonRequest::Streams => streams::report_streams(registry, requester).await,
-        DaemonRequest::Push { association, module } => {
-            streams::push(registry, association, module, requester).await
+        DaemonRequest::Push { assoc_id, module } => {
+            streams::push(registry, assoc_id, module, requester).await
         }
-        DaemonRequest::Pop { association } => streams::pop(registry, association, requester).await,
-        DaemonRequest::Record { association, recorder } => {
-            streams::record(registry, association, recorder, requester).await
+        DaemonRequest::Pop { assoc_id } => streams::pop(registry, assoc_id, requester).await,
+        DaemonRequest::Record { assoc_id, recorder } => {
+            streams::record(registry, assoc_id, recorder, requester).await
         }
-        DaemonRequest::Link { association, other } => {
-            links::link(registry, [association, other], requester).await
-        }
-        DaemonRequest::Unlink { association } => links::unlink(registry, association, requester).await,
+        DaemonRequest::Link { assoc_id, other } => links::link(registry, [assoc_id, other], requester).await,
+        DaemonRequest::Unlink { assoc_id } => links::unlink(registry, assoc_id, requester).await,
         DaemonRequest::Memfd => Ok(Reply::with(vec![received_memfd::memfd_to_fill()?])),
     }
 }
@@ -141,8 +140,8 @@ async fn call(
             let assoc = socket.associations().with_peer(address).ok_or(Errno::NOENT)?;
             return Ok(Answer::Association(assoc.id()).into());
         }
-        SocketRequest::AwaitRoom { association } => {
-            await_room(registry, socket, association, requester).await?;
+        SocketRequest::AwaitRoom { assoc_id } => {
+            await_room(registry, socket, assoc_id, requester).await?;
         }
         SocketRequest::Associations { after } => {
             return Ok(Answer::Value(associations_after(socket, after)).into());
@@ -151,11 +150,11 @@ async fn call(
             take_waiting(registry, requester)?.unless_lost(socket.association_ended()).await?;
         }
         SocketRequest::Shutdown => registry.watch_close(socket, program_end)?,
-        SocketRequest::PeelOff { association, front_begun, front_at } => {
-            peel_off::peelable(socket, association)?;
+        SocketRequest::PeelOff { assoc_id, front_begun, front_at } => {
+            peel_off::peelable(socket, assoc_id)?;
             let recalled = recall(registry, socket, program_end, requester).await?;
             let front = Front { at: front_at as usize, is_begun: front_begun };
-            return peel_off(registry, socket, (association, front), recalled).await;
+            return peel_off(registry, socket, (assoc_id, front), recalled).await;
         }
         SocketRequest::Hold => form::hold(socket)?,
         SocketRequest::PutBack(record) => {
@@ -204,19 +203,19 @@ fn peer_address(socket: &Socket) -> Result<SocketAddr, Errno> {
 async fn await_room(
     registry: &Rc<Registry>,
     socket: &Socket,
-    association: u32,
+    assoc_id: AssocId,
     requester: Requester,
 ) -> Result<(), Errno> {
-    let assoc = socket.associations().get(association).ok_or(Errno::PIPE)?;
+    let assoc = socket.associations().get(assoc_id).ok_or(Errno::PIPE)?;
     let queue = assoc.send_queue().ok_or(Errno::PIPE)?;
     take_waiting(registry, requester)?.unless_lost(queue.room()).await?;
     if queue.is_shut() { Err(Errno::SHUTDOWN) } else { Ok(()) }
 }
 
 /// Returns the identifiers of the associations after `after`, as many as an answer may contain.
-fn associations_after(socket: &Socket, after: u32) -> Vec<u8> {
+fn associations_after(socket: &Socket, after: AssocId) -> Vec<u8> {
     let ids = socket.associations().ids_after(after, OPTION_BYTES_MAX / 4);
-    ids.into_iter().flat_map(u32::to_ne_bytes).collect()
+    ids.into_iter().flat_map(|id| id.get().to_ne_bytes()).collect()
 }
 
 /// Begins to set up an association, and waits for it if the caller wants a late answer.
@@ -273,7 +272,7 @@ fn open_for(registry: &Rc<Registry>, owner: Owner, family: Family, kind: SocketK
 async fn peel_off(
     registry: &Rc<Registry>,
     socket: &Rc<Socket>,
-    which: (u32, Front),
+    which: (AssocId, Front),
     recalled: Recalled,
 ) -> Result<Reply, Errno> {
     let (registry, socket) = (Rc::clone(registry), Rc::clone(socket));
@@ -349,7 +348,7 @@ mod tests {
     }
 
     /// Opens a socket of user 1 that is connected to a listener of this stack. Returns its association, too.
-    async fn connected(registry: &Rc<Registry>) -> (u32, OwnedFd) {
+    async fn connected(registry: &Rc<Registry>) -> (AssocId, OwnedFd) {
         let (style, options) = (Style::OneToOne, SocketOptions::new(registry.stack()));
         let owner = Owner { user: 1, process: 1 };
         let opened =
@@ -391,17 +390,16 @@ mod tests {
                 .await
                 .map(|reply| matches!(reply.answer, Answer::Refused(_)))
         };
-        let push = DaemonRequest::Push { association: id, module: "counter" };
-        let (pop, unlink) =
-            (DaemonRequest::Pop { association: id }, DaemonRequest::Unlink { association: id });
-        let link = DaemonRequest::Link { association: id, other };
+        let push = DaemonRequest::Push { assoc_id: id, module: "counter" };
+        let (pop, unlink) = (DaemonRequest::Pop { assoc_id: id }, DaemonRequest::Unlink { assoc_id: id });
+        let link = DaemonRequest::Link { assoc_id: id, other };
         for request in [push, pop, link, unlink] {
             assert_eq!(ask(request, STRANGER).await, Err(Errno::PERM), "{request:?}");
         }
         assert_eq!((ask(push, 1).await, ask(pop, 1).await), (Ok(false), Ok(false)));
         assert_eq!((ask(push, 0).await, ask(pop, 1).await), (Ok(false), Err(Errno::PERM)), "it is root's");
         assert_eq!(ask(pop, 0).await, Ok(false));
-        assert_eq!(ask(DaemonRequest::Link { association: id, other: id }, 1).await, Err(Errno::INVAL));
+        assert_eq!(ask(DaemonRequest::Link { assoc_id: id, other: id }, 1).await, Err(Errno::INVAL));
         assert_eq!((ask(link, 0).await, ask(unlink, 1).await), (Ok(false), Err(Errno::PERM)), "it is root's");
         assert_eq!(
             (ask(unlink, 0).await, ask(link, 1).await, ask(unlink, 1).await),

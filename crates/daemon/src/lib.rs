@@ -51,6 +51,7 @@ pub use calls::status::{
     SocketState, SocketStatus, SocketStyle, Status, UserStatus,
 };
 pub use calls::streams::{PartStatus, QueueStatus, StreamStatus};
+pub use carrier::assoc_id::AssocId;
 pub use client::inquiry::{NoDaemon, trusts_daemon_of};
 pub use client::streams::{Recording, StreamCommandError, Streams};
 pub use server::REQUEST_WAIT;

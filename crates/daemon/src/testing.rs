@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use carrier::assoc_id::AssocId;
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, Sequence};
 use ring::{PutOutcome, Ring, Writer};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -31,6 +32,8 @@ use crate::users::resources::Resources;
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 /// Pause between two checks of [`until`].
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
+/// The number of the association of a test that has only one.
+pub(crate) const ID: AssocId = AssocId::FIRST;
 
 /// Returns a registry over a stack of its own, with default limits.
 pub(crate) fn registry() -> Registry {
@@ -69,13 +72,13 @@ pub(crate) async fn until(awaited: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Returns the header of a message for the association.
-pub(crate) fn header(association: u32, bytes: usize) -> Header {
-    Header { association, flags: Flags::END, bytes: bytes as u32, ..Header::new(Kind::Data) }
+pub(crate) fn header(assoc_id: AssocId, bytes: usize) -> Header {
+    Header { assoc_id, flags: Flags::END, bytes: bytes as u32, ..Header::new(Kind::Data) }
 }
 
 /// Sends a message as the program does.
-pub(crate) fn send(program_end: &OwnedFd, association: u32, content: &[u8]) {
-    let record = [&header(association, content.len()).encode(), content].concat();
+pub(crate) fn send(program_end: &OwnedFd, assoc_id: AssocId, content: &[u8]) {
+    let record = [&header(assoc_id, content.len()).encode(), content].concat();
     rustix::net::send(program_end, &record, SendFlags::DONTWAIT).expect("room in the carrier");
 }
 
@@ -127,8 +130,8 @@ pub(crate) fn announce(program_end: &OwnedFd, number: u32, memfd: impl AsFd) {
 }
 
 /// Puts a message into the ring.
-pub(crate) fn put(socket: &Socket, association: u32, content: &[u8]) -> bool {
-    put_record(socket, &header(association, content.len()), content)
+pub(crate) fn put(socket: &Socket, assoc_id: AssocId, content: &[u8]) -> bool {
+    put_record(socket, &header(assoc_id, content.len()), content)
 }
 
 /// Sends a record without content.
@@ -138,8 +141,8 @@ pub(crate) fn send_only(program_end: &OwnedFd, kind: Kind) {
 }
 
 /// Sends a message of zeros in a memfd as the program does, without a place among those in the ring.
-pub(crate) fn send_long(program_end: &OwnedFd, association: u32, bytes: usize) {
-    let header = header(association, bytes);
+pub(crate) fn send_long(program_end: &OwnedFd, assoc_id: AssocId, bytes: usize) {
+    let header = header(assoc_id, bytes);
     send_memfd(program_end, &Header { flags: header.flags.with(Flags::IN_MEMFD), ..header });
 }
 

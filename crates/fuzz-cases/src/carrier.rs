@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use ::carrier::assoc_id::AssocId;
 use ::carrier::bundle::{Unread, begins_at, messages};
 use ::carrier::read_position::{Front, InBundle};
 use ::carrier::record::Extent;
@@ -142,7 +143,7 @@ fn perform(status: &StatusPage, page: &SharersPage, bundle: &[u8], step: &Step) 
         }
         Step::Entry { place, association, passed_on } => {
             let Some(entry) = status.entries().get(usize::from(place)) else { return };
-            entry.association.store(association, Relaxed);
+            entry.assoc_id.store(association, Relaxed);
             entry.passed_on.store(passed_on, Relaxed);
         }
         Step::Error { error, errors } => {
@@ -163,17 +164,18 @@ fn perform(status: &StatusPage, page: &SharersPage, bundle: &[u8], step: &Step) 
         }
         Step::Read { room } => read(page, bundle, room.into()),
         Step::Reserve { place, association, bytes } => {
+            let assoc_id = AssocId::new(association);
             let place = usize::from(place);
             let (Some(entry), Some(sent)) = (status.entries().get(place), page.sent().get(place)) else {
                 return;
             };
-            let is_its_own = entry.association.load(Relaxed) == association;
-            let is_reserved = sent.reserve(entry, association, bytes);
+            let is_its_own = entry.is_of(assoc_id, Relaxed);
+            let is_reserved = sent.reserve(entry, assoc_id, bytes);
             assert!(is_its_own || !is_reserved, "the entry is not its own");
             if is_reserved && (ROOM_BYTES..1 << 30).contains(&bytes) {
-                assert!(!sent.reserve(entry, association, bytes), "more than the room");
+                assert!(!sent.reserve(entry, assoc_id, bytes), "more than the room");
             }
-            sent.unreserve(entry, association, bytes);
+            sent.unreserve(entry, assoc_id, bytes);
         }
     }
 }

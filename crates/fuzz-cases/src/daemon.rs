@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ::carrier::assoc_id::AssocId;
 use ::carrier::record::{HEADER_BYTES, Header, Kind, Sequence};
 use ::carrier::request::{
     Addresses, Answer, DaemonRequest, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, PUT_BACK_BYTES_MAX,
@@ -312,6 +313,7 @@ fn make(thing: &Thing) -> Option<Held> {
 fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]) -> Vec<OwnedFd> {
     let at = |port: u8| SocketAddr::from((Ipv4Addr::LOCALHOST, 2000 + u16::from(port % 4)));
     let level = |sctp: bool| if sctp { 132 } else { 1 };
+    let assoc_id = |number: u8| AssocId::new(number.into());
     let within = |value: &[u8]| value[..value.len().min(OPTION_BYTES_MAX)].to_vec();
     let (value, peers, record);
     let request: Request<'_> = match asked {
@@ -335,12 +337,12 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
             DaemonRequest::Linger { cookie: own.unwrap_or((*cookie).into()) }.into()
         }
         Asked::AwaitRoom { association } => {
-            SocketRequest::AwaitRoom { association: (*association).into() }.into()
+            SocketRequest::AwaitRoom { assoc_id: assoc_id(*association) }.into()
         }
-        Asked::Associations { after } => SocketRequest::Associations { after: (*after).into() }.into(),
+        Asked::Associations { after } => SocketRequest::Associations { after: assoc_id(*after) }.into(),
         Asked::AwaitEnd => SocketRequest::AwaitEnd.into(),
         Asked::PeelOff { association, begun, at } => {
-            SocketRequest::PeelOff { association: (*association).into(), front_begun: *begun, front_at: *at }
+            SocketRequest::PeelOff { assoc_id: assoc_id(*association), front_begun: *begun, front_at: *at }
                 .into()
         }
         Asked::LocalAddress => SocketRequest::LocalAddress.into(),
@@ -355,20 +357,20 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
         }
         Asked::Streams => DaemonRequest::Streams.into(),
         Asked::Push { association, module } => DaemonRequest::Push {
-            association: (*association).into(),
+            assoc_id: assoc_id(*association),
             module: MODULES[usize::from(*module) % MODULES.len()],
         }
         .into(),
-        Asked::Pop { association } => DaemonRequest::Pop { association: (*association).into() }.into(),
+        Asked::Pop { association } => DaemonRequest::Pop { assoc_id: assoc_id(*association) }.into(),
         Asked::Record { association, trace } => DaemonRequest::Record {
-            association: (*association).into(),
+            assoc_id: assoc_id(*association),
             recorder: if *trace { Recorder::Trace } else { Recorder::Tap },
         }
         .into(),
         Asked::Link { association, other } => {
-            DaemonRequest::Link { association: (*association).into(), other: (*other).into() }.into()
+            DaemonRequest::Link { assoc_id: assoc_id(*association), other: assoc_id(*other) }.into()
         }
-        Asked::Unlink { association } => DaemonRequest::Unlink { association: (*association).into() }.into(),
+        Asked::Unlink { association } => DaemonRequest::Unlink { assoc_id: assoc_id(*association) }.into(),
         Asked::Hold => SocketRequest::Hold.into(),
         Asked::PutBack { head, content } => {
             let content = &content[..content.len().min(PUT_BACK_BYTES_MAX - HEADER_BYTES)];
@@ -394,7 +396,7 @@ impl Head {
         ];
         let header = Header {
             stream: self.stream.into(),
-            association: self.association.into(),
+            assoc_id: AssocId::new(self.association.into()),
             lifetime_ms: self.lifetime_ms.into(),
             context: self.lifetime_ms.into(),
             sequence: Sequence::ring(self.lifetime_ms.into()),

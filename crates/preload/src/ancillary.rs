@@ -7,6 +7,7 @@ use std::ptr;
 use carrier::abi::{
     IPPROTO_SCTP, SCTP_ABORT, SCTP_ADDR_OVER, SCTP_EOF, SCTP_SACK_IMMEDIATELY, SCTP_SENDALL, SCTP_UNORDERED,
 };
+use carrier::assoc_id::AssocId;
 use carrier::record::{Flags, Header, Kind};
 use carrier::request::InitMessage;
 use carrier::status_page::Subscriptions;
@@ -42,7 +43,7 @@ pub(crate) struct SendInfo {
     pub(crate) flags: Flags,
     pub(crate) context: u32,
     pub(crate) lifetime_ms: u32,
-    pub(crate) association: u32,
+    pub(crate) assoc_id: AssocId,
     /// Send to every association of a one-to-many socket.
     pub(crate) to_all: bool,
     /// Parameters of the association that the message sets up.
@@ -71,7 +72,7 @@ impl SendInfo {
         let set = table.into_iter().filter(|(flag, _)| flags & flag != 0);
         self.flags = set.fold(Flags::default(), |all, (_, flag)| all.with(flag));
         (self.stream, self.ppid, self.context) = (stream, u32::from_be(ppid), context);
-        self.association = association.cast_unsigned();
+        self.assoc_id = AssocId::from_assoc_t(association);
         self.to_all = flags & SCTP_SENDALL != 0;
         self.overrides_address = flags & SCTP_ADDR_OVER != 0;
         Ok(())
@@ -234,7 +235,7 @@ pub(crate) unsafe fn write(
     let mut out = Out { message, room, used: 0 };
     let (stream, ssn, ppid, tsn) = (header.stream, header.ssn, header.ppid.to_be(), header.tsn());
     let (cumulative_tsn, context) = (header.cumulative_tsn(), header.context);
-    let association = header.association.cast_signed();
+    let association = header.assoc_id.to_assoc_t();
     let flags = unordered(header);
     // The order is the kernel's.
     // SAFETY: the caller guarantees it.
@@ -246,7 +247,7 @@ pub(crate) unsafe fn write(
                 flags: unordered(next) | if is_notification { SCTP_NOTIFICATION } else { 0 },
                 ppid: next.ppid.to_be(),
                 bytes: next.bytes,
-                association: next.association.cast_signed(),
+                association: next.assoc_id.to_assoc_t(),
             };
             out.put(SCTP_NXTINFO, info);
         }

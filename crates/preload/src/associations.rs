@@ -4,6 +4,7 @@ use std::os::fd::RawFd;
 use std::ptr;
 
 use carrier::abi::SCTP_SOCKOPT_PEELOFF;
+use carrier::assoc_id::AssocId;
 use libc::{c_int, sockaddr};
 
 use crate::descriptor::Descriptor;
@@ -28,13 +29,13 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, name: c_int, given: &
     let expected = if name == SCTP_SOCKOPT_PEELOFF { PEELOFF_BYTES } else { PEELOFF_FLAGS_BYTES };
     let given = given.get(..expected).ok_or(Errno(libc::EINVAL))?;
     let mut words = given.as_chunks::<4>().0.iter().map(|word| c_int::from_ne_bytes(*word));
-    let association = words.next().unwrap_or(0).cast_unsigned();
+    let assoc_id = AssocId::from_assoc_t(words.next().unwrap_or(0));
     let flags = words.nth(1).unwrap_or(0);
-    setup::peel_off(fd, descriptor, association, flags)
+    setup::peel_off(fd, descriptor, assoc_id, flags)
 }
 
 /// Connects to the addresses in the value of `SCTP_SOCKOPT_CONNECTX`. Returns the association, if one was begun, and the outcome.
-pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, list: &[u8]) -> Result<(u32, Result<()>)> {
+pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, list: &[u8]) -> Result<(AssocId, Result<()>)> {
     // SAFETY: that many bytes are readable.
     let peer = unsafe { address::read_list(list.as_ptr().cast(), list.len()) }?;
     Ok(cancel::disabled(|| setup::connect(fd, descriptor, &peer)))
@@ -45,9 +46,13 @@ pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, list: &[u8]) -> Result
 /// # Safety
 ///
 /// The pointer in `given` points to as many bytes as `given` says.
-pub(crate) unsafe fn connect_listed(fd: RawFd, descriptor: &Descriptor, given: &[u8]) -> (u32, Result<()>) {
+pub(crate) unsafe fn connect_listed(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    given: &[u8],
+) -> (AssocId, Result<()>) {
     if given.len() < size_of::<Listed>() {
-        return (0, Err(Errno(libc::EINVAL)));
+        return (AssocId::NONE, Err(Errno(libc::EINVAL)));
     }
     // SAFETY: that many bytes are readable, and any bytes are a valid `Listed`.
     let listed = unsafe { ptr::read_unaligned(given.as_ptr().cast::<Listed>()) };
@@ -55,6 +60,6 @@ pub(crate) unsafe fn connect_listed(fd: RawFd, descriptor: &Descriptor, given: &
     // SAFETY: the caller guarantees it.
     match unsafe { address::read_list(listed.addresses, bytes) } {
         Ok(peer) => cancel::disabled(|| setup::connect(fd, descriptor, &peer)),
-        Err(error) => (0, Err(error)),
+        Err(error) => (AssocId::NONE, Err(error)),
     }
 }

@@ -113,7 +113,7 @@ pub(crate) mod tests {
     fn a_page_without_entries_is_mapped_with_zeros_behind_it() {
         let descriptor = Descriptor::map(files()).expect("pages of this version");
         let entries = descriptor.pages().status.entries();
-        assert!(!entries.is_empty() && entries.iter().all(|entry| entry.association.load(Relaxed) == 0));
+        assert!(!entries.is_empty() && entries.iter().all(|entry| entry.assoc_id.load(Relaxed) == 0));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use carrier::assoc_id::AssocId;
 use carrier::record::{
     Flags, Header, Kind, MESSAGE_BYTES_MAX, PADDING_BLOCK_BYTES, PADDING_BYTES_MAX, PAYLOAD_BYTES_MAX,
     Sequence,
@@ -105,7 +106,7 @@ impl Outgoing<'_> {
     /// Sends on a socket with one association. A message that ends the association has no bytes for its sender: what it contains
     /// is the reason of the ABORT.
     fn hand_over_to_peer(&self) -> Result<usize> {
-        let bytes = self.hand_over(0)?;
+        let bytes = self.hand_over(AssocId::NONE)?;
         Ok(if ends(self.info) { 0 } else { bytes })
     }
 
@@ -173,9 +174,9 @@ impl Outgoing<'_> {
             return self.send_to_all();
         }
         let Some(to) = self.to else {
-            return match self.info.association {
-                0 => Err(Errno(libc::EPIPE)),
-                association => self.send_to_association(association),
+            return match self.info.assoc_id {
+                AssocId::NONE => Err(Errno(libc::EPIPE)),
+                named => self.send_to_association(named),
             };
         };
         for _ in 0..NEW_TRIES {
@@ -202,9 +203,9 @@ impl Outgoing<'_> {
 
     /// Sends the message with which an association begins. Without it there is no association, unless another
     /// thread has sent one.
-    fn send_to_new(&self, association: u32) -> Result<usize> {
-        self.send_to_association(association).inspect_err(|_| {
-            if !self.close_unused(association) {
+    fn send_to_new(&self, assoc_id: AssocId) -> Result<usize> {
+        self.send_to_association(assoc_id).inspect_err(|_| {
+            if !self.close_unused(assoc_id) {
                 return;
             }
             let info = SendInfo { flags: Flags::ABORT, ..SendInfo::default() };
@@ -216,27 +217,27 @@ impl Outgoing<'_> {
                 ..*self
             };
             // Where the ring is full, the association waits for the message to be sent again.
-            let _ = abort.hand_over(association);
+            let _ = abort.hand_over(assoc_id);
         })
     }
 
     /// Keeps others from sending to an association to which nothing was sent. Returns false if something was.
-    fn close_unused(&self, association: u32) -> bool {
+    fn close_unused(&self, assoc_id: AssocId) -> bool {
         // Of more associations than entries nothing is known.
-        self.entry_of(association).is_none_or(|(entry, sent)| sent.close_unused(entry, association))
+        self.entry_of(assoc_id).is_none_or(|(entry, sent)| sent.close_unused(entry, assoc_id))
     }
 
     /// Sends to each association that exists when its turn comes and whose peer has not shut it down. The daemon lists them,
     /// because the page may not have entries for all. Returns the number of bytes for the last one, as the kernel does: 0 if the
     /// message was not for it.
     fn send_to_all(self) -> Result<usize> {
-        let (mut after, mut sent) = (0, 0);
+        let (mut after, mut sent) = (AssocId::NONE, 0);
         loop {
             // An array, because a send may be cancelled, and a list would have a destructor.
-            let mut some = [0; ASSOCIATIONS_AT_ONCE];
+            let mut some = [AssocId::NONE; ASSOCIATIONS_AT_ONCE];
             let count = setup::associations(self.fd, after, &mut some)?;
-            for association in &some[..count] {
-                sent = match self.send_to_association(*association) {
+            for assoc_id in &some[..count] {
+                sent = match self.send_to_association(*assoc_id) {
                     // The association has ended meanwhile, or its peer has shut it down.
                     Err(Errno(libc::EPIPE | libc::ESHUTDOWN)) => 0,
                     sent => sent?,
@@ -250,31 +251,31 @@ impl Outgoing<'_> {
     }
 
     /// Sends to an association of a one-to-many socket, as soon as it has room.
-    fn send_to_association(&self, association: u32) -> Result<usize> {
+    fn send_to_association(&self, assoc_id: AssocId) -> Result<usize> {
         let bytes = self.content.bytes() as u32;
         let patience = Patience::of_send(self.fd, self.flags);
         let mut waits = 0;
         loop {
-            let Some((entry, sent)) = self.entry_of(association) else {
+            let Some((entry, sent)) = self.entry_of(assoc_id) else {
                 // There are more associations than entries, or this one has ended.
-                self.await_room(association)?;
-                return self.hand_over(association);
+                self.await_room(assoc_id)?;
+                return self.hand_over(assoc_id);
             };
             if entry.streams_out.load(Relaxed) == Entry::PEER_SHUT && !self.goes_after_shutdown() {
                 return Err(Errno(libc::ESHUTDOWN));
             }
             check_stream(self.info, &entry.default_stream, &entry.streams_out)?;
-            if sent.reserve(entry, association, bytes) {
-                return self.send_reserved(association, || sent.unreserve(entry, association, bytes));
+            if sent.reserve(entry, assoc_id, bytes) {
+                return self.send_reserved(assoc_id, || sent.unreserve(entry, assoc_id, bytes));
             }
-            if entry.association.load(Relaxed) != association {
+            if !entry.is_of(assoc_id, Relaxed) {
                 // The association has ended, and its entry belongs to another.
                 continue;
             }
             if !self.waits() || patience.is_over() {
                 return Err(Errno(libc::EAGAIN));
             }
-            self.await_room(association)?;
+            self.await_room(assoc_id)?;
             waits += 1;
             if waits > ROOM_TRIES {
                 // Other senders took the room each time, or a sharer has written a false count of sent bytes.
@@ -284,21 +285,20 @@ impl Outgoing<'_> {
     }
 
     /// Returns the entry of an association in the status page, and the number of bytes sent to it.
-    fn entry_of(&self, association: u32) -> Option<(&Entry, &SentBytes)> {
+    fn entry_of(&self, assoc_id: AssocId) -> Option<(&Entry, &SentBytes)> {
         let pages = self.pages();
         let mut entries = pages.status.entries().iter().zip(pages.sharers.sent());
-        entries.find(|(entry, _)| entry.association.load(Relaxed) == association)
+        entries.find(|(entry, _)| entry.is_of(assoc_id, Relaxed))
     }
 
     /// Sends a message for which there is room; `unreserve` gives the room back if that fails.
-    fn send_reserved(&self, association: u32, unreserve: impl Fn()) -> Result<usize> {
-        let bytes =
-            cancel::undoing(&unreserve, || self.hand_over(association)).inspect_err(|_| unreserve())?;
+    fn send_reserved(&self, assoc_id: AssocId, unreserve: impl Fn()) -> Result<usize> {
+        let bytes = cancel::undoing(&unreserve, || self.hand_over(assoc_id)).inspect_err(|_| unreserve())?;
         if !ends(self.info) {
             return Ok(bytes);
         }
         // The daemon knows of the end when it answers, so that the next send fails.
-        let _gone = setup::await_room(self.fd, association);
+        let _gone = setup::await_room(self.fd, assoc_id);
         Ok(0)
     }
 
@@ -313,20 +313,20 @@ impl Outgoing<'_> {
     /// # Errors
     ///
     /// `ESHUTDOWN`: it was shut down.
-    fn await_room(&self, association: u32) -> Result<()> {
-        match setup::await_room(self.fd, association) {
+    fn await_room(&self, assoc_id: AssocId) -> Result<()> {
+        match setup::await_room(self.fd, assoc_id) {
             Err(Errno(libc::ESHUTDOWN)) if self.goes_after_shutdown() => Ok(()),
             waited => waited,
         }
     }
 
     /// Returns the association with a peer, or `None` if it begins with this message.
-    fn association_with(&self, to: SocketAddr) -> Result<Option<u32>> {
+    fn association_with(&self, to: SocketAddr) -> Result<Option<AssocId>> {
         let known = self.pages().status.entries().iter().find(|entry| entry.peer() == Some(to));
         if let Some(entry) = known
-            && let id @ 1.. = entry.association.load(Relaxed)
+            && let id @ 1.. = entry.assoc_id.load(Relaxed)
         {
-            return Ok(Some(id));
+            return Ok(Some(AssocId::new(id)));
         }
         match setup::find_association(self.fd, to) {
             Err(Errno(libc::ENOENT)) if ends(self.info) => Err(Errno(libc::EINVAL)),
@@ -336,7 +336,7 @@ impl Outgoing<'_> {
     }
 
     /// Begins an association with this message.
-    fn connect(&self, to: SocketAddr) -> Result<u32> {
+    fn connect(&self, to: SocketAddr) -> Result<AssocId> {
         let further = self.control.further_hosts()?.into_iter().map(|host| SocketAddr::new(host, to.port()));
         let peer: Vec<SocketAddr> = iter::once(to).chain(further).collect();
         setup::connect_with_message(self.fd, &peer, self.info.init)
@@ -373,7 +373,7 @@ impl Outgoing<'_> {
             .filter(|to| self.info.overrides_address || (is_one_to_one && pages.status.peer() != Some(*to)))
     }
 
-    fn hand_over(&self, association: u32) -> Result<usize> {
+    fn hand_over(&self, assoc_id: AssocId) -> Result<usize> {
         let (bytes, info) = (self.content.bytes(), self.info);
         let over = self.overridden();
         let to_address = if over.is_some() { Flags::TO_ADDRESS } else { Flags::default() };
@@ -383,7 +383,7 @@ impl Outgoing<'_> {
             ppid: info.ppid,
             context: info.context,
             lifetime_ms: info.lifetime_ms,
-            association,
+            assoc_id,
             bytes: bytes as u32,
             address: over,
             ..Header::new(Kind::Data)

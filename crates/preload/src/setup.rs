@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use carrier::assoc_id::AssocId;
 use carrier::read_position::Front;
 use carrier::record::{self, ACCEPTED_BYTES, HEADER_BYTES};
 use carrier::request::{Addresses, Answer, DaemonRequest, InitMessage, SocketKind, SocketRequest, Start};
@@ -151,12 +152,12 @@ pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name:
 }
 
 /// Connects, as `connect` and `sctp_connectx` do. Returns an association that is only begun, too, with `EINPROGRESS`.
-pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -> (u32, Result<()>) {
+pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -> (AssocId, Result<()>) {
     if let State::Connected | State::Ended | State::Lost = descriptor.pages().status.state() {
-        return (0, Err(Errno(libc::EISCONN)));
+        return (AssocId::NONE, Err(Errno(libc::EISCONN)));
     }
     if tcp::is_stream(descriptor) && system::has_input_ended(fd) {
-        return (0, Err(Errno(failed_before(descriptor))));
+        return (AssocId::NONE, Err(Errno(failed_before(descriptor))));
     }
     self_connect::connects();
     let wait = !system::is_nonblocking(fd);
@@ -165,15 +166,15 @@ pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -
         // The process has no descriptor for a connection that waits for the answer.
         Err(Errno(libc::EMFILE)) if wait => {
             match request_connect(fd, peer, Start::Now, InitMessage::default()) {
-                Ok(association) => (association, await_connection(fd, descriptor)),
-                Err(error) => (0, Err(error)),
+                Ok(begun) => (begun, await_connection(fd, descriptor)),
+                Err(error) => (AssocId::NONE, Err(error)),
             }
         }
         // The time limit of `SO_SNDTIMEO` is over.
-        Err(Errno(libc::EAGAIN)) => (0, Err(Errno(libc::EINPROGRESS))),
-        Err(error) => (0, Err(error)),
-        Ok(association) if !wait => (association, Err(Errno(libc::EINPROGRESS))),
-        Ok(association) => (association, Ok(())),
+        Err(Errno(libc::EAGAIN)) => (AssocId::NONE, Err(Errno(libc::EINPROGRESS))),
+        Err(error) => (AssocId::NONE, Err(error)),
+        Ok(begun) if !wait => (begun, Err(Errno(libc::EINPROGRESS))),
+        Ok(begun) => (begun, Ok(())),
     }
 }
 
@@ -186,12 +187,12 @@ fn failed_before(descriptor: &Descriptor) -> c_int {
 }
 
 /// Begins an association, or waits until it is set up if `start` says so; returns its number.
-fn request_connect(fd: RawFd, peer: &[SocketAddr], start: Start, init: InitMessage) -> Result<u32> {
+fn request_connect(fd: RawFd, peer: &[SocketAddr], start: Start, init: InitMessage) -> Result<AssocId> {
     let peer = Addresses::new(peer).ok_or(Errno(libc::EINVAL))?;
-    association(&ask(&SocketRequest::Connect { peer, start, init }, fd)?)
+    assoc_id(&ask(&SocketRequest::Connect { peer, start, init }, fd)?)
 }
 
-fn association(reply: &Reply) -> Result<u32> {
+fn assoc_id(reply: &Reply) -> Result<AssocId> {
     match reply.answer()? {
         Answer::Association(id) => Ok(id),
         _ => Err(Errno(libc::EPROTO)),
@@ -199,32 +200,32 @@ fn association(reply: &Reply) -> Result<u32> {
 }
 
 /// Begins an association for a message that the caller sends afterwards.
-pub(crate) fn connect_with_message(fd: RawFd, peer: &[SocketAddr], init: InitMessage) -> Result<u32> {
+pub(crate) fn connect_with_message(fd: RawFd, peer: &[SocketAddr], init: InitMessage) -> Result<AssocId> {
     self_connect::connects();
     request_connect(fd, peer, Start::WithMessage, init)
 }
 
 /// Returns the association of a one-to-many socket with the peer of this address.
-pub(crate) fn find_association(fd: RawFd, peer: SocketAddr) -> Result<u32> {
-    association(&ask(&SocketRequest::Find(peer), fd)?)
+pub(crate) fn find_association(fd: RawFd, peer: SocketAddr) -> Result<AssocId> {
+    assoc_id(&ask(&SocketRequest::Find(peer), fd)?)
 }
 
 /// Writes the associations of a one-to-many socket with the smallest numbers above `after` to `list`; returns how many, 0 if
 /// there are no more.
-pub(crate) fn associations(fd: RawFd, after: u32, list: &mut [u32]) -> Result<usize> {
+pub(crate) fn associations(fd: RawFd, after: AssocId, list: &mut [AssocId]) -> Result<usize> {
     // SAFETY: the list is writable, and any bytes are numbers.
     let place = unsafe { Destination::of_program(list.as_mut_ptr().cast(), size_of_val(list)) };
     let bytes = ask_for_value(&|| SocketRequest::Associations { after }, fd, place)?;
-    Ok(bytes / size_of::<u32>())
+    Ok(bytes / size_of::<AssocId>())
 }
 
 /// Waits until an association of a one-to-many socket has room for a message.
-pub(crate) fn await_room(fd: RawFd, association: u32) -> Result<()> {
-    ask::request(fd, &SocketRequest::AwaitRoom { association })
+pub(crate) fn await_room(fd: RawFd, assoc_id: AssocId) -> Result<()> {
+    ask::request(fd, &SocketRequest::AwaitRoom { assoc_id })
 }
 
 /// Peels off an association; `flags` are those of `socket`.
-pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, flags: c_int) -> Result<RawFd> {
+pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, assoc_id: AssocId, flags: c_int) -> Result<RawFd> {
     let pages = descriptor.pages();
     // No sharer reads while the daemon sorts the content of the carrier.
     let reader = Reader::lock(fd, pages, &Patience::of_a_request()).map_err(lock::program_error)?;
@@ -232,7 +233,7 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
     let front_begun = front.consumed() > 0;
     let header = if front_begun { reader.front()? } else { None };
     let front_at = if let Front::Bundle(position) = front { position.next } else { 0 };
-    let request = SocketRequest::PeelOff { association, front_begun, front_at };
+    let request = SocketRequest::PeelOff { assoc_id, front_begun, front_at };
     // After an error it is unknown whether the daemon has sorted the content.
     let reply = ask(&request, fd).inspect_err(|_| reader.recover())?;
     if reader.on_sorted(front, header).is_err() {

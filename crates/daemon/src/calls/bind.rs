@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use carrier::assoc_id::AssocId;
 use carrier::status_page::State;
 use links::interface_addresses;
 use rustix::io::Errno;
@@ -122,7 +123,7 @@ fn names_port(address: SocketAddr, port: u16) -> bool {
 /// associations.
 pub(crate) fn local_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, Errno> {
     let id = association_of(asked)?;
-    if id != 0 && socket.named_association(id).is_none() {
+    if id != AssocId::NONE && socket.named_association(id).is_none() {
         return Err(Errno::INVAL);
     }
     let (ips, port) = match socket.addresses().bound_or_inherited() {
@@ -154,18 +155,18 @@ pub(crate) fn peer_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, E
 }
 
 /// Returns the `assoc_id` of a `struct sctp_getaddrs`.
-fn association_of(asked: &[u8]) -> Result<u32, Errno> {
+fn association_of(asked: &[u8]) -> Result<AssocId, Errno> {
     let bytes = asked.get(..8).and_then(|both| both.first_chunk()).ok_or(Errno::INVAL)?;
-    Ok(u32::from_ne_bytes(*bytes))
+    Ok(AssocId::new(u32::from_ne_bytes(*bytes)))
 }
 
 fn list_of(
-    id: u32,
+    id: AssocId,
     addresses: impl ExactSizeIterator<Item = SocketAddr>,
     room: usize,
 ) -> Result<Vec<u8>, Errno> {
     let mut out = Vec::with_capacity(8 + 28 * addresses.len());
-    out.extend(id.to_ne_bytes());
+    out.extend(id.get().to_ne_bytes());
     out.extend((addresses.len() as u32).to_ne_bytes());
     addresses.for_each(|address| append(&mut out, address));
     if out.len() > room { Err(Errno::NOMEM) } else { Ok(out) }
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
     use crate::channel::style::Style;
     use crate::state::association::SocketAssociation;
-    use crate::testing::{self, registry};
+    use crate::testing::{self, ID, registry};
     use crate::users::requester::tests::requester;
 
     const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(bind(&registry, &socket, ANY, requester(1)), Ok(()));
         assert_eq!(bind(&registry, &socket, ANY, requester(1)), Err(Errno::INVAL));
         let (connected, _program_end) = opened(&registry);
-        let assoc = SocketAssociation::new(3, ([127, 0, 0, 1], 7).into(), connected.future_options());
+        let assoc = SocketAssociation::new(ID, ([127, 0, 0, 1], 7).into(), connected.future_options());
         connected.on_connecting(&Rc::new(assoc), None);
         connected.on_connected(1);
         assert_eq!(bind(&registry, &connected, ANY, requester(1)), Err(Errno::INVAL));

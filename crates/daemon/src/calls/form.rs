@@ -1,5 +1,6 @@
 //! Switches the form of what a program reads: records, or plain content for a program without the shim.
 
+use carrier::assoc_id::AssocId;
 use carrier::status_page::State;
 use rustix::io::Errno;
 
@@ -21,7 +22,7 @@ pub(crate) fn hold(socket: &Socket) -> Result<(), Errno> {
 /// Accepts a message back that was in the channel ([`SocketRequest::PutBack`](carrier::request::SocketRequest::PutBack)).
 /// Waits for memory if its user has too much on its way.
 pub(crate) async fn put_back(socket: &Socket, record: &[u8]) -> Result<(), Errno> {
-    let association = socket.associations().first();
-    let known = association.map_or((0, None), |association| (association.id(), Some(association.peer())));
+    let assoc = socket.associations().first();
+    let known = assoc.map_or((AssocId::NONE, None), |assoc| (assoc.id(), Some(assoc.peer())));
     socket.channel().put_back(record, known).await
 }

@@ -21,7 +21,7 @@ impl LinkStatus {
     /// Returns the link of the stream of an association.
     pub(super) fn of(assoc: &SocketAssociation) -> Option<LinkStatus> {
         let known = assoc.stack_association()?.stream().splice_status()?;
-        let with = assoc.linked_with();
+        let with = assoc.linked_with().get();
         Some(LinkStatus { with, user: known.owner.uid, messages: known.messages, bytes: known.bytes })
     }
 }

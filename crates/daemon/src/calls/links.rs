@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use carrier::assoc_id::AssocId;
 use rustix::io::Errno;
 use swiftwater::SpliceError;
 use swiftwater::streams::LinkError;
@@ -19,7 +20,11 @@ use crate::users::requester::Requester;
 const LINKS_PASSED_MAX: usize = 16;
 
 /// Links the streams of two associations.
-pub(crate) async fn link(registry: &Registry, ids: [u32; 2], requester: Requester) -> Result<Reply, Errno> {
+pub(crate) async fn link(
+    registry: &Registry,
+    ids: [AssocId; 2],
+    requester: Requester,
+) -> Result<Reply, Errno> {
     let (socket, first) = stream(registry, ids[0], requester).await?;
     let (_, second) = stream(registry, ids[1], requester).await?;
     if ids[0] == ids[1] || goes_round(registry, socket.relayed(), &first, &second).await {
@@ -39,7 +44,7 @@ pub(crate) async fn link(registry: &Registry, ids: [u32; 2], requester: Requeste
 
 /// Ends the link of the stream of an association; answers with the association of the other stream. Only the administrator ends
 /// a link that the administrator has made.
-pub(crate) async fn unlink(registry: &Registry, id: u32, requester: Requester) -> Result<Reply, Errno> {
+pub(crate) async fn unlink(registry: &Registry, id: AssocId, requester: Requester) -> Result<Reply, Errno> {
     let (_, assoc) = stream(registry, id, requester).await?;
     let association = assoc.stack_association().ok_or(Errno::NOTCONN)?;
     let Some(link) = LinkStatus::of(&assoc) else { return answer(LinkError::NoLink.into()) };
@@ -78,7 +83,7 @@ async fn goes_round(
             return true;
         }
         let Some(link) = LinkStatus::of(&receiver) else { return false };
-        let Some((_, next)) = find(registry, link.with).await else { return false };
+        let Some((_, next)) = find(registry, AssocId::new(link.with)).await else { return false };
         sender = next;
     }
     true

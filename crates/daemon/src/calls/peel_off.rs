@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use carrier::assoc_id::AssocId;
 use carrier::record::Kind;
 use carrier::status_page::State;
 use rustix::io::Errno;
@@ -34,7 +35,7 @@ pub(crate) struct PeeledOff {
 pub(crate) async fn peel_off(
     registry: &Registry,
     socket: &Socket,
-    (id, front): (u32, Front),
+    (id, front): (AssocId, Front),
     recalled: Recalled,
 ) -> Result<PeeledOff, Errno> {
     // The association may have ended since the caller looked it up.
@@ -70,7 +71,7 @@ pub(crate) async fn peel_off(
 fn prepare(
     registry: &Registry,
     socket: &Socket,
-    id: u32,
+    id: AssocId,
 ) -> Result<(Rc<SocketAssociation>, Opened, [OwnedFd; 2]), Errno> {
     let assoc = peelable(socket, id)?;
     let options = socket.options().clone();
@@ -86,7 +87,7 @@ fn prepare(
 }
 
 /// Returns the association of this number if it can be peeled off.
-pub(crate) fn peelable(socket: &Socket, id: u32) -> Result<Rc<SocketAssociation>, Errno> {
+pub(crate) fn peelable(socket: &Socket, id: AssocId) -> Result<Rc<SocketAssociation>, Errno> {
     if socket.style() != Style::OneToMany {
         return Err(Errno::INVAL);
     }
@@ -120,13 +121,13 @@ pub(crate) struct Front {
 async fn move_records(
     mut recalled: Recalled,
     (channel, new): (&Channel, &Channel),
-    id: u32,
+    id: AssocId,
     front: Front,
 ) -> Result<(), Errno> {
     let mut records = recalled.take();
     // Size hints are dropped, because the page is read anew after this.
     records.retain(|record| !record.is_size_hint());
-    let is_of = |record: &RawRecord| record.messages().any(|(_, header)| header.association == id);
+    let is_of = |record: &RawRecord| record.messages().any(|(_, header)| header.assoc_id == id);
     let mut staying = None;
     if let Some(first) = records.front_mut() {
         first.cut_front(front.at);
@@ -171,7 +172,7 @@ mod tests {
         carrier.put_record(b"first", &[]).await.expect("room");
         let recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
         let front = Front { at: 0, is_begun: false };
-        let peeled = peel_off(&registry, &socket, (7, front), recalled).await;
+        let peeled = peel_off(&registry, &socket, (AssocId::new(7), front), recalled).await;
         assert_eq!(peeled.err(), Some(Errno::INVAL), "there is no such association");
         assert_eq!(read(&program_end).as_deref(), Some(&b"first"[..]));
     }

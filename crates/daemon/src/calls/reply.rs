@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+use carrier::assoc_id::AssocId;
 use carrier::request::{self, FRAME_BYTES_MAX};
 use rustix::io::Errno;
 
@@ -15,7 +16,7 @@ pub(crate) enum Answer {
     Failed(Errno),
     Address(SocketAddr),
     Value(Vec<u8>),
-    Association(u32),
+    Association(AssocId),
     Refused(String),
 }
 

@@ -153,6 +153,8 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
+    use carrier::assoc_id::AssocId;
+
     use super::*;
     use crate::channel::style::Style;
     use crate::state::association_options::AssocOptions;
@@ -188,11 +190,11 @@ mod tests {
         let (socket, _program_end) = opened(&registry, Style::OneToMany);
         let peer = ([192, 0, 2, 1], 7).into();
         for id in 3..8 {
-            let assoc = SocketAssociation::new(id, peer, AssocOptions::default());
+            let assoc = SocketAssociation::new(AssocId::new(id), peer, AssocOptions::default());
             socket.enter(assoc, 1, registry.admit_association(&socket).expect("room"));
         }
         let mut associations = Associations { left: 3, omitted: 0 };
-        let numbers: Vec<u32> = associations.of(&socket).iter().map(|assoc| assoc.id()).collect();
+        let numbers: Vec<u32> = associations.of(&socket).iter().map(|assoc| assoc.id().get()).collect();
         assert_eq!((numbers, associations.omitted), (vec![3, 4, 5], 2));
         associations.left = 5;
         assert_eq!((associations.of(&socket).len(), associations.omitted), (5, 2));

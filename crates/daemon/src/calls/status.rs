@@ -414,7 +414,7 @@ pub(super) fn of_association(assoc: &SocketAssociation) -> Option<AssociationSta
         return None;
     }
     Some(AssociationStatus {
-        id: assoc.id(),
+        id: assoc.id().get(),
         // Until the association is up, the executive does not show it.
         state: association.map_or(AssociationPhase::SettingUp, |_| AssociationPhase::Up(known.state)),
         local: local.into_iter().map(|ip| SocketAddr::new(ip, known.local_port)).collect(),

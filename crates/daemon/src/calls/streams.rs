@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
+use carrier::assoc_id::AssocId;
 use carrier::request::Recorder;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -62,7 +63,7 @@ pub(crate) async fn report_streams(registry: &Registry, requester: Requester) ->
 /// Pushes a module by its name.
 pub(crate) async fn push(
     registry: &Registry,
-    id: u32,
+    id: AssocId,
     module: &str,
     requester: Requester,
 ) -> Result<Reply, Errno> {
@@ -77,7 +78,7 @@ pub(crate) async fn push(
 /// Pushes a recording module, and answers with the feed of its records.
 pub(crate) async fn record(
     registry: &Registry,
-    id: u32,
+    id: AssocId,
     recorder: Recorder,
     requester: Requester,
 ) -> Result<Reply, Errno> {
@@ -104,7 +105,7 @@ pub(crate) async fn record(
 /// Pushes a module; returns the answer and the association.
 async fn push_with(
     registry: &Registry,
-    id: u32,
+    id: AssocId,
     requester: Requester,
     push: impl FnOnce(&Association) -> Result<(), PushError>,
 ) -> Result<(Reply, Rc<SocketAssociation>), Errno> {
@@ -128,7 +129,7 @@ async fn push_with(
 }
 
 /// Pops the uppermost module; answers with the module's name.
-pub(crate) async fn pop(registry: &Registry, id: u32, requester: Requester) -> Result<Reply, Errno> {
+pub(crate) async fn pop(registry: &Registry, id: AssocId, requester: Requester) -> Result<Reply, Errno> {
     let (_, assoc) = stream(registry, id, requester).await?;
     let association = assoc.stack_association().ok_or(Errno::NOTCONN)?;
     let pop = || {
@@ -159,7 +160,7 @@ pub(crate) async fn pop(registry: &Registry, id: u32, requester: Requester) -> R
 /// Finds the association with this number, for a user who may manage its stream. Skips other users' sockets in turns.
 pub(super) async fn stream(
     registry: &Registry,
-    id: u32,
+    id: AssocId,
     requester: Requester,
 ) -> Result<(Rc<Socket>, Rc<SocketAssociation>), Errno> {
     let (socket, assoc) = find(registry, id).await.ok_or(Errno::NOENT)?;
@@ -167,7 +168,7 @@ pub(super) async fn stream(
 }
 
 /// Finds the association with this number, and its socket, in turns.
-pub(super) async fn find(registry: &Registry, id: u32) -> Option<(Rc<Socket>, Rc<SocketAssociation>)> {
+pub(super) async fn find(registry: &Registry, id: AssocId) -> Option<(Rc<Socket>, Rc<SocketAssociation>)> {
     let mut walk = Walk::over(registry);
     while let Some(sockets) = walk.next().await {
         for socket in sockets {
@@ -214,7 +215,7 @@ fn stream_status(socket: &Socket, assoc: &SocketAssociation) -> Option<StreamSta
     let modules = stream.modules.into_iter().map(part_status);
     Some(StreamStatus {
         socket: socket.number(),
-        association: assoc.id(),
+        association: assoc.id().get(),
         user: socket.owner().user,
         process: socket.owner().process,
         local: association.local_addr(),

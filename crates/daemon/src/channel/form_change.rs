@@ -4,6 +4,7 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use carrier::assoc_id::AssocId;
 use carrier::record::{Flags, Header, Kind};
 use rustix::io::Errno;
 
@@ -20,11 +21,11 @@ impl Channel {
 
     /// Takes back a message that a sharer has removed from the held channel
     /// ([`SocketRequest::PutBack`](carrier::request::SocketRequest::PutBack)). Waits for memory if the user has too much
-    /// on its way. `association` and `peer` complete its header.
+    /// on its way. `assoc_id` and `peer` complete its header.
     pub(crate) async fn put_back(
         &self,
         record: &[u8],
-        (association, peer): (u32, Option<SocketAddr>),
+        (assoc_id, peer): (AssocId, Option<SocketAddr>),
     ) -> Result<(), Errno> {
         let (header, content) = Header::split(record).ok_or(Errno::INVAL)?;
         let is_message = header.kind == Kind::Data && !header.flags.contains(Flags::IN_MEMFD);
@@ -33,7 +34,7 @@ impl Channel {
         }
         // Messages that the sharer has taken out whole make room, as soon as the watcher has seen that.
         let content = self.endpoint.accounts().charge_and_copy(content).await?;
-        let header = Header { association, address: peer, ..header };
+        let header = Header { assoc_id, address: peer, ..header };
         self.endpoint.form.put_back(Message::new(&header, &[content]))
     }
 
@@ -100,7 +101,7 @@ mod tests {
     use carrier::record::{Header, MESSAGE_BYTES_MAX};
 
     use crate::channel::style::Style;
-    use crate::testing::{header, opened, read, registry, until};
+    use crate::testing::{ID, header, opened, read, registry, until};
     use crate::users::budget::MOVED_BYTES_MAX;
     use crate::users::limits::Limits;
 
@@ -110,8 +111,8 @@ mod tests {
         let (socket, program_end) = opened(&registry, Style::OneToOne);
         let channel = socket.channel();
         channel.hold().expect("it is open");
-        let record = [&header(3, 5).encode()[..], b"hello"].concat();
-        channel.put_back(&record, (3, None)).await.expect("memory");
+        let record = [&header(ID, 5).encode()[..], b"hello"].concat();
+        channel.put_back(&record, (ID, None)).await.expect("memory");
         channel.carrier().time().throttle_for(Duration::from_millis(200));
         channel.set_form(false).expect("it is held");
         assert!(read(&program_end).is_none());
@@ -133,10 +134,10 @@ mod tests {
         let channel = socket.channel();
         let account = registry.resources().users().unread().account(1);
         let _full = account.charge_anyway(Limits::default().user_unread_bytes);
-        let record = [&header(3, 60_000).encode()[..], &[7; 60_000]].concat();
+        let record = [&header(ID, 60_000).encode()[..], &[7; 60_000]].concat();
         channel.hold().expect("it is open");
         let is_put_back = || {
-            let put = pin!(channel.put_back(&record, (3, None)));
+            let put = pin!(channel.put_back(&record, (ID, None)));
             put.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(Ok(()))
         };
         let mut bytes = 0;
@@ -153,9 +154,9 @@ mod tests {
         let (socket, _program_end) = opened(&registry, Style::OneToOne);
         let channel = socket.channel();
         channel.hold().expect("it is open");
-        let record = [&header(3, 60_000).encode()[..], &[7; 60_000]].concat();
+        let record = [&header(ID, 60_000).encode()[..], &[7; 60_000]].concat();
         for _ in 0..10 {
-            channel.put_back(&record, (3, None)).await.expect("memory");
+            channel.put_back(&record, (ID, None)).await.expect("memory");
         }
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let before = tasks();

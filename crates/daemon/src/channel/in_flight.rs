@@ -218,7 +218,7 @@ mod tests {
     use crate::channel::style::Style;
     use crate::state::registry::Registry;
     use crate::state::socket::Socket;
-    use crate::testing::{header, opened, registry, send, send_memfd, send_only, send_with, soon, until};
+    use crate::testing::{ID, header, opened, registry, send, send_memfd, send_only, send_with, soon, until};
 
     /// Returns whether an inspection of what has come so far finds the socket broken.
     async fn is_broken(socket: &Socket) -> bool {
@@ -241,8 +241,8 @@ mod tests {
     async fn records_of_the_shim_break_nothing_and_are_taken_afterwards() {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToOne);
-        send(&program_end, 1, b"a message");
-        let long = header(1, 10);
+        send(&program_end, ID, b"a message");
+        let long = header(ID, 10);
         send_memfd(&program_end, &Header { flags: long.flags.with(Flags::IN_MEMFD), ..long });
         assert!(!is_broken(&socket).await);
         let channel = socket.channel();
@@ -261,7 +261,7 @@ mod tests {
         for records in [0, RECORDS_PER_TURN + 1] {
             let (socket, program_end) = opened(&registry, Style::OneToOne);
             (0..records).for_each(|_| send_only(&program_end, Kind::Filler));
-            send_with(&program_end, &header(1, 0).encode(), &[other()]);
+            send_with(&program_end, &header(ID, 0).encode(), &[other()]);
             assert!(is_broken(&socket).await, "behind {records} records");
         }
     }
@@ -272,7 +272,7 @@ mod tests {
         let (socket, program_end) = opened(&registry, Style::OneToOne);
         send_only(&program_end, Kind::Filler);
         assert!(!is_broken(&socket).await);
-        send_with(&program_end, &header(1, 0).encode(), &[other()]);
+        send_with(&program_end, &header(ID, 0).encode(), &[other()]);
         assert_eq!(soon(socket.channel().endpoint.breach(socket.turn())).await, Breach::Descriptor);
     }
 
@@ -287,7 +287,7 @@ mod tests {
         };
         let unsealed = memfd_create("unsealed", MemfdFlags::CLOEXEC).expect("a memfd");
         let file = std::fs::File::open("/dev/null").expect("every Linux has it");
-        let record = header(1, 0).encode();
+        let record = header(ID, 0).encode();
         let cases: [(&[u8], Vec<OwnedFd>); 5] = [
             (&record, vec![memfd(), memfd()]),
             (&record, vec![memfd(), memfd(), memfd()]),
@@ -360,7 +360,7 @@ mod tests {
 
     /// Returns the header of a message in a memfd.
     fn in_memfd(bytes: usize) -> Header {
-        let long = header(1, bytes);
+        let long = header(ID, bytes);
         Header { flags: long.flags.with(Flags::IN_MEMFD), ..long }
     }
 
@@ -444,7 +444,7 @@ mod tests {
     async fn records_that_another_task_takes_do_not_mislead_an_inspection() {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToMany);
-        let long = header(1, 10);
+        let long = header(ID, 10);
         let long = Header { flags: long.flags.with(Flags::IN_MEMFD), ..long };
         (0..RECORDS_PER_TURN + 2).for_each(|_| send_memfd(&program_end, &long));
         let carrier = socket.channel().carrier();

@@ -186,7 +186,7 @@ mod tests {
     use rustix::fs::{SealFlags, fcntl_add_seals, ftruncate};
 
     use super::*;
-    use crate::testing::header;
+    use crate::testing::{ID, header};
     use crate::users::closer::{Closer, Closers, Source};
     use crate::users::descriptor_budget::DescriptorBudget;
     use crate::users::limits::Limits;
@@ -201,7 +201,7 @@ mod tests {
         let memfd = received_memfd::memfd_to_fill().expect("a memfd");
         ftruncate(&memfd, bytes as u64).expect("its length");
         fcntl_add_seals(&memfd, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW).expect("its seals");
-        (header(1, bytes), closer.take_over(memfd))
+        (header(ID, bytes), closer.take_over(memfd))
     }
 
     #[tokio::test(flavor = "local")]

@@ -312,11 +312,11 @@ mod tests {
     use super::*;
     use crate::channel::raw_record::RawRecord;
     use crate::channel::style::Style;
-    use crate::testing::{header, opened, read, read_bundled, registry, soon};
+    use crate::testing::{ID, header, opened, read, read_bundled, registry, soon};
     use crate::users::limits::Limits;
 
     fn message(number: u8, bytes: usize) -> (Header, Bytes) {
-        (header(3, bytes), Bytes::from(vec![number; bytes]))
+        (header(ID, bytes), Bytes::from(vec![number; bytes]))
     }
 
     fn try_put(putter: &mut Putter, (header, content): &(Header, Bytes)) -> Result<Put, NotPut> {

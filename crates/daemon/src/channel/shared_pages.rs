@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
+use carrier::assoc_id::AssocId;
 use carrier::record::{Header, MESSAGE_BYTES_MAX};
 use carrier::sharers_page::{ReadSoFar, SHARERS_BYTES};
 use carrier::status_page::{
@@ -205,7 +206,7 @@ impl SharedPages {
     }
 
     /// Adds an entry for an association. `None`: all entries are in use, so the sharers ask the daemon about this association.
-    pub(crate) fn enter(&self, association: u32, streams_out: u16, peer: &SocketAddr) -> Option<EntryIndex> {
+    pub(crate) fn enter(&self, assoc_id: AssocId, streams_out: u16, peer: &SocketAddr) -> Option<EntryIndex> {
         let mut entries = self.entries.borrow_mut();
         let index = match entries.iter().position(|used| !used) {
             Some(free) => free,
@@ -216,7 +217,7 @@ impl SharedPages {
             None => return None,
         };
         entries[index] = true;
-        self.write(Layout::entry_at(index), &Entry::encode(association, streams_out, peer));
+        self.write(Layout::entry_at(index), &Entry::encode(assoc_id, streams_out, peer));
         self.write(Layout::ENTRIES_USED_AT, &(entries.len() as u32).to_ne_bytes());
         Some(EntryIndex(index))
     }

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use carrier::assoc_id::AssocId;
 use carrier::request::{Answer, DaemonRequest, FRAME_BYTES_MAX, OPTION_BYTES_MAX, Recorder};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
@@ -115,12 +116,12 @@ impl DaemonAddress {
     /// # Errors
     ///
     /// The stream belongs to another user or does not exist, or the module refuses.
-    pub fn push_module(&self, association: u32, module: &[String]) -> Result<(), StreamCommandError> {
+    pub fn push_module(&self, assoc_id: AssocId, module: &[String]) -> Result<(), StreamCommandError> {
         let module = module.join(" ");
         if module.len() > OPTION_BYTES_MAX {
             return Err(StreamCommandError::TooLong);
         }
-        self.ask(DaemonRequest::Push { association, module: &module })?.value().map(drop)
+        self.ask(DaemonRequest::Push { assoc_id, module: &module })?.value().map(drop)
     }
 
     /// Pops the uppermost module of the stream of an association (`I_POP`); returns its name.
@@ -128,8 +129,8 @@ impl DaemonAddress {
     /// # Errors
     ///
     /// The stream belongs to another user or does not exist, or has no module.
-    pub fn pop_module(&self, association: u32) -> Result<String, StreamCommandError> {
-        self.ask(DaemonRequest::Pop { association })?.value()
+    pub fn pop_module(&self, assoc_id: AssocId) -> Result<String, StreamCommandError> {
+        self.ask(DaemonRequest::Pop { assoc_id })?.value()
     }
 
     /// Links the streams of two associations (`I_PLINK`): what comes from one peer goes to the other, and their programs wait.
@@ -138,8 +139,8 @@ impl DaemonAddress {
     ///
     /// A stream belongs to another user, does not exist, is linked already, or has too few SCTP streams; or messages would go
     /// round in a circle.
-    pub fn link(&self, association: u32, other: u32) -> Result<(), StreamCommandError> {
-        self.ask(DaemonRequest::Link { association, other })?.value().map(drop)
+    pub fn link(&self, assoc_id: AssocId, other: AssocId) -> Result<(), StreamCommandError> {
+        self.ask(DaemonRequest::Link { assoc_id, other })?.value().map(drop)
     }
 
     /// Ends the link of the stream of an association (`I_PUNLINK`), so that its program and that of the other stream go on;
@@ -148,8 +149,8 @@ impl DaemonAddress {
     /// # Errors
     ///
     /// The stream belongs to another user, does not exist or is not linked.
-    pub fn unlink(&self, association: u32) -> Result<String, StreamCommandError> {
-        self.ask(DaemonRequest::Unlink { association })?.value()
+    pub fn unlink(&self, assoc_id: AssocId) -> Result<String, StreamCommandError> {
+        self.ask(DaemonRequest::Unlink { assoc_id })?.value()
     }
 
     /// Records the stream of an association as a pcapng file.
@@ -157,8 +158,8 @@ impl DaemonAddress {
     /// # Errors
     ///
     /// Fails as [`DaemonAddress::push_module`] does.
-    pub fn tap(&self, association: u32) -> Result<Recording, StreamCommandError> {
-        self.record(association, Recorder::Tap)
+    pub fn tap(&self, assoc_id: AssocId) -> Result<Recording, StreamCommandError> {
+        self.record(assoc_id, Recorder::Tap)
     }
 
     /// Records the stream of an association as lines of text.
@@ -166,12 +167,12 @@ impl DaemonAddress {
     /// # Errors
     ///
     /// Fails as [`DaemonAddress::push_module`] does.
-    pub fn trace(&self, association: u32) -> Result<Recording, StreamCommandError> {
-        self.record(association, Recorder::Trace)
+    pub fn trace(&self, assoc_id: AssocId) -> Result<Recording, StreamCommandError> {
+        self.record(assoc_id, Recorder::Trace)
     }
 
-    fn record(&self, association: u32, recorder: Recorder) -> Result<Recording, StreamCommandError> {
-        let asked = self.ask(DaemonRequest::Record { association, recorder })?;
+    fn record(&self, assoc_id: AssocId, recorder: Recorder) -> Result<Recording, StreamCommandError> {
+        let asked = self.ask(DaemonRequest::Record { assoc_id, recorder })?;
         asked.value()?;
         sockopt::set_socket_timeout(&asked.connection, Timeout::Recv, Some(LOOKS))?;
         Ok(Recording { connection: asked.connection, packet: vec![0; PACKET_BYTES_MAX], lost: 0 })

@@ -86,8 +86,8 @@ pub(super) fn to_program(assoc: &SocketAssociation, message: Message) -> ToProgr
 
 /// Returns the header of a message of this length from an association.
 fn header_of(assoc: &SocketAssociation, info: &RecvInfo, bytes: usize) -> Header {
-    let (association, context) = (assoc.id(), assoc.options().context());
-    let header = Header { association, context, address: Some(assoc.peer()), ..Header::new(Kind::Data) };
+    let (assoc_id, context) = (assoc.id(), assoc.options().context());
+    let header = Header { assoc_id, context, address: Some(assoc.peer()), ..Header::new(Kind::Data) };
     described(&header, info, bytes)
 }
 

@@ -118,7 +118,7 @@ fn dispatch_record(socket: &Socket, taken: Incoming) -> Option<Departure> {
     match taken {
         Incoming::Filler | Incoming::Empty => None,
         Incoming::Message(header, content) => {
-            let assoc = socket.associations().get(header.association);
+            let assoc = socket.associations().get(header.assoc_id);
             // A message for an association that has ended is lost, as in the kernel.
             if let Some(assoc) = assoc {
                 enqueue(socket, &assoc, header, content);
@@ -172,17 +172,18 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
+    use carrier::assoc_id::AssocId;
     use carrier::record::Kind;
     use carrier::status_page::{Entry, StatusPage};
     use rustix::net::SendFlags;
 
     use super::*;
     use crate::channel::style::Style;
-    use crate::testing::{opened, put, registry, send, send_long, send_only, soon, with_writer};
+    use crate::testing::{ID, opened, put, registry, send, send_long, send_only, soon, with_writer};
     use crate::users::quantum::BYTES_PER_TURN;
 
     /// An identifier of no association.
-    const NONE: u32 = 77;
+    const NONE: AssocId = AssocId::new(77);
 
     fn send_one(program_end: &OwnedFd) {
         send(program_end, NONE, b"");
@@ -269,14 +270,14 @@ mod tests {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         let options = socket.future_options();
-        let assoc = SocketAssociation::new(3, ([127, 0, 0, 1], 7).into(), options);
+        let assoc = SocketAssociation::new(ID, ([127, 0, 0, 1], 7).into(), options);
         let assoc = socket.enter(assoc, 10, registry.admit_association(&socket).expect("the first"));
         let send_queue = assoc.send_queue().expect("it was entered");
-        send(&program_end, 3, b"a word");
+        send(&program_end, ID, b"a word");
         take_batch(&socket);
         assert!(!send_queue.is_shut());
         let flags = Flags::END.with(Flags::SHUTDOWN);
-        let record = Header { association: 3, flags, ..Header::new(Kind::Data) }.encode();
+        let record = Header { assoc_id: ID, flags, ..Header::new(Kind::Data) }.encode();
         rustix::net::send(&program_end, &record, SendFlags::DONTWAIT).expect("room in the carrier");
         take_batch(&socket);
         assert!(send_queue.is_shut());

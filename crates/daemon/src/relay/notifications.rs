@@ -5,6 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
+use carrier::assoc_id::AssocId;
 use carrier::record::{Flags, Header, Kind};
 use swiftwater::{Event, Lifetime, Loss, PathChange, SendInfo};
 
@@ -78,28 +79,28 @@ fn build(
     let begins = |state| association_change(assoc, state, 0, assoc.streams()).finish(assoc);
     Some(match event {
         Event::Up if kind == NotificationType::Authentication => {
-            Notification::new(kind).u32(0).u32(NO_AUTHENTICATION).u32(assoc.notified_id()).finish(assoc)
+            Notification::new(kind).u32(0).u32(NO_AUTHENTICATION).assoc_id(assoc.notified_id()).finish(assoc)
         }
         Event::Up => begins(AssociationChange::Up),
         Event::Restarted(_) => begins(AssociationChange::Restarted),
         Event::Down(None) => association_change(assoc, AssociationChange::ShutDown, 0, (0, 0)).finish(assoc),
         Event::Down(Some(loss)) => lost(assoc, loss),
         Event::PeerShutdown | Event::SenderDry => {
-            Notification::new(kind).u32(assoc.notified_id()).finish(assoc)
+            Notification::new(kind).assoc_id(assoc.notified_id()).finish(assoc)
         }
         Event::PathChanged { address, change, .. } => path_change(socket, assoc, *address, *change)?,
         Event::RemoteError { cause, information } => Notification::new(kind)
             .bytes(&cause.to_be_bytes())
             .u16(0)
-            .u32(assoc.notified_id())
+            .assoc_id(assoc.notified_id())
             .bytes(information)
             .finish(assoc),
         Event::AdaptationIndication(indication) => {
-            Notification::new(kind).u32(*indication).u32(assoc.notified_id()).finish(assoc)
+            Notification::new(kind).u32(*indication).assoc_id(assoc.notified_id()).finish(assoc)
         }
         Event::PartialDeliveryAborted { stream, ssn } => Notification::new(kind)
             .u32(PARTIAL_DELIVERY_ABORTED)
-            .u32(assoc.notified_id())
+            .assoc_id(assoc.notified_id())
             .u32((*stream).into())
             .u32((*ssn).into())
             .finish(assoc),
@@ -122,7 +123,7 @@ fn association_change(
     streams: (u16, u16),
 ) -> Notification {
     let mut new = Notification::new(NotificationType::AssociationChange);
-    new.u16(state as u16).u16(cause.to_be()).u16(streams.0).u16(streams.1).u32(assoc.notified_id());
+    new.u16(state as u16).u16(cause.to_be()).u16(streams.0).u16(streams.1).assoc_id(assoc.notified_id());
     new
 }
 
@@ -155,7 +156,7 @@ fn path_change(
     addresses::append(&mut place, view.of(address));
     place.resize(SOCKADDR_STORAGE_BYTES, 0);
     let mut notification = Notification::new(NotificationType::PeerAddressChange);
-    Some(notification.bytes(&place).u32(state).u32(0).u32(assoc.notified_id()).finish(assoc))
+    Some(notification.bytes(&place).u32(state).u32(0).assoc_id(assoc.notified_id()).finish(assoc))
 }
 
 /// A message, or a part of one, that was not delivered.
@@ -184,7 +185,11 @@ impl Failed<'_> {
                 notification.u16(self.info.stream).u16(flags).u32(ppid).u32(self.info.context);
             }
         }
-        notification.u32(assoc.notified_id()).u32(assoc.notified_id()).bytes(self.data).finish(assoc)
+        notification
+            .assoc_id(assoc.notified_id())
+            .assoc_id(assoc.notified_id())
+            .bytes(self.data)
+            .finish(assoc)
     }
 }
 
@@ -212,6 +217,10 @@ impl Notification {
         self.bytes(&number.to_ne_bytes())
     }
 
+    fn assoc_id(&mut self, id: AssocId) -> &mut Self {
+        self.u32(id.get())
+    }
+
     fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
         self
@@ -223,7 +232,7 @@ impl Notification {
         let header = Header {
             bytes,
             flags: Flags::END,
-            association: assoc.id(),
+            assoc_id: assoc.id(),
             address: Some(assoc.peer()),
             ..Header::new(Kind::Notification)
         };

@@ -7,6 +7,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use carrier::assoc_id::AssocId;
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, Sequence, Turn};
 use carrier::status_page::StatusPage;
 use ring::{PutOutcome, Ring, Writer};
@@ -36,15 +37,12 @@ use crate::state::socket::Socket;
 use crate::system::lock::lock;
 use crate::tasks::relaying::drain;
 use crate::testing::{
-    self, announce, opened, put, put_record, read, read_bundled, registry, send, send_long, send_memfd,
+    self, ID, announce, opened, put, put_record, read, read_bundled, registry, send, send_long, send_memfd,
     send_only, soon, until, with_writer,
 };
 use crate::users::limits::Limits;
 use crate::users::quantum::{BYTES_PER_TURN, RECORDS_PER_TURN};
 use crate::users::worker::WORKERS_MAX;
-
-/// The identifier of the association.
-const ID: u32 = 3;
 
 /// A one-to-one socket without a task, with its association and that of the peer.
 struct Joined {
@@ -611,11 +609,11 @@ async fn a_request_waits_for_what_the_ring_holds() {
     let registry = registry();
     let (socket, _program_end) = opened(&registry, Style::OneToMany);
     for _ in 0..2 * RECORDS_PER_TURN {
-        put(&socket, 77, b"");
+        put(&socket, AssocId::new(77), b"");
     }
     let mut drain = Drain::new(&socket);
     assert_eq!(drain.step(&socket), None);
-    put(&socket, 77, b"later");
+    put(&socket, AssocId::new(77), b"later");
     assert_eq!((drain.step(&socket), drain.step(&socket)), (None, Some(true)));
     assert!(socket.channel().waiting_bytes() > 0, "a later message is another request's");
 }

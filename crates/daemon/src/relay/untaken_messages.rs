@@ -44,6 +44,7 @@ mod tests {
     use std::net::{IpAddr, SocketAddr};
     use std::os::fd::OwnedFd;
 
+    use carrier::assoc_id::AssocId;
     use swiftwater::Address;
     use swiftwater::tokio::{Association, Listener};
 
@@ -67,7 +68,7 @@ mod tests {
     }
 
     impl End {
-        fn new(registry: &Registry, style: Style, id: u32, association: Association) -> End {
+        fn new(registry: &Registry, style: Style, id: AssocId, association: Association) -> End {
             let (socket, program_end) = opened(registry, style);
             let options = socket.future_options();
             let peer = SocketAddr::new(HOST, association.peer_addr().port());
@@ -96,8 +97,11 @@ mod tests {
         let server = Address { hosts: vec![HOST], port: 7, udp_port: Some(registry.stack().udp_port()) };
         let (connected, accepted) =
             tokio::join!(Association::connect_on(registry.stack(), server), listener.accept());
-        let first = End::new(registry, style, 3, connected.expect("it listens"));
-        (first, End::new(registry, Style::OneToOne, 4, accepted.expect("an association comes").0))
+        let first = End::new(registry, style, AssocId::new(3), connected.expect("it listens"));
+        (
+            first,
+            End::new(registry, Style::OneToOne, AssocId::new(4), accepted.expect("an association comes").0),
+        )
     }
 
     /// Shuts an end down, and waits until the other one knows.
@@ -122,13 +126,13 @@ mod tests {
         let mut outbound = Outbound::new(&first.socket, &first.assoc, first.association(), Messages::new());
         assert!(matches!(outbound.step(), Ok(Wait::Message)));
         let sent = 2 * RECORDS_PER_TURN;
-        (0..sent).for_each(|_| send(&first.program_end, 0, b"earlier"));
+        (0..sent).for_each(|_| send(&first.program_end, AssocId::NONE, b"earlier"));
         shut_down(&second, &first).await;
         while !matches!(outbound.step(), Ok(Wait::Message)) {
             outbound.next_turn().await;
         }
         assert!(!first.assoc.has_upper_data());
-        send(&first.program_end, 0, b"later");
+        send(&first.program_end, AssocId::NONE, b"later");
         assert!(matches!(outbound.step(), Ok(Wait::Message)));
         assert_eq!(received(&second).await, sent);
     }
@@ -180,13 +184,21 @@ mod tests {
             let stack = registry.stack().with_local_addresses(&[IpAddr::from([127, 0, 0, host])]);
             let (connected, accepted) =
                 tokio::join!(Association::connect_from(&stack, 40_000, &server), listener.accept());
-            let first = End::new(&registry, Style::OneToOne, host.into(), connected.expect("it listens"));
+            let first = End::new(
+                &registry,
+                Style::OneToOne,
+                AssocId::new(host.into()),
+                connected.expect("it listens"),
+            );
             let accepted = accepted.expect("an association comes").0;
-            ends.push((first, End::new(&registry, Style::OneToOne, 100 + u32::from(host), accepted)));
+            ends.push((
+                first,
+                End::new(&registry, Style::OneToOne, AssocId::new(100 + u32::from(host)), accepted),
+            ));
         }
         let _untaken: Vec<UntakenMessages<'_>> =
             ends.iter().map(|(first, _)| UntakenMessages::of(&first.socket, &first.assoc)).collect();
-        let found = |end: &End| end.socket.relayed().other_end(&end.assoc).map(|(_, id)| id);
+        let found = |end: &End| end.socket.relayed().other_end(&end.assoc).map(|(_, id)| id.get());
         assert_eq!(ends.iter().map(|(_, second)| found(second)).collect::<Vec<_>>(), [Some(1), Some(2)]);
     }
 }

@@ -4,6 +4,7 @@ use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
+use carrier::assoc_id::AssocId;
 use carrier::record::PAYLOAD_BYTES_MAX;
 use rustix::io::Errno;
 use swiftwater::internals::{self, AssociationView};
@@ -20,14 +21,9 @@ use super::send_queue::SendQueue;
 use crate::channel::window_credit::ReceiveWindow;
 use crate::users::user::AssociationPermit;
 
-/// The first number of an association. As in the kernel, lower numbers denote future associations, the current one, and
-/// all (`SCTP_FUTURE_ASSOC` and others).
-pub(crate) const FIRST_ID: u32 = 3;
-
 /// An association of a socket.
 pub(crate) struct SocketAssociation {
-    /// The number of the association, unique in the daemon.
-    id: u32,
+    id: AssocId,
     /// The peer's address, as the program sees it.
     peer: SocketAddr,
     association: OnceCell<Association>,
@@ -49,7 +45,7 @@ pub(crate) struct SocketAssociation {
     /// Whether the association knows of data of the upper layer, see [`SocketAssociation::set_has_upper_data`].
     has_upper_data: Cell<bool>,
     /// The association whose stream this one's was linked with last. The stack knows whether the link has ended.
-    linked_with: Cell<u32>,
+    linked_with: Cell<AssocId>,
     /// The permit of an association of a one-to-many socket.
     permit: OnceCell<AssociationPermit>,
 }
@@ -63,7 +59,7 @@ pub(crate) enum Outcome {
 }
 
 impl SocketAssociation {
-    pub(crate) fn new(id: u32, peer: SocketAddr, assoc_options: AssocOptions) -> SocketAssociation {
+    pub(crate) fn new(id: AssocId, peer: SocketAddr, assoc_options: AssocOptions) -> SocketAssociation {
         SocketAssociation {
             id,
             peer,
@@ -77,12 +73,12 @@ impl SocketAssociation {
             send_queue: RefCell::default(),
             tasks: AssociationTasks::default(),
             has_upper_data: Cell::new(false),
-            linked_with: Cell::new(0),
+            linked_with: Cell::default(),
             permit: OnceCell::new(),
         }
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> AssocId {
         self.id
     }
 
@@ -99,7 +95,7 @@ impl SocketAssociation {
 
     /// Returns an association that is up.
     pub(crate) fn with(
-        id: u32,
+        id: AssocId,
         peer: SocketAddr,
         association: Association,
         assoc_options: AssocOptions,
@@ -141,8 +137,8 @@ impl SocketAssociation {
     }
 
     /// Returns its number in notifications: as in the kernel, 0 if it was never up.
-    pub(crate) fn notified_id(&self) -> u32 {
-        if self.association.get().is_some() { self.id } else { 0 }
+    pub(crate) fn notified_id(&self) -> AssocId {
+        if self.association.get().is_some() { self.id } else { AssocId::NONE }
     }
 
     /// Returns the association of the stack; `None` while it is being set up.
@@ -253,12 +249,12 @@ impl SocketAssociation {
     }
 
     /// Returns the association whose stream this one's was linked with last.
-    pub(crate) fn linked_with(&self) -> u32 {
+    pub(crate) fn linked_with(&self) -> AssocId {
         self.linked_with.get()
     }
 
     /// Records that the stream of this association was linked with that of another one.
-    pub(crate) fn on_linked(&self, with: u32) {
+    pub(crate) fn on_linked(&self, with: AssocId) {
         self.linked_with.set(with);
     }
 

@@ -3,31 +3,34 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Bound;
 use std::rc::Rc;
+
+use carrier::assoc_id::AssocId;
 
 use super::association::SocketAssociation;
 
 /// The associations of a socket, by number. A query returns counted references, so the caller may change the socket.
 #[derive(Default)]
 pub(crate) struct Associations {
-    by_id: RefCell<BTreeMap<u32, Rc<SocketAssociation>>>,
+    by_id: RefCell<BTreeMap<AssocId, Rc<SocketAssociation>>>,
     /// For a one-to-many socket: the number of associations from which something may still be received.
     heard: Cell<usize>,
 }
 
 impl Associations {
-    pub(crate) fn get(&self, id: u32) -> Option<Rc<SocketAssociation>> {
+    pub(crate) fn get(&self, id: AssocId) -> Option<Rc<SocketAssociation>> {
         self.by_id.borrow().get(&id).cloned()
     }
 
     /// Returns the association with the lowest number: the only one, if the socket can have only one.
     pub(crate) fn first(&self) -> Option<Rc<SocketAssociation>> {
-        self.next_from(0)
+        self.by_id.borrow().values().next().cloned()
     }
 
-    /// Returns the association with the lowest number that is not below `id`.
-    pub(crate) fn next_from(&self, id: u32) -> Option<Rc<SocketAssociation>> {
-        self.by_id.borrow().range(id..).next().map(|(_, assoc)| Rc::clone(assoc))
+    /// Returns the association with the lowest number that is greater than `id`.
+    pub(crate) fn next_after(&self, id: AssocId) -> Option<Rc<SocketAssociation>> {
+        self.by_id.borrow().range(above(id)).next().map(|(_, assoc)| Rc::clone(assoc))
     }
 
     /// Returns the association with the peer that has this address.
@@ -47,11 +50,11 @@ impl Associations {
     }
 
     /// Returns up to `count` numbers of associations that are greater than `id`.
-    pub(crate) fn ids_after(&self, id: u32, count: usize) -> Vec<u32> {
-        self.by_id.borrow().range(id.saturating_add(1)..).take(count).map(|(id, _)| *id).collect()
+    pub(crate) fn ids_after(&self, id: AssocId, count: usize) -> Vec<AssocId> {
+        self.by_id.borrow().range(above(id)).take(count).map(|(id, _)| *id).collect()
     }
 
-    pub(crate) fn ids(&self) -> Vec<u32> {
+    pub(crate) fn ids(&self) -> Vec<AssocId> {
         self.by_id.borrow().keys().copied().collect()
     }
 
@@ -91,6 +94,11 @@ impl Associations {
     }
 }
 
+/// Returns the range of the numbers that are greater than `id`.
+fn above(id: AssocId) -> (Bound<AssocId>, Bound<AssocId>) {
+    (Bound::Excluded(id), Bound::Unbounded)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::association_options::AssocOptions;
@@ -99,17 +107,24 @@ mod tests {
     #[test]
     fn associations_are_found_in_the_order_of_their_numbers() {
         let associations = Associations::default();
-        for id in [7, 3, 5] {
-            let peer = ([192, 0, 2, id as u8], 7).into();
-            associations.insert(&Rc::new(SocketAssociation::new(id, peer, AssocOptions::default())));
+        for id in [7_u8, 3, 5] {
+            let peer = ([192, 0, 2, id], 7).into();
+            associations.insert(&Rc::new(SocketAssociation::new(
+                AssocId::new(id.into()),
+                peer,
+                AssocOptions::default(),
+            )));
         }
-        let ids =
-            |found: Vec<Rc<SocketAssociation>>| found.iter().map(|assoc| assoc.id()).collect::<Vec<_>>();
+        let ids = |found: Vec<Rc<SocketAssociation>>| {
+            found.iter().map(|assoc| assoc.id().get()).collect::<Vec<_>>()
+        };
         assert_eq!((ids(associations.up_to(2)), ids(associations.all())), (vec![3, 5], vec![3, 5, 7]));
-        assert_eq!((associations.ids_after(3, 1), associations.ids_after(u32::MAX, 9)), (vec![5], vec![]));
-        assert_eq!(associations.next_from(4).map(|assoc| assoc.id()), Some(5));
-        assert!(associations.next_from(8).is_none());
-        assert_eq!(associations.with_peer(([192, 0, 2, 7], 7).into()).map(|assoc| assoc.id()), Some(7));
+        let ids_after = |id, count| associations.ids_after(AssocId::new(id), count);
+        assert_eq!((ids_after(3, 1), ids_after(u32::MAX, 9)), (vec![AssocId::new(5)], vec![]));
+        let next_after = |id| associations.next_after(AssocId::new(id)).map(|assoc| assoc.id().get());
+        assert_eq!(next_after(4), Some(5));
+        assert_eq!((next_after(3), next_after(7)), (Some(5), None));
+        assert_eq!(associations.with_peer(([192, 0, 2, 7], 7).into()).map(|assoc| assoc.id().get()), Some(7));
         assert!(associations.with_peer(([192, 0, 2, 7], 8).into()).is_none());
     }
 }

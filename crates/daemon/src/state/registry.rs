@@ -9,13 +9,14 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use carrier::assoc_id::AssocId;
 use carrier::status_page::State;
 use rustix::io::Errno;
 use swiftwater::tokio::Listener;
 use swiftwater::{Stack, internals};
 use tokio::sync::watch;
 
-use super::association::{FIRST_ID, SocketAssociation};
+use super::association::SocketAssociation;
 use super::commands::{self, CommandReceiver};
 use super::ports::{Holder, Ports};
 use super::relayed::{AssociationKey, Relayed, association_key};
@@ -55,7 +56,7 @@ pub(crate) struct Registry {
     resources: Resources,
     /// Whether the daemon is ending. Programs continue to read the pages of its sockets.
     is_shutting_down: Cell<bool>,
-    next_association: Cell<u32>,
+    next_association: Cell<AssocId>,
     busy_polling: Rc<BusyPolling>,
     /// Rules for the modules on the streams of associations.
     autopush: Rc<Autopusher>,
@@ -111,7 +112,7 @@ impl Registry {
             autopush: Autopusher::new(StreamRules::default(), resources.tap_files()),
             resources,
             is_shutting_down: Cell::new(false),
-            next_association: Cell::new(FIRST_ID),
+            next_association: Cell::new(AssocId::FIRST),
             busy_polling: Rc::default(),
             relayed: Rc::default(),
         })
@@ -156,10 +157,10 @@ impl Registry {
         &self.busy_polling
     }
 
-    /// Returns a number for a new association. Programs see it as a signed integer.
-    pub(crate) fn next_association(&self) -> u32 {
+    /// Returns a number for a new association.
+    pub(crate) fn next_association(&self) -> AssocId {
         let id = self.next_association.get();
-        self.next_association.set(if id >= i32::MAX as u32 { FIRST_ID } else { id + 1 });
+        self.next_association.set(id.next());
         id
     }
 

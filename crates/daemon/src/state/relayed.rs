@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
 
+use carrier::assoc_id::AssocId;
 use swiftwater::internals::AssociationView;
 
 use super::association::SocketAssociation;
@@ -27,7 +28,7 @@ pub(crate) struct Relayed<S> {
 /// An association of a socket.
 struct Entry<S> {
     socket: Weak<S>,
-    id: u32,
+    id: AssocId,
     local: Rc<[IpAddr]>,
 }
 
@@ -40,7 +41,7 @@ impl<S> Default for Relayed<S> {
 /// The entries of one association; removed when this is dropped.
 pub(crate) struct RelayedEntries<S> {
     table: Rc<Relayed<S>>,
-    id: u32,
+    id: AssocId,
     keys: Vec<AssociationKey>,
 }
 
@@ -62,7 +63,7 @@ impl<S> Relayed<S> {
 
     /// Returns the socket and the number of the other end of an association, if that is a socket of this daemon. Each end has an
     /// address of its own that the other knows as its peer's.
-    pub(crate) fn other_end(&self, assoc: &SocketAssociation) -> Option<(Rc<S>, u32)> {
+    pub(crate) fn other_end(&self, assoc: &SocketAssociation) -> Option<(Rc<S>, AssocId)> {
         let ends = assoc.view(Ends::of)?;
         let (port, peer_port) = ends.ports;
         let by_key = self.by_key.borrow();

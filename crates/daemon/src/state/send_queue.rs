@@ -225,17 +225,18 @@ mod tests {
 
     #[test]
     fn a_shutdown_of_the_peer_marks_no_entry_of_another_association() {
+        use carrier::assoc_id::AssocId;
         use carrier::status_page::{Entry, StatusPage};
         let page = pages();
         let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
         let streams_out = |index| page.field(StatusPage::entry_streams_out_at(index));
-        let first = SendQueue::new(&page, page.enter(3, 10, &peer));
+        let first = SendQueue::new(&page, page.enter(AssocId::new(3), 10, &peer));
         first.refuse();
         assert!(first.is_shut() && streams_out(0) == Entry::PEER_SHUT);
-        let second = SendQueue::new(&page, page.enter(4, 10, &peer));
+        let second = SendQueue::new(&page, page.enter(AssocId::new(4), 10, &peer));
         second.leave();
         second.close();
-        page.enter(5, 10, &peer).expect("room in the page");
+        page.enter(AssocId::new(5), 10, &peer).expect("room in the page");
         second.refuse();
         assert_eq!(streams_out(1), 10, "the entry is another association's");
     }

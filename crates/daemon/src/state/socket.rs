@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
+use carrier::assoc_id::AssocId;
 use carrier::record::{Header, Kind};
 use carrier::status_page::{PeerShut, State, Subscriptions};
 use links::interface_addresses;
@@ -257,7 +258,7 @@ impl Socket {
     }
 
     /// Returns the association that an option names, unless it has ended. If the socket can have only one, the number is ignored.
-    pub(crate) fn named_association(&self, id: u32) -> Option<Rc<SocketAssociation>> {
+    pub(crate) fn named_association(&self, id: AssocId) -> Option<Rc<SocketAssociation>> {
         match self.state() {
             State::Connecting | State::Connected => self.associations.first(),
             State::Ended | State::Lost => None,
@@ -577,24 +578,24 @@ mod tests {
         socket.state()
     }
 
-    fn connecting(socket: &Socket, id: u32) {
+    fn connecting(socket: &Socket, id: AssocId) {
         let assoc = Rc::new(SocketAssociation::new(id, PEER, socket.future_options()));
         socket.on_connecting(&assoc, None);
         assert_eq!((state(socket), socket.addresses().peer()), (State::Connecting, Some(PEER)));
         // The number of the only association is ignored.
-        assert_eq!(socket.named_association(0).map(|assoc| assoc.id()), Some(id));
+        assert_eq!(socket.named_association(AssocId::NONE).map(|assoc| assoc.id()), Some(id));
     }
 
     #[tokio::test(flavor = "local")]
     async fn the_program_sees_each_state_of_a_one_to_one_socket() {
         let registry = registry();
         let (socket, _program_end) = opened(&registry, Style::OneToOne);
-        connecting(&socket, 3);
+        connecting(&socket, AssocId::new(3));
         socket.on_connect_failed(Errno::CONNREFUSED, false);
         assert_eq!((state(&socket), socket.addresses().peer()), (State::Idle, None));
         assert!(socket.associations().is_empty());
         assert_eq!(field(&socket, StatusPage::ERROR_AT), Errno::CONNREFUSED.raw_os_error().cast_unsigned());
-        connecting(&socket, 4);
+        connecting(&socket, AssocId::new(4));
         assert_eq!(field(&socket, StatusPage::ERROR_AT), 0, "the next attempt clears the error");
         socket.on_connected(10);
         assert_eq!((state(&socket), field(&socket, StatusPage::STREAMS_OUT_AT)), (State::Connected, 10));
@@ -602,7 +603,7 @@ mod tests {
         assert!(end.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         socket.on_association_ended(Ended::ByPeer);
         assert_eq!(state(&socket), State::Ended);
-        assert!(socket.named_association(4).is_none());
+        assert!(socket.named_association(AssocId::new(4)).is_none());
         soon(end).await;
     }
 
@@ -625,7 +626,7 @@ mod tests {
             (Style::PeeledOff, Ended::ByPeer, State::Lost),
         ] {
             let (socket, _program_end) = opened(&registry, style);
-            connecting(&socket, 3);
+            connecting(&socket, AssocId::new(3));
             socket.on_connected(1);
             socket.on_association_ended(how);
             assert_eq!(state(&socket), ended, "{style:?} {how:?}");
@@ -667,7 +668,7 @@ mod tests {
         let registry = registry();
         let (socket, _program_end) = opened(&registry, Style::OneToMany);
         let enter = |id| {
-            let assoc = SocketAssociation::new(id, PEER, socket.future_options());
+            let assoc = SocketAssociation::new(AssocId::new(id), PEER, socket.future_options());
             socket.enter(assoc, 5, registry.admit_association(&socket).expect("room"))
         };
         let (first, _second) = (enter(3), enter(4));

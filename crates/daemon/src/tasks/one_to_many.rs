@@ -290,12 +290,13 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     use bytes::Bytes;
+    use carrier::assoc_id::AssocId;
     use carrier::record::{Header, Kind};
     use swiftwater::Address;
 
     use super::*;
     use crate::channel::style::Style;
-    use crate::testing::{opened, registry, soon};
+    use crate::testing::{ID, opened, registry, soon};
     use crate::users::quantum::RECORDS_PER_TURN;
     use crate::users::round_share::{CLOSE_RECORDS, RECORDS_PER_ROUND};
 
@@ -305,7 +306,7 @@ mod tests {
         let (socket, _theirs) = opened(&registry, Style::OneToMany);
         for id in 0..4 * RECORDS_PER_TURN as u32 {
             let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-            let assoc = SocketAssociation::new(id, peer, socket.future_options());
+            let assoc = SocketAssociation::new(AssocId::new(id), peer, socket.future_options());
             socket.enter(assoc, 1, registry.admit_association(&socket).expect("room"));
         }
         let turns = Arc::new(AtomicUsize::new(0));
@@ -334,7 +335,7 @@ mod tests {
             ConnectRequest { stack: registry.stack().clone(), port: 40_000, server, ends_content: false };
         let permit = registry.admit_association(socket).expect("the first");
         let options = socket.future_options();
-        let assoc = SocketAssociation::new(3, SocketAddr::new(host, 7), options);
+        let assoc = SocketAssociation::new(ID, SocketAddr::new(host, 7), options);
         let assoc = socket.enter(assoc, 1, permit);
         start_association(socket, Rc::clone(&assoc), Origin::Connecting { request, start: Start::Now });
         (listener, assoc)

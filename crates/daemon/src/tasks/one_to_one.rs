@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use crate::calls::listen::listen;
     use crate::tasks::start;
-    use crate::testing::{opened_whole, registry, send_with, soon};
+    use crate::testing::{ID, opened_whole, registry, send_with, soon};
 
     /// Opens a socket with its task.
     fn started(registry: &Rc<Registry>) -> (Rc<Socket>, OwnedFd) {
@@ -230,7 +230,7 @@ mod tests {
         let (socket, _program_end) = started(&registry);
         let [own, server] = [7, 8].map(|port| registry.stack().listen(port).expect("a free port"));
         let (host, server) = (IpAddr::from([127, 0, 0, 1]), Listener::from(server));
-        let assoc = Rc::new(SocketAssociation::new(3, SocketAddr::new(host, 8), socket.future_options()));
+        let assoc = Rc::new(SocketAssociation::new(ID, SocketAddr::new(host, 8), socket.future_options()));
         socket.on_connecting(&assoc, None);
         let request = ConnectRequest {
             stack: registry.stack().clone(),

@@ -206,6 +206,7 @@ mod tests {
     use std::task::{Context, Waker};
     use std::time::Duration;
 
+    use carrier::assoc_id::AssocId;
     use rustix::net::{RecvFlags, recv};
     use swiftwater::Address;
     use swiftwater::tokio::Listener;
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
     use crate::channel::style::Style;
     use crate::state::notification_type::NotificationType;
-    use crate::testing::{opened, registry, send, soon};
+    use crate::testing::{ID, opened, registry, send, soon};
     use crate::users::round_share::RECORDS_PER_ROUND;
 
     #[tokio::test(flavor = "local")]
@@ -221,7 +222,7 @@ mod tests {
         for is_throttled in [true, false] {
             let registry = registry();
             let (socket, program_end) = opened(&registry, Style::OneToMany);
-            send(&program_end, 1, b"a message");
+            send(&program_end, ID, b"a message");
             let carrier = socket.channel().carrier();
             let (_end_it, ends) = std::sync::mpsc::channel::<()>();
             if is_throttled {
@@ -250,7 +251,7 @@ mod tests {
         let mut options = socket.future_options();
         options.subscribe(NotificationType::SenderDry.subscription(), true);
         let peer = SocketAddr::new(host, 7);
-        let assoc = SocketAssociation::with(1, peer, connected.expect("it listens"), options);
+        let assoc = SocketAssociation::with(ID, peer, connected.expect("it listens"), options);
         let mut notified = pin!(notify_sender_dry(socket, vec![Rc::new(assoc)]));
         let mut cx = Context::from_waker(Waker::noop());
         assert!(notified.as_mut().poll(&mut cx).is_ready());
@@ -268,7 +269,7 @@ mod tests {
         let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
         let host = IpAddr::from([127, 0, 0, 1]);
         let (mut peers, mut programs, mut relays) = (Vec::new(), Vec::new(), Vec::new());
-        for id in 0..SOCKETS {
+        for id in (0..SOCKETS).map(AssocId::new) {
             let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
             let (connected, accepted) =
                 tokio::join!(Association::connect_on(registry.stack(), server), listener.accept());

@@ -357,10 +357,9 @@ pub unsafe extern "C-unwind" fn getsockopt(
                 }
                 (libc::IPPROTO_SCTP, SCTP_SOCKOPT_CONNECTX3) => {
                     // SAFETY: the caller guarantees it.
-                    let (association, done) =
-                        unsafe { associations::connect_listed(fd, descriptor, &*given) };
+                    let (begun, done) = unsafe { associations::connect_listed(fd, descriptor, &*given) };
                     // SAFETY: the value has room for it.
-                    unsafe { value.cast::<u32>().write_unaligned(association) };
+                    unsafe { value.cast::<c_int>().write_unaligned(begun.to_assoc_t()) };
                     return done.map(|()| 0);
                 }
                 _ => match setup::own_option(fd, descriptor, level, name) {
@@ -417,9 +416,9 @@ pub unsafe extern "C-unwind" fn setsockopt(
             let (level, name) = tcp::as_sctp(level, name);
             match (level, name) {
                 (libc::IPPROTO_SCTP, SCTP_SOCKOPT_CONNECTX | SCTP_SOCKOPT_CONNECTX_OLD) => {
-                    let (association, done) = associations::connect(fd, descriptor, value)?;
+                    let (begun, done) = associations::connect(fd, descriptor, value)?;
                     done?;
-                    Ok(if name == SCTP_SOCKOPT_CONNECTX { association.cast_signed() } else { 0 })
+                    Ok(if name == SCTP_SOCKOPT_CONNECTX { begun.to_assoc_t() } else { 0 })
                 }
                 _ => ask::request(fd, &SocketRequest::SetOption { level, name, value }).map(|()| 0),
             }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use swiftwater_daemon::{DaemonAddress, Recording, StreamCommandError, Streams};
+use swiftwater_daemon::{AssocId, DaemonAddress, Recording, StreamCommandError, Streams};
 
 use crate::daemon::stop::explain;
 use crate::failure::Failure;
@@ -84,7 +84,7 @@ enum StreamsCommand {
     Push {
         /// The number of the association.
         #[arg(value_parser = association_number)]
-        id: u32,
+        id: AssocId,
         /// The module: bufmod, compress, connld, counter, filter, limit, nullmod, pipemod, timod, tirdwr.
         #[arg(value_parser = Offered(|| MODULES.to_vec()), hide_possible_values = true)]
         module: String,
@@ -99,7 +99,7 @@ enum StreamsCommand {
     Pop {
         /// The number of the association.
         #[arg(value_parser = association_number)]
-        id: u32,
+        id: AssocId,
         #[command(flatten)]
         place: PlaceArgs,
     },
@@ -108,10 +108,10 @@ enum StreamsCommand {
     Link {
         /// The number of an association.
         #[arg(value_parser = association_number)]
-        id: u32,
+        id: AssocId,
         /// The number of the other association.
         #[arg(value_parser = association_number, value_name = "OTHER")]
-        other: u32,
+        other: AssocId,
         #[command(flatten)]
         place: PlaceArgs,
     },
@@ -120,7 +120,7 @@ enum StreamsCommand {
     Unlink {
         /// The number of an association.
         #[arg(value_parser = association_number)]
-        id: u32,
+        id: AssocId,
         #[command(flatten)]
         place: PlaceArgs,
     },
@@ -129,7 +129,7 @@ enum StreamsCommand {
     Trace {
         /// The number of the association.
         #[arg(value_parser = association_number)]
-        id: u32,
+        id: AssocId,
         #[command(flatten)]
         place: PlaceArgs,
     },
@@ -138,7 +138,7 @@ enum StreamsCommand {
     Tap {
         /// The number of the association.
         #[arg(value_parser = association_number)]
-        id: u32,
+        id: AssocId,
         /// File to write; - is standard output.
         #[arg(short, long = "write", value_name = "FILE", default_value = STANDARD_OUTPUT)]
         write: PathBuf,
@@ -195,8 +195,9 @@ Examples:
   swiftwater streams unlink 7        ends the link of 5 and 7";
 
 /// Parses the number of an association.
-fn association_number(text: &str) -> Result<u32, String> {
+fn association_number(text: &str) -> Result<AssocId, String> {
     text.parse()
+        .map(AssocId::new)
         .map_err(|_| format!("`{text}` is not the number of an association; `swiftwater streams` lists them"))
 }
 
@@ -238,7 +239,7 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
     }
 }
 
-fn tap(id: u32, path: &Path, place: &DaemonAddress) -> Result<(), Failure> {
+fn tap(id: AssocId, path: &Path, place: &DaemonAddress) -> Result<(), Failure> {
     let to_standard_output = path.as_os_str() == STANDARD_OUTPUT;
     if to_standard_output && io::stdout().is_terminal() {
         return Err("a pcapng file is nothing for a terminal; name a file with -w".to_owned().into());

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use carrier::assoc_id::AssocId;
+
 use super::Access;
 use crate::state::association::SocketAssociation;
 use crate::state::association_options::AssocOptions;
@@ -50,14 +52,14 @@ impl ChangeForAll {
 
 /// Changes all associations, in the turns of the user. Returns those that need a notification at once.
 pub(crate) async fn change_all(socket: &Socket, for_all: ChangeForAll) -> Vec<Rc<SocketAssociation>> {
-    let (mut turn, mut next) = (socket.turn(), 0);
+    let (mut turn, mut last) = (socket.turn(), AssocId::NONE);
     let (mut dry, mut least, mut is_subscribed) = (Vec::new(), None, false);
     loop {
         if turn.is_spent_by(1) {
             turn.next().await;
         }
-        let Some(assoc) = socket.associations().next_from(next) else { break };
-        next = assoc.id() + 1;
+        let Some(assoc) = socket.associations().next_after(last) else { break };
+        last = assoc.id();
         if let Some(change) = &for_all.change {
             change(&mut assoc.options_mut());
         }
@@ -105,7 +107,7 @@ mod tests {
         let (socket, _program_end) = opened(&registry, Style::OneToMany);
         let peer = ([192, 0, 2, 1], 7).into();
         for id in 3..3 + COUNT {
-            let assoc = SocketAssociation::new(id, peer, AssocOptions::default());
+            let assoc = SocketAssociation::new(AssocId::new(id), peer, AssocOptions::default());
             socket.enter(assoc, 1, registry.admit_association(&socket).expect("room"));
         }
         // SCTP_ALL_ASSOC, and 7 packets.

@@ -33,6 +33,7 @@ use std::rc::Rc;
 use carrier::abi::{
     IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS, SCTP_GET_PEER_ADDRS, SCTP_SOCKOPT_BINDX_ADD, SCTP_SOCKOPT_BINDX_REM,
 };
+use carrier::assoc_id::AssocId;
 use rustix::io::Errno;
 
 use crate::channel::style::Style;
@@ -194,7 +195,7 @@ impl Access<'_> {
 
     /// Returns the association with this number. If the socket can have only one, the number is ignored.
     fn association(&self, id: i32) -> Option<Rc<SocketAssociation>> {
-        self.socket.named_association(u32::try_from(id).unwrap_or(0))
+        self.socket.named_association(AssocId::from_assoc_t(id))
     }
 
     /// Returns the association that an option addresses; `None` for future associations.

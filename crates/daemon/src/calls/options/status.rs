@@ -45,10 +45,11 @@ fn status(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let state = if statistics.paths.is_empty() { gone } else { statistics.state };
     let half = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
     let word = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    let value = Build::new().u32(assoc.id()).u32(state_number(state)).u32(word(statistics.peer_window_bytes));
+    let value =
+        Build::new().u32(assoc.id().get()).u32(state_number(state)).u32(word(statistics.peer_window_bytes));
     let value = value.u16(half(statistics.outstanding_chunks)).u16(0);
     let value = value.u16(statistics.streams_in).u16(statistics.streams_out);
-    let value = value.u32(word(statistics.fragmentation_point_bytes)).u32(assoc.id());
+    let value = value.u32(word(statistics.fragmentation_point_bytes)).u32(assoc.id().get());
     let primary = paths::primary_of(access, &assoc);
     let value = match statistics.paths.get(statistics.primary) {
         Some(path) => path_info(value, primary, path, assoc.options().exposes_failing()),
@@ -72,7 +73,7 @@ fn info(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
         return Err(Errno::ACCESS);
     }
     let address = paths::peer_at(access, &assoc, path.remote.ip());
-    Ok(path_info(Build::new().u32(assoc.id()), address, path, exposes).finish())
+    Ok(path_info(Build::new().u32(assoc.id().get()), address, path, exposes).finish())
 }
 
 /// Appends the fields that follow the association in a `struct sctp_paddrinfo`.
@@ -118,7 +119,7 @@ fn list(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     }
     let ids = access.socket.associations().ids();
     Value::at_least(given, ID_BYTES * (1 + ids.len()))?;
-    Ok(ids.iter().fold(Build::new().u32(ids.len() as u32), |value, id| value.u32(*id)).finish())
+    Ok(ids.iter().fold(Build::new().u32(ids.len() as u32), |value, id| value.u32(id.get())).finish())
 }
 
 /// Returns a `struct sctp_assoc_stats`, truncated to the room for it.
