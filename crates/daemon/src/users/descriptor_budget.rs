@@ -29,7 +29,7 @@ pub(crate) struct DescriptorBudget {
     freed: Notify,
 }
 
-/// DescriptorBudget that are taken until this is dropped.
+/// Descriptor numbers that are taken until this is dropped.
 #[derive(Debug)]
 pub(crate) struct DescriptorPermit {
     numbers: Arc<DescriptorBudget>,

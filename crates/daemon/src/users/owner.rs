@@ -1,14 +1,13 @@
 //! Ownership of sockets, and the limits of sockets and rings of one user.
 
-use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use shared_memory::{PeerMapping, Pins};
 
-use crate::system::lock::lock;
 use crate::users::descriptor_budget::{DescriptorBudget, DescriptorPermit, MESSAGE_DESCRIPTORS_MAX};
+use crate::users::user_permits::{Permit, UserPermits};
 
 /// Number of descriptors of each socket: its end of the carrier, and the two pages.
 const DESCRIPTORS_PER_SOCKET: usize = 3;
@@ -62,54 +61,15 @@ pub fn sockets_max(descriptors: usize) -> usize {
     Division::new(DescriptorBudget::left_to_programs(descriptors)).sockets
 }
 
-/// Counts the items of each user, up to a limit for each.
-#[derive(Debug)]
-struct Counts {
-    of_users: Mutex<HashMap<u32, usize>>,
-    limit: usize,
-}
-
-/// One item of a user, counted until dropped.
-#[derive(Debug)]
-struct Counted {
-    counts: Arc<Counts>,
-    user: u32,
-}
-
-impl Counts {
-    /// Returns counts that leave a quarter of all items to other users.
-    fn of(items: usize) -> Arc<Counts> {
-        Arc::new(Counts { of_users: Mutex::default(), limit: (items * QUARTERS_OF_A_USER / 4).max(1) })
-    }
-
-    /// Counts one more item, unless the user has as many as it may.
-    fn take(self: &Arc<Self>, user: u32) -> Option<Counted> {
-        let mut of_users = lock(&self.of_users);
-        let count = of_users.entry(user).or_default();
-        if *count >= self.limit {
-            return None;
-        }
-        *count += 1;
-        Some(Counted { counts: Arc::clone(self), user })
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut of_users = lock(&self.counts.of_users);
-        if let Some(count) = of_users.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
-                of_users.remove(&self.user);
-            }
-        }
-    }
+/// Returns permits for items that leave a quarter of them to other users.
+fn permits(items: usize) -> Arc<UserPermits> {
+    UserPermits::of_each((items * QUARTERS_OF_A_USER / 4).max(1))
 }
 
 /// The number of sockets of each user.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    counts: Arc<Counts>,
+    permits: Arc<UserPermits>,
     division: Division,
     numbers: Arc<DescriptorBudget>,
 }
@@ -118,7 +78,7 @@ pub(crate) struct Shares {
 #[derive(Debug)]
 pub(crate) struct Share {
     owner: Owner,
-    _counted: Counted,
+    _permit: Permit,
     _numbers: DescriptorPermit,
 }
 
@@ -132,13 +92,13 @@ impl Share {
 #[derive(Debug)]
 pub(crate) struct Rings {
     pins: Arc<Pins>,
-    counts: Arc<Counts>,
+    permits: Arc<UserPermits>,
 }
 
 /// The memory of a ring, counted for its user until dropped.
 pub(crate) struct RingMemory {
     words: PeerMapping,
-    _counted: Counted,
+    _permit: Permit,
 }
 
 impl Rings {
@@ -146,7 +106,7 @@ impl Rings {
     fn new(pipes: usize) -> Arc<Rings> {
         // The pages of as many rings find room, in whatever order earlier ones were released.
         let rings = most(pipes * PIPE_RINGS_MAX, |rings| Pins::pipes_for(rings) <= pipes);
-        Arc::new(Rings { pins: Arc::new(Pins::new(pipes)), counts: Counts::of(rings) })
+        Arc::new(Rings { pins: Arc::new(Pins::new(pipes)), permits: permits(rings) })
     }
 
     /// Returns rings for a test, one for each user.
@@ -157,8 +117,8 @@ impl Rings {
 
     /// Checks and maps the memory of a ring that a program of this user has made.
     pub(crate) fn map(&self, user: u32, memfd: impl AsFd) -> Result<RingMemory, Errno> {
-        let counted = self.counts.take(user).ok_or(Errno::NFILE)?;
-        Ok(RingMemory { words: PeerMapping::new(memfd, ring::WORDS, &self.pins)?, _counted: counted })
+        let permit = self.permits.take(user).ok_or(Errno::NFILE)?;
+        Ok(RingMemory { words: PeerMapping::new(memfd, ring::WORDS, &self.pins)?, _permit: permit })
     }
 }
 
@@ -187,7 +147,7 @@ impl Shares {
     /// Sets the limit according to the descriptor numbers of this process.
     pub(crate) fn new(numbers: Arc<DescriptorBudget>) -> Self {
         let division = Division::new(numbers.max());
-        Shares { counts: Counts::of(division.sockets), division, numbers }
+        Shares { permits: permits(division.sockets), division, numbers }
     }
 
     /// Returns the pins of the sockets' pages, and the rings of the programs.
@@ -202,9 +162,9 @@ impl Shares {
         if !self.numbers.has(DESCRIPTORS_PER_SOCKET + others.saturating_sub(MESSAGE_DESCRIPTORS_MAX)) {
             return Err(Errno::NFILE);
         }
-        let counted = self.counts.take(owner.user).ok_or(Errno::NFILE)?;
+        let permit = self.permits.take(owner.user).ok_or(Errno::NFILE)?;
         let numbers = self.numbers.count(DESCRIPTORS_COUNTED_HERE);
-        Ok(Share { owner, _counted: counted, _numbers: numbers })
+        Ok(Share { owner, _permit: permit, _numbers: numbers })
     }
 }
 
@@ -237,7 +197,7 @@ mod tests {
         let _again = of(1).expect("room again");
         assert!(of(3).is_ok(), "a third user has a share of its own");
         drop(others);
-        assert_eq!(lock(&shares.counts.of_users).len(), 1, "a user without sockets takes no memory");
+        assert_eq!(shares.permits.users(), 1, "a user without sockets takes no memory");
     }
 
     #[test]
@@ -271,11 +231,8 @@ mod tests {
         drop(greedy);
         assert_eq!(all_of(1).len(), 6);
         drop(first);
-        assert!(lock(&rings.counts.of_users).is_empty(), "a user without rings takes no memory");
+        assert!(rings.permits.users() == 0, "a user without rings takes no memory");
         let refused = rings.map(1, File::open("/dev/null").expect("a file"));
-        assert!(
-            refused.is_err() && lock(&rings.counts.of_users).is_empty(),
-            "one that is refused does not count"
-        );
+        assert!(refused.is_err() && rings.permits.users() == 0, "one that is refused does not count");
     }
 }

@@ -9,13 +9,14 @@ use tokio::sync::Notify;
 use crate::system::lock::lock;
 
 /// A limited number of permits of one kind.
+#[derive(Debug)]
 pub(crate) struct UserPermits {
     max: usize,
     of_user_max: usize,
     taken: Mutex<Taken>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Taken {
     /// The permits of each user, the oldest first.
     of_users: HashMap<u32, BTreeMap<u64, Arc<Notify>>>,
@@ -24,6 +25,7 @@ struct Taken {
 }
 
 /// One permit of a user, until this is dropped or another user takes it.
+#[derive(Debug)]
 pub(crate) struct Permit {
     permits: Arc<UserPermits>,
     user: u32,
@@ -35,6 +37,11 @@ impl UserPermits {
     /// Returns `max` permits; one user may take at most `of_user_max` of them.
     pub(crate) fn new(max: usize, of_user_max: usize) -> Arc<UserPermits> {
         Arc::new(UserPermits { max, of_user_max, taken: Mutex::default() })
+    }
+
+    /// Returns permits of which each user may take `of_user_max`, so that no user loses one.
+    pub(crate) fn of_each(of_user_max: usize) -> Arc<UserPermits> {
+        UserPermits::new(usize::MAX, of_user_max)
     }
 
     /// Takes a permit for a user. If none is left, the user with the most permits loses its oldest one. Returns `None` if
@@ -70,6 +77,12 @@ impl UserPermits {
     /// Takes the oldest permit away from the user with the most permits.
     pub(crate) fn give_up_one(&self) {
         self.taken().give_up_one();
+    }
+
+    /// Returns the number of users who have permits.
+    #[cfg(test)]
+    pub(crate) fn users(&self) -> usize {
+        self.taken().of_users.len()
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -131,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_with_most_seats_loses_the_oldest() {
+    fn the_user_with_most_permits_loses_the_oldest() {
         let permits = UserPermits::new(4, 4);
         let greedy: Vec<Permit> = (0..3).map(|_| permits.take(1).expect("room")).collect();
         let modest = permits.take(2).expect("room");
@@ -141,11 +154,11 @@ mod tests {
         drop(greedy);
         assert_eq!(permits.taken().count, 2, "a permit that was lost is not given back twice");
         drop((modest, late));
-        assert!(permits.taken().of_users.is_empty(), "a user without permits takes no memory");
+        assert_eq!(permits.users(), 0, "a user without permits takes no memory");
     }
 
     #[test]
-    fn the_user_with_most_seats_gives_one_up_before_all_are_taken() {
+    fn the_user_with_most_permits_gives_one_up_before_all_are_taken() {
         let permits = UserPermits::new(8, 8);
         let (greedy, modest) =
             ([(); 2].map(|()| permits.take(1).expect("room")), permits.take(2).expect("room"));
