@@ -35,32 +35,47 @@ impl<T> FairQueue<T> {
             return None;
         }
         let most = self.of_users.iter().max_by_key(|(_, own)| own.len()).map(|(user, _)| *user)?;
-        let (item, is_last) = self.take(most);
-        if is_last {
-            self.order.retain(|user| *user != most);
-        }
-        item
+        self.take(most, 0)
     }
 
     /// Takes the oldest item of the user whose turn it is.
     pub(crate) fn next(&mut self) -> Option<T> {
-        let user = self.order.pop_front()?;
-        let (item, is_last) = self.take(user);
-        if !is_last {
-            self.order.push_back(user);
-        }
-        item
+        let user = self.next_user()?;
+        self.take(user, 0)
     }
 
-    /// Takes the oldest item of a user. Returns whether it was the last.
-    fn take(&mut self, user: u32) -> (Option<T>, bool) {
-        let item = self.of_users.get_mut(&user).and_then(VecDeque::pop_front);
-        self.count -= usize::from(item.is_some());
-        let is_last = self.of_users.get(&user).is_none_or(VecDeque::is_empty);
-        if is_last {
+    /// Returns the user whose turn it is. The next turn of the user comes after those of all others.
+    pub(crate) fn next_user(&mut self) -> Option<u32> {
+        let user = self.order.pop_front()?;
+        self.order.push_back(user);
+        Some(user)
+    }
+
+    /// Returns the number of users who have items.
+    pub(crate) fn users(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Returns the oldest item of a user.
+    pub(crate) fn first_of(&self, user: u32) -> Option<&T> {
+        self.of_users.get(&user)?.front()
+    }
+
+    /// Returns the place of the oldest item of a user for which `is_it` returns true.
+    pub(crate) fn position(&self, user: u32, is_it: impl Fn(&T) -> bool) -> Option<usize> {
+        self.of_users.get(&user)?.iter().position(is_it)
+    }
+
+    /// Takes the item in a place among those of a user, who has no more turns once it was the last.
+    pub(crate) fn take(&mut self, user: u32, at: usize) -> Option<T> {
+        let own = self.of_users.get_mut(&user)?;
+        let item = own.remove(at)?;
+        self.count -= 1;
+        if own.is_empty() {
             self.of_users.remove(&user);
+            self.order.retain(|listed| *listed != user);
         }
-        (item, is_last)
+        Some(item)
     }
 }
 
@@ -100,5 +115,20 @@ mod tests {
         let mut none = FairQueue::new(0);
         assert_eq!((none.push(1, 1), none.next()), (Some(1), None));
         assert!(none.is_empty() && none.order.is_empty());
+    }
+
+    #[test]
+    fn an_item_that_leaves_from_any_place_keeps_no_turn() {
+        let mut turns = FairQueue::new(4);
+        for (user, item) in [(1, 10), (1, 11), (2, 20)] {
+            turns.push(user, item);
+        }
+        assert_eq!((turns.first_of(1), turns.first_of(3)), (Some(&10), None));
+        let at = turns.position(1, |item| *item == 11).expect("it is there");
+        assert_eq!((turns.take(1, at), turns.take(1, at), turns.users()), (Some(11), None, 2));
+        assert_eq!((turns.take(1, 0), turns.users()), (Some(10), 1));
+        assert_eq!((turns.next_user(), turns.next_user()), (Some(2), Some(2)));
+        assert_eq!((turns.next(), turns.next(), turns.next_user()), (Some(20), None, None));
+        assert!(turns.is_empty() && turns.of_users.is_empty() && turns.order.is_empty());
     }
 }

@@ -55,7 +55,7 @@ fn one_that_gives_up_holds_nobody_up() {
         assert!(poll(small.as_mut()).is_pending());
     }
     assert!(poll(small).is_ready());
-    assert!(account.budget.queue().of_users.is_empty() && account.budget.queue().turns.is_empty());
+    assert!(account.budget.queue().waiters.is_empty());
     assert_eq!(account.budget.waiting.load(Relaxed), 0);
 }
 
@@ -167,10 +167,10 @@ fn the_messages_of_one_user_are_granted_up_to_the_first_that_does_not_fit() {
     let granted = [one, other].map(|room| poll(room.as_mut()));
     assert!(granted.iter().all(Poll::is_ready));
     assert!(poll(large.as_mut()).is_pending() && poll(behind.as_mut()).is_pending());
-    assert_eq!(budget.queue().turns, [2], "the user keeps one turn");
+    assert_eq!(budget.queue().waiters.users(), 1, "the user keeps one turn");
     drop(held);
     assert!(poll(large.as_mut()).is_ready() && poll(behind.as_mut()).is_ready());
-    assert!(budget.queue().of_users.is_empty() && budget.queue().turns.is_empty());
+    assert!(budget.queue().waiters.is_empty());
     assert_eq!((budget.waiting.load(Relaxed), second.waiting.load(Relaxed)), (0, 0));
 }
 
@@ -190,9 +190,7 @@ fn a_release_looks_at_so_many_users_and_the_next_one_at_those_behind_them() {
         let _large: Vec<_> = (0..in_vain as u32).map(|n| wait((10 + n, 600))).collect();
         let mut small = wait((2, 10));
         // Those that joined have looked round, too.
-        while budget.queue().turns.back() != Some(&2) {
-            budget.queue().turns.rotate_left(1);
-        }
+        while budget.queue().waiters.next_user() != Some(2) {}
         drop(crumbs.next());
         assert_eq!(poll(small.as_mut()).is_ready(), in_vain < USERS_EXAMINED_MAX);
         if in_vain == USERS_EXAMINED_MAX {

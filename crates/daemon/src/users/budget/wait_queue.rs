@@ -1,22 +1,27 @@
 //! The messages that wait for memory, by user.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use tokio::sync::oneshot;
 
 use super::{Account, Budget, Charge};
+use crate::users::fair_queue::FairQueue;
 
 /// Maximum number of other users whose waiting messages are examined when one user releases memory.
 pub(super) const USERS_EXAMINED_MAX: usize = 8;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Queue {
-    pub(super) of_users: HashMap<u32, VecDeque<Waiter>>,
-    /// The users of `of_users`, in the order in which they are examined.
-    pub(super) turns: VecDeque<u32>,
+    pub(super) waiters: FairQueue<Waiter>,
     next: u64,
+}
+
+impl Default for Queue {
+    /// Returns an empty queue, without a maximum: the tasks of a user's sockets wait for one message each.
+    fn default() -> Queue {
+        Queue { waiters: FairQueue::new(usize::MAX), next: 0 }
+    }
 }
 
 #[derive(Debug)]
@@ -27,13 +32,6 @@ pub(super) struct Waiter {
     granted: oneshot::Sender<Charge>,
 }
 
-impl Queue {
-    fn forget(&mut self, user: u32) {
-        self.of_users.remove(&user);
-        self.turns.retain(|listed| *listed != user);
-    }
-}
-
 impl Budget {
     /// Grants released memory to waiting messages, first to those of this user.
     pub(super) fn grant(&self, user: u32) {
@@ -41,10 +39,9 @@ impl Budget {
         let mut queue = self.queue();
         self.grant_to(&mut queue, user, &mut granted);
         let mut in_vain = 0;
-        while in_vain < USERS_EXAMINED_MAX.min(queue.turns.len())
-            && let Some(user) = queue.turns.pop_front()
+        while in_vain < USERS_EXAMINED_MAX.min(queue.waiters.users())
+            && let Some(user) = queue.waiters.next_user()
         {
-            queue.turns.push_back(user);
             in_vain += usize::from(!self.grant_to(&mut queue, user, &mut granted));
         }
         drop(queue);
@@ -61,17 +58,13 @@ impl Budget {
         user: u32,
         granted: &mut Vec<(oneshot::Sender<Charge>, Charge)>,
     ) -> bool {
-        let Some(waiters) = queue.of_users.get_mut(&user) else { return false };
         let before = granted.len();
-        while let Some(first) = waiters.front()
+        while let Some(first) = queue.waiters.first_of(user)
             && let Some(charge) = first.account.charge(first.bytes)
-            && let Some(Waiter { account, granted: waiter, .. }) = waiters.pop_front()
+            && let Some(Waiter { account, granted: waiter, .. }) = queue.waiters.take(user, 0)
         {
             account.leave_queue();
             granted.push((waiter, charge));
-        }
-        if waiters.is_empty() {
-            queue.forget(user);
         }
         granted.len() > before
     }
@@ -97,10 +90,8 @@ impl Account {
         let number = queue.next;
         queue.next += 1;
         let waiter = Waiter { number, account: Arc::clone(self), bytes, granted };
-        if !queue.of_users.contains_key(&self.user) {
-            queue.turns.push_back(self.user);
-        }
-        queue.of_users.entry(self.user).or_default().push_back(waiter);
+        let without_room = queue.waiters.push(self.user, waiter);
+        debug_assert!(without_room.is_none(), "the queue has no maximum");
         self.waiting.fetch_add(1, Relaxed);
         self.budget.waiting.fetch_add(1, SeqCst);
         (number, receiver)
@@ -121,16 +112,13 @@ struct PlaceInQueue<'a> {
 impl Drop for PlaceInQueue<'_> {
     fn drop(&mut self) {
         let mut queue = self.account.budget.queue();
-        let Some(waiters) = queue.of_users.get_mut(&self.account.user) else { return };
-        let Some(at) = waiters.iter().position(|waiter| waiter.number == self.number) else { return };
-        let given_up = waiters.remove(at);
-        if waiters.is_empty() {
-            queue.forget(self.account.user);
-        }
+        let user = self.account.user;
+        let Some(at) = queue.waiters.position(user, |waiter| waiter.number == self.number) else { return };
+        let given_up = queue.waiters.take(user, at);
         self.account.leave_queue();
         drop(queue);
         drop(given_up);
         // Messages behind this one may need less memory.
-        self.account.budget.grant(self.account.user);
+        self.account.budget.grant(user);
     }
 }
