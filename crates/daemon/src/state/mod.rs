@@ -6,6 +6,7 @@ pub(crate) mod association_tasks;
 pub(crate) mod associations;
 pub(crate) mod commands;
 pub(crate) mod inbound_queue;
+mod lifecycle;
 pub(crate) mod notification_type;
 pub(crate) mod path_parameters;
 pub(crate) mod ports;

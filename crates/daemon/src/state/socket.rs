@@ -11,13 +11,14 @@ use carrier::status_page::{PeerShut, State, Subscriptions};
 use links::interface_addresses;
 use rustix::io::Errno;
 use swiftwater::tokio::Listener;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use super::association::SocketAssociation;
 use super::association_options::AssocOptions;
 use super::associations::Associations;
 use super::commands::Commands;
 use super::inbound_queue::Ended;
+use super::lifecycle::Lifecycle;
 use super::ports::{Scope, Sharing};
 use super::relayed::{AssociationKey, Relayed};
 use super::send_queue::SendQueue;
@@ -62,9 +63,7 @@ pub(crate) struct Socket {
     share: Arc<Share>,
     user: Arc<User>,
     channel: Rc<Channel>,
-    state: Cell<State>,
-    /// How far the peer of the only association has shut it down. Send queues of one-to-many sockets have this of theirs.
-    peer_shut: Cell<PeerShut>,
+    lifecycle: Lifecycle,
     addresses: Addresses,
     options: RefCell<SocketOptions>,
     associations: Associations,
@@ -73,10 +72,6 @@ pub(crate) struct Socket {
     /// The smallest fragmentation point of the associations, while fragmentation is disabled. Too small after the association has
     /// ended, until the option is set again.
     message_limit: Cell<Option<usize>>,
-    /// Notified when the association of the socket has ended.
-    ended: Notify,
-    /// Whether the association of the socket was aborted or lost.
-    was_lost: Cell<bool>,
     /// Set when the socket is forgotten: its program has closed it, and its port is free.
     gone: watch::Sender<bool>,
     commands: Commands,
@@ -113,16 +108,13 @@ impl Socket {
             style,
             share,
             user,
+            lifecycle: Lifecycle::new(state, Rc::clone(channel.shared_pages())),
             channel: Rc::new(channel),
-            state: Cell::new(state),
-            peer_shut: Cell::new(PeerShut::No),
             addresses: Addresses::default(),
             options: RefCell::new(options),
             associations: Associations::default(),
             listener: RefCell::default(),
             message_limit: Cell::new(None),
-            ended: Notify::new(),
-            was_lost: Cell::new(false),
             gone: watch::Sender::new(false),
             commands,
             autopush,
@@ -234,7 +226,7 @@ impl Socket {
 /// Queries.
 impl Socket {
     pub(crate) fn state(&self) -> State {
-        self.state.get()
+        self.lifecycle.state()
     }
 
     /// Returns whether the socket listens for associations.
@@ -299,15 +291,12 @@ impl Socket {
 
     /// Returns whether the association of the socket was aborted or lost.
     pub(crate) fn was_lost(&self) -> bool {
-        self.was_lost.get()
+        self.lifecycle.was_lost()
     }
 
     /// Waits until the socket's association has ended.
     pub(crate) async fn association_ended(&self) {
-        let ended = self.ended.notified();
-        if !self.state().is_end() {
-            ended.await;
-        }
+        self.lifecycle.association_ended().await;
     }
 
     /// Waits until the socket is forgotten, and its port is free.
@@ -319,16 +308,6 @@ impl Socket {
 
 /// Events in the life of the socket.
 impl Socket {
-    /// Changes the state, for requests and for the sharers.
-    fn set_state(&self, state: State) {
-        let before = self.state.replace(state);
-        debug_assert!(may_follow(before, state), "{state:?} does not follow {before:?}");
-        self.pages().set_state(state);
-        if state.is_end() {
-            self.ended.notify_waiters();
-        }
-    }
-
     /// Records the addresses and the port that the table of ports has registered.
     pub(super) fn on_bound(&self, bound: Bound) {
         self.addresses.on_bound(bound);
@@ -343,7 +322,7 @@ impl Socket {
     /// Records that peers can set up associations with the socket.
     pub(super) fn on_listening(&self, listener: &Arc<Listener>) {
         *self.listener.borrow_mut() = Arc::downgrade(listener);
-        self.set_state(match self.style {
+        self.lifecycle.change(match self.style {
             Style::OneToMany => State::OneToManyListening,
             Style::OneToOne | Style::TcpStream | Style::PeeledOff => State::Listening,
         });
@@ -351,14 +330,14 @@ impl Socket {
 
     /// Records that peers can set up no more associations.
     pub(super) fn on_unlistened(&self) {
-        self.set_state(self.style.initial_state());
+        self.lifecycle.change(self.style.initial_state());
     }
 
     /// Records that the association of a one-to-one socket is being set up.
     pub(crate) fn on_connecting(&self, assoc: &Rc<SocketAssociation>, local: Option<SocketAddr>) {
         self.pages().clear_error();
         self.addresses.on_connecting(local, assoc.peer());
-        self.set_state(State::Connecting);
+        self.lifecycle.change(State::Connecting);
         self.associations.insert(assoc);
         self.show_defaults(assoc);
     }
@@ -368,7 +347,7 @@ impl Socket {
         if let Some(peer) = self.addresses.peer() {
             self.pages().set_peer(&peer, streams_out);
         }
-        self.set_state(State::Connected);
+        self.lifecycle.change(State::Connected);
     }
 
     /// Records that the association of a one-to-one socket could not be set up; the socket may try again. `ends_content`: the
@@ -378,7 +357,7 @@ impl Socket {
         self.pages().set_error(error);
         self.addresses.on_connect_failed();
         drop(self.associations.take_all());
-        self.set_state(State::Idle);
+        self.lifecycle.change(State::Idle);
         if ends_content {
             // The end comes before the channel becomes writable: a descriptor that is only writable looks connected.
             self.channel.end_content();
@@ -405,8 +384,8 @@ impl Socket {
         match assoc.send_queue() {
             Some(send_queue) => send_queue.refuse(),
             // The page shows this already, or more; or a one-to-many socket has removed the association.
-            None if self.style == Style::OneToMany || self.peer_shut.get() != PeerShut::No => {}
-            None => self.set_peer_shut(PeerShut::Writing),
+            None if self.style == Style::OneToMany || self.lifecycle.peer_shut() != PeerShut::No => {}
+            None => self.lifecycle.on_peer_shut(PeerShut::Writing),
         }
     }
 
@@ -414,16 +393,11 @@ impl Socket {
     /// the association may last until the peer has received everything. `silently`: the descriptor does not poll readable for the
     /// end, because more may follow.
     pub(crate) fn on_data_ended(&self, silently: bool) {
-        self.set_peer_shut(PeerShut::Both);
+        self.lifecycle.on_peer_shut(PeerShut::Both);
         match silently {
             true => self.channel.end_content_silently(),
             false => self.channel.end_content(),
         }
-    }
-
-    fn set_peer_shut(&self, peer_shut: PeerShut) {
-        self.peer_shut.set(peer_shut);
-        self.pages().set_peer_shut(peer_shut);
     }
 
     /// Records how the association of the socket has ended. The program reads the data that has arrived, then the end.
@@ -434,13 +408,12 @@ impl Socket {
             // Sockets of other styles do not read an end.
             Ended::ByPeer | Ended::ByUs => State::Lost,
             Ended::Lost(loss) => {
-                self.was_lost.set(true);
-                self.pages().set_error(errno::of_loss(loss));
+                self.lifecycle.on_lost(errno::of_loss(loss));
                 State::Lost
             }
         };
         self.pages().set_local(&self.local_address());
-        self.set_state(state);
+        self.lifecycle.change(state);
     }
 
     /// Removes all associations, because the program has closed the socket.
@@ -539,19 +512,6 @@ impl Socket {
         if self.style.is_one_to_one() {
             self.pages().set_linger(self.options().linger().close_waits_s());
         }
-    }
-}
-
-/// Returns whether a socket in the state `before` may get the state `after`: the table in `docs/daemon.md`.
-fn may_follow(before: State, after: State) -> bool {
-    match after {
-        State::Listening | State::Connecting => before == State::Idle,
-        State::Idle => matches!(before, State::Listening | State::Connecting),
-        State::OneToManyListening => before == State::OneToMany,
-        State::OneToMany => before == State::OneToManyListening,
-        State::Connected => before == State::Connecting,
-        // An association that has ended before it was accepted is reported when it is handed over, and by its relay.
-        State::Ended | State::Lost => matches!(before, State::Connected | State::Ended),
     }
 }
 
