@@ -162,12 +162,12 @@ async fn receive_request(
     closer: &Arc<Closer>,
 ) -> io::Result<Asked> {
     let asked = tokio::select! {
-        asked = asked_after_rest(connection, closer) => Some(asked),
+        asked = await_request_unthrottled(connection, closer) => Some(asked),
         () = permit.lost() => None,
         () = tokio::time::sleep(REQUEST_WAIT) => None,
     };
     // The request may have come although the time is over: the daemon may have been stopped meanwhile.
-    asked.or_else(|| there(connection, closer)).unwrap_or(Ok(Asked::NotYet))
+    asked.or_else(|| try_receive_request(connection, closer)).unwrap_or(Ok(Asked::NotYet))
 }
 
 /// Carries out a request that has come with these descriptors. Returns the reply, and its place if descriptors come with it;
@@ -286,15 +286,15 @@ enum Asked {
 }
 
 /// Waits until the user is not throttled, and then for a request.
-async fn asked_after_rest(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<Asked> {
+async fn await_request_unthrottled(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<Asked> {
     closer.time().unthrottled().await;
-    asked(connection, closer).await
+    await_request(connection, closer).await
 }
 
 /// Waits for a request.
-async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<Asked> {
+async fn await_request(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<Asked> {
     // Most requests are there when their connection is attended to.
-    if let Some(asked) = there(connection, closer) {
+    if let Some(asked) = try_receive_request(connection, closer) {
         return asked;
     }
     let mut frame = vec![0; FRAME_BYTES_MAX];
@@ -316,7 +316,7 @@ async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<As
 }
 
 /// Receives a request that is there, if the descriptors that may come with it can be received.
-fn there(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> Option<io::Result<Asked>> {
+fn try_receive_request(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> Option<io::Result<Asked>> {
     if closer.is_stuck() || !closer.has_room() || closer.time().is_throttled() {
         return None;
     }
@@ -542,7 +542,7 @@ mod tests {
             rustix::net::send(&caller, &frame[..bytes], SendFlags::NOSIGNAL).expect("room");
             // The connection is known to be readable, so the request waits for the closer alone.
             drop(soon(connection.readable()).await.expect("a socket"));
-            let mut asked = pin!(asked(&connection, &closer));
+            let mut asked = pin!(await_request(&connection, &closer));
             assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             let end_it = (!goes_on).then_some(end_it);
             let is_request = matches!(soon(asked).await.expect("a socket"), Asked::Request(..));

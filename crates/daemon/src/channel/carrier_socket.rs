@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
-    async fn a_socket_that_rests_is_shut_down_by_a_thread() {
+    async fn a_throttled_socket_is_shut_down_by_a_thread() {
         let closer = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Carriers);
         let (carrier, program_end) = pair(Arc::clone(&closer), ReceiveRing::alone()).expect("a pair");
         let (go_on, goes_on) = std::sync::mpsc::channel::<()>();

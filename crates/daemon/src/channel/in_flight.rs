@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
-    async fn an_inspection_goes_on_once_copies_can_be_closed_and_the_socket_does_not_rest() {
+    async fn an_inspection_goes_on_once_copies_can_be_closed_and_the_socket_is_not_throttled() {
         for is_throttled in [true, false] {
             let registry = registry();
             let (socket, program_end) = opened(&registry, Style::OneToOne);

@@ -211,7 +211,7 @@ async fn a_turn_of_a_peer_ends_after_so_many_bytes_too() {
 const THROTTLE: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "local")]
-async fn a_user_who_rests_waits_and_loses_nothing() {
+async fn a_throttled_user_waits_and_loses_nothing() {
     let joined = Joined::new().await;
     let (channel, mut outbound) = (joined.socket.channel(), joined.outbound());
     let (mut held, association) = (InboundQueue::default(), joined.association());

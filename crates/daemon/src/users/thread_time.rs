@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_rests_after_the_first_call_that_uses_the_processor_for_long() {
+    fn a_socket_is_throttled_after_the_first_call_that_uses_the_processor_for_long() {
         let user = user();
         let (slow, other) = (ThreadTime::of_socket(&user), ThreadTime::of_socket(&user));
         assert_eq!(slow.measure(|| 7), 7);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_rests_if_several_sockets_do_and_these_rest_longer() {
+    fn a_user_is_throttled_if_several_sockets_are_and_these_for_longer() {
         let user = user();
         let sockets = [(); THROTTLED_SOCKETS_MAX + 2].map(|()| ThreadTime::of_socket(&user));
         for (number, socket) in sockets.iter().take(THROTTLED_SOCKETS_MAX).enumerate() {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_has_an_end_however_long_the_call_was() {
+    fn throttling_has_an_end_however_long_the_call_was() {
         let time = user();
         time.count(Duration::from_secs(3600));
         assert_eq!(time.throttle_end(), Some(NOW.get() + THROTTLE_MAX));

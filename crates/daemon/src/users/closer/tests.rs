@@ -104,7 +104,7 @@ async fn unread_records_without_descriptors_cost_a_user_who_is_stuck_no_number()
 }
 
 #[test]
-fn the_connections_of_a_user_who_rests_are_closed_by_the_thread() {
+fn the_connections_of_a_throttled_user_are_closed_by_the_thread() {
     let one = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Requests);
     let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
     one.run(move || goes_on.recv().unwrap_or_default());
