@@ -664,14 +664,14 @@ fn an_experiment_that_is_killed_leaves_what_it_has_measured() {
     let out = folder.file("out");
     let place = out.to_str().expect("ours");
     let words = ["--live", "loopback", "--case", "16384 bytes", "--seconds", "0.2", "--repeat", "100"];
-    let mut child = lab(None, &[&words[..], &["--out", place]].concat()).spawn().expect("the command starts");
+    let mut running = Running::start(&[&words[..], &["--out", place]].concat());
     let rows = || -> Vec<Value> {
         let text = fs::read(out.join("results.json")).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     };
     wait::until("two transports are kept", || rows().len() > 1);
-    child.kill().expect("a child");
-    wait::end_of("the command", &mut child);
+    running.child.kill().expect("a child");
+    wait::end_of("the command", &mut running.child);
     let (made, said) = output(&mut lab(None, &["report", place]));
     assert!(made.status.success(), "{said}");
     let manifest: Value =
