@@ -108,20 +108,25 @@ impl Waiter {
         let sleep_ns = late_ns.saturating_sub(self.oversleep_ns.min(SPIN_NS_MAX)).min(SLEEP_NS_MAX);
         let timeout = TimeSpec::new((sleep_ns / 1_000_000_000) as _, (sleep_ns % 1_000_000_000) as _);
         let mut ready = Ready { looked_ns: Some(before_ns), ..Ready::none() };
-        let result = sleep(&mut polled[..count], timeout);
-        let delay_ns = if sleep_ns > 0 { self.run_delay.since_last_ns() } else { 0 };
-        match result {
+        match sleep(&mut polled[..count], timeout) {
             Ok(0) => {
                 ready.asleep_until_ns = Some(before_ns + sleep_ns);
+                let oversleep_ns =
+                    if sleep_ns > 0 { now_ns().saturating_sub(before_ns + sleep_ns) } else { 0 };
+                // The next sleep must not be charged with this delay. A short one is not worth the read.
+                if oversleep_ns > SLEPT_NS_MIN {
+                    self.run_delay.since_last_ns();
+                }
                 if left_ns < SLEEP_NS_MAX {
-                    self.spin(before_ns, sleep_ns, left_ns, now_ns);
+                    self.spin(before_ns, sleep_ns, left_ns, oversleep_ns, now_ns);
                 }
             }
             // A device has ended the sleep, or was readable from the start: a packet may have come since the last look.
             Ok(_) => {
                 let after_ns = now_ns();
                 let slept = after_ns - before_ns > SLEPT_NS_MIN;
-                ready.asleep_until_ns = slept.then(|| after_ns.saturating_sub(delay_ns).max(before_ns));
+                let awake_ns = || after_ns.saturating_sub(self.run_delay.since_last_ns()).max(before_ns);
+                ready.asleep_until_ns = slept.then(awake_ns);
             }
             // The sleep was shorter than asked, by an unknown time: the caller computes the next one.
             Err(_) => return Ready::none(),
@@ -135,11 +140,18 @@ impl Waiter {
     }
 
     /// Spins for the rest of a wait whose sleep has ended, and updates the estimate of its lateness.
-    fn spin(&mut self, before_ns: u64, sleep_ns: u64, left_ns: u64, now_ns: impl Fn() -> u64) {
+    fn spin(
+        &mut self,
+        before_ns: u64,
+        sleep_ns: u64,
+        left_ns: u64,
+        oversleep_ns: u64,
+        now_ns: impl Fn() -> u64,
+    ) {
         debug_assert!(left_ns.saturating_sub(sleep_ns) <= SPIN_NS_MAX, "spins for {left_ns} - {sleep_ns} ns");
         if sleep_ns > 0 {
-            let oversleep_ns = now_ns().saturating_sub(before_ns + sleep_ns).min(SPIN_NS_MAX);
             let parts = ESTIMATE_SHARE - 1;
+            let oversleep_ns = oversleep_ns.min(SPIN_NS_MAX);
             self.oversleep_ns = (self.oversleep_ns * parts + oversleep_ns).div_ceil(ESTIMATE_SHARE);
         }
         while now_ns() < before_ns + left_ns {
@@ -251,5 +263,32 @@ mod tests {
         looked.readable[0] = true;
         assert_eq!(looked.empty_ns(0), None);
         assert_eq!(run_delay_ns(b"4000 5000 6\n"), Some(5_000));
+    }
+
+    #[test]
+    fn a_sleep_that_a_device_ends_is_not_charged_with_the_delay_of_those_before_it() {
+        let path = std::env::temp_dir().join(format!("swiftwater-schedstat-{}", std::process::id()));
+        let write = |text: &str| std::fs::write(&path, text).expect("room");
+        write("0 0 0\n");
+        let statistics = Some(File::open(&path).expect("ours"));
+        let wake = EventFd::from_flags(EfdFlags::EFD_NONBLOCK).expect("a descriptor");
+        let mut waiter = Waiter { oversleep_ns: 0, run_delay: RunDelay { statistics, total_ns: 0 } };
+        let now_ns = Cell::new(1_000_000);
+        let mut wait = |next_ns, ends_ns, readable, delay_ns: u64| {
+            let sleep = |_: &mut [PollFd<'_>], _| {
+                now_ns.set(ends_ns);
+                write(&format!("0 {delay_ns} 0\n"));
+                Ok(readable)
+            };
+            waiter.wait_with(std::iter::empty(), wake.as_fd(), Some(next_ns), 0, || now_ns.get(), sleep)
+        };
+        wait(2_000_000, 7_000_000, 0, 5_000_000);
+        // Its own delay is 30 µs.
+        assert_eq!(wait(9_000_000, 8_000_000, 1, 5_030_000).empty_ns(0), Some(7_970_000));
+        // A timer that was hardly late costs no read, and a short sleep none either.
+        wait(9_000_000, 9_001_000, 0, 5_031_000);
+        wait(9_500_000, 9_011_000, 1, 5_032_000);
+        assert_eq!(waiter.run_delay.total_ns, 5_030_000);
+        std::fs::remove_file(&path).expect("ours");
     }
 }
