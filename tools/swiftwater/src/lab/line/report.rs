@@ -134,11 +134,9 @@ impl Row {
         let fates = if fates.is_empty() { String::new() } else { format!("; {}", fates.join(", ")) };
         let mean =
             self.packet_bytes_mean.map(|bytes| format!(", {} in a packet", grouped(bytes.round() as u64)));
-        let waited = if self.wait_ms_max > 0.0 {
-            let [mean, most] = [self.wait_ms_mean, self.wait_ms_max].map(waited);
-            format!("; waited {mean} on average, {most} at most")
-        } else {
-            String::new()
+        let waited = match [self.wait_ms_mean, self.wait_ms_max].map(waited) {
+            [_, most] if most == milliseconds(0) => String::new(),
+            [mean, most] => format!("; waited {mean} on average, {most} at most"),
         };
         format!(
             "  {}: {} of {} packets delivered, {} bytes{}{fates}{waited}",
@@ -286,6 +284,8 @@ mod tests {
         let (json, text) = told("1ms", FlowCounts::default());
         assert_eq!(text, "  others: 0 of 0 packets delivered, 0 bytes");
         assert_eq!(json.get("packet_bytes_mean"), None);
+        let flow = FlowCounts { waited_max: Duration::from_nanos(400), ..FlowCounts::default() };
+        assert_eq!(told("1ms", flow).1, text, "it would be printed as zero");
         let (_, text) =
             told("1mbit,loss=1%,down=1s/2s,ecn=20kB,corrupt=1%,duplicate=1%", FlowCounts::default());
         assert_eq!(
