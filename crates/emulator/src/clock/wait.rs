@@ -15,6 +15,9 @@ const SPIN_NS_MAX: u64 = 50_000;
 const ESTIMATE_SHARE: u64 = 8;
 /// A call that takes longer has slept.
 const SLEPT_NS_MIN: u64 = 20_000;
+/// Delays of the thread up to this sum are not read by themselves, because a read costs as much as a short packet: a sleep that a
+/// device has ended may be charged with them.
+const UNREAD_NS_MAX: u64 = 100_000;
 /// Longest sleep.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
 
@@ -113,10 +116,7 @@ impl Waiter {
                 ready.asleep_until_ns = Some(before_ns + sleep_ns);
                 let oversleep_ns =
                     if sleep_ns > 0 { now_ns().saturating_sub(before_ns + sleep_ns) } else { 0 };
-                // The next sleep must not be charged with this delay. A short one is not worth the read.
-                if oversleep_ns > SLEPT_NS_MIN {
-                    self.run_delay.since_last_ns();
-                }
+                self.run_delay.skip(oversleep_ns);
                 if left_ns < SLEEP_NS_MAX {
                     self.spin(before_ns, sleep_ns, left_ns, oversleep_ns, now_ns);
                 }
@@ -124,7 +124,7 @@ impl Waiter {
             // A device has ended the sleep, or was readable from the start: a packet may have come since the last look.
             Ok(_) => {
                 let after_ns = now_ns();
-                let slept = after_ns - before_ns > SLEPT_NS_MIN;
+                let slept = sleep_ns > 0 && after_ns - before_ns > SLEPT_NS_MIN;
                 let awake_ns = || after_ns.saturating_sub(self.run_delay.since_last_ns()).max(before_ns);
                 ready.asleep_until_ns = slept.then(awake_ns);
             }
@@ -167,17 +167,32 @@ struct RunDelay {
     /// `None` if the kernel does not tell.
     statistics: Option<File>,
     total_ns: u64,
+    /// Upper limit of the delay since the last read, without that of the present sleep.
+    unread_ns: u64,
 }
 
 impl RunDelay {
     fn open() -> Self {
-        let mut delay = RunDelay { statistics: File::open("/proc/thread-self/schedstat").ok(), total_ns: 0 };
+        let mut delay = RunDelay {
+            statistics: File::open("/proc/thread-self/schedstat").ok(),
+            total_ns: 0,
+            unread_ns: 0,
+        };
         delay.since_last_ns();
         delay
     }
 
+    /// Leaves out a sleep whose delay is at most this.
+    fn skip(&mut self, delay_ns_max: u64) {
+        self.unread_ns += delay_ns_max;
+        if self.unread_ns > UNREAD_NS_MAX {
+            self.since_last_ns();
+        }
+    }
+
     /// Returns the delay since the last call.
     fn since_last_ns(&mut self) -> u64 {
+        self.unread_ns = 0;
         let mut text = [0; 64];
         let bytes = self.statistics.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
         let total_ns = run_delay_ns(&text[..bytes]).unwrap_or(self.total_ns);
@@ -244,7 +259,8 @@ mod tests {
     #[test]
     fn a_wait_tells_until_when_devices_were_empty() {
         let wake = EventFd::from_flags(EfdFlags::EFD_NONBLOCK).expect("a descriptor");
-        let mut waiter = Waiter { oversleep_ns: 0, run_delay: RunDelay { statistics: None, total_ns: 0 } };
+        let mut waiter =
+            Waiter { oversleep_ns: 0, run_delay: RunDelay { statistics: None, total_ns: 0, unread_ns: 0 } };
         let now_ns = Cell::new(1_000_000);
         let mut wait = |next_ns, ends_ns, readable| {
             let sleep = |_: &mut [PollFd<'_>], _| {
@@ -262,6 +278,10 @@ mod tests {
         assert_eq!(looked.empty_ns(0), Some(8_000_000));
         looked.readable[0] = true;
         assert_eq!(looked.empty_ns(0), None);
+        // A look that takes long is no sleep.
+        let mut looked = wait(8_000_000, 8_900_000, 1);
+        looked.readable[0] = true;
+        assert_eq!(looked.empty_ns(0), None);
         assert_eq!(run_delay_ns(b"4000 5000 6\n"), Some(5_000));
     }
 
@@ -272,7 +292,8 @@ mod tests {
         write("0 0 0\n");
         let statistics = Some(File::open(&path).expect("ours"));
         let wake = EventFd::from_flags(EfdFlags::EFD_NONBLOCK).expect("a descriptor");
-        let mut waiter = Waiter { oversleep_ns: 0, run_delay: RunDelay { statistics, total_ns: 0 } };
+        let mut waiter =
+            Waiter { oversleep_ns: 0, run_delay: RunDelay { statistics, total_ns: 0, unread_ns: 0 } };
         let now_ns = Cell::new(1_000_000);
         let mut wait = |next_ns, ends_ns, readable, delay_ns: u64| {
             let sleep = |_: &mut [PollFd<'_>], _| {
@@ -285,10 +306,14 @@ mod tests {
         wait(2_000_000, 7_000_000, 0, 5_000_000);
         // Its own delay is 30 µs.
         assert_eq!(wait(9_000_000, 8_000_000, 1, 5_030_000).empty_ns(0), Some(7_970_000));
-        // A timer that was hardly late costs no read, and a short sleep none either.
-        wait(9_000_000, 9_001_000, 0, 5_031_000);
-        wait(9_500_000, 9_011_000, 1, 5_032_000);
-        assert_eq!(waiter.run_delay.total_ns, 5_030_000);
+        // Timers that are hardly late cost no read until their delays may sum up, and a short sleep none either.
+        wait(9_000_000, 9_030_000, 0, 5_031_000);
+        wait(9_500_000, 9_040_000, 1, 5_032_000);
+        wait(10_000_000, 10_009_000, 0, 5_033_000);
+        // The delays of the three waits before it, and its own.
+        assert_eq!(wait(12_000_000, 11_000_000, 1, 5_034_000).empty_ns(0), Some(10_996_000));
+        wait(13_000_000, 13_150_000, 0, 5_100_000);
+        assert_eq!(wait(15_000_000, 14_000_000, 1, 5_101_000).empty_ns(0), Some(13_999_000));
         std::fs::remove_file(&path).expect("ours");
     }
 }
