@@ -1,6 +1,7 @@
 //! Tests of the command as a user runs it: two processes, real sockets, printed output.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -322,6 +323,23 @@ fn ctrl_c_at_the_server_prints_the_totals_so_far() {
     let rest = server.interrupt_and_read_rest();
     assert!(rest.contains("totals so far") && rest.contains("delivered"), "{rest}");
     wait::end_of("a client whose server has ended", &mut client);
+}
+
+#[test]
+fn a_server_for_its_own_user_serves_nobody_else() {
+    const NOBODY: u32 = 65534;
+    let server = Server::start_with(&["--own-user"]);
+    let mut stranger = server.client(&["--proto", "tcp", "-n", "1"]);
+    // Without the rights of root this user is the only one.
+    if let Ok(output) = stranger.uid(NOBODY).gid(NOBODY).current_dir("/").output() {
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains("control connection"), "{said}");
+    }
+    for protocol in ["tcp", "sctp"] {
+        let rows = server.ask(&["--proto", protocol, "-n", "1"]);
+        let total = rows.iter().find(|row| row["period"] == "total").expect("the client has ended well");
+        assert_eq!(total["messages"], 1, "{protocol}");
+    }
 }
 
 #[test]
