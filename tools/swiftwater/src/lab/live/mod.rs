@@ -60,6 +60,9 @@ use watch::{LineHistory, Progress, STALLED, watch};
 
 /// Default number of runs of each cell, in turn with the others; the report gives the median.
 const REPEAT: u32 = 5;
+/// Part of the time in which two share a line that is not counted: the initial windows and the ends of slow start differ, and
+/// CUBIC needs some five seconds to forget that.
+const START_BESIDE: f64 = 0.25;
 /// Packets and drops of the line of sctplib's users in all their transfers: to the receiver of the files, and back.
 const IPFW_COUNTERS: [(u64, u64); 2] = [(1_318_327, 1_382), (644_497, 0)];
 /// All experiments that need lines or processors of their own, in the order of `--live all`.
@@ -459,7 +462,7 @@ fn measure_request_response(testbed: &mut Testbed<'_>, cell: &Cell) -> Result<Op
 
 /// Returns the part of each run that its rate is of, if it is not the whole run: with marks, the time of the sending, as at each
 /// mark, and over lines that go down, because a run that ends in an outage would last until the transport sends again; beside
-/// another, the time in which both sent.
+/// another, the time in which both sent, without its start.
 fn rate_windows(plan: &Plan, cell: &Cell, measured: &[Measured], seconds: f64) -> Vec<Option<(f64, f64)>> {
     let whole = Some((0.0, seconds));
     if cell.load.beside.is_none() {
@@ -469,10 +472,11 @@ fn rate_windows(plan: &Plan, cell: &Cell, measured: &[Measured], seconds: f64) -
     let began: Vec<f64> = measured.iter().filter_map(|measured| measured.began_s).collect();
     let first = began.iter().copied().fold(f64::INFINITY, f64::min);
     let last = began.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if began.len() < measured.len() || last >= first + seconds {
+    let (from, until) = (last + START_BESIDE * seconds, first + seconds);
+    if began.len() < measured.len() || from >= until {
         return vec![whole; measured.len()];
     }
-    began.iter().map(|began| Some((last - began, first + seconds - began))).collect()
+    began.iter().map(|began| Some((from - began, until - began))).collect()
 }
 
 /// Runs measurements at the same time; returns `None` after Ctrl-C. Several clients first connect, and then begin at once.
@@ -745,12 +749,12 @@ mod tests {
     }
 
     #[test]
-    fn rates_beside_another_are_of_the_time_in_which_both_sent() {
+    fn rates_beside_another_are_of_the_time_in_which_both_sent_without_its_start() {
         let plan = plan(LiveName::Coexistence);
         let cell = Cell::new(&plan.loads[0], plan.loads[0].series[0]);
         let began = |began_s| Measured { began_s, ..Measured::default() };
         let parts = |began_s: [Option<f64>; 2]| rate_windows(&plan, &cell, &began_s.map(began), 20.0);
-        assert_eq!(parts([Some(100.0), Some(100.5)]), [Some((0.5, 20.0)), Some((0.0, 19.5))]);
+        assert_eq!(parts([Some(100.0), Some(100.5)]), [Some((5.5, 20.0)), Some((5.0, 19.5))]);
         assert_eq!(parts([Some(100.0), None]), [Some((0.0, 20.0)); 2], "one does not tell when it began");
         assert_eq!(parts([Some(100.0), Some(130.0)]), [Some((0.0, 20.0)); 2], "they missed each other");
     }
