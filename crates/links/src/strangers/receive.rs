@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use nix::errno::Errno;
 
 use crate::LinkStats;
@@ -16,6 +16,8 @@ use crate::syscalls::{Arrivals, SLOTS_MAX, dropped_packets, receive_into_parts};
 /// Room for a packet of a stranger, and some cache lines more: the beginnings of the slots, which all packets use, would
 /// otherwise take each other's places in the cache.
 const SLOT_BYTES: usize = RECEIVE_BYTES + 5 * 64;
+/// Memory for the packets of a few calls. Packets of peers lie elsewhere: a flood would fill the blocks of their batches.
+const PACKETS_BYTES: usize = 16 * 1024;
 
 /// A whole received packet; a raw IPv4 socket includes the IP header.
 pub(crate) struct Packet {
@@ -33,6 +35,8 @@ pub(crate) struct Strangers {
     /// Empty until the first packet.
     slots: Vec<u8>,
     arrivals: Arrivals,
+    /// Room that the next packets are copied into.
+    room: BytesMut,
 }
 
 impl Strangers {
@@ -44,7 +48,7 @@ impl Strangers {
         sink: &mut dyn Sink,
         deliver: impl Fn(&Socket, Packet, &mut LinkStats, &mut dyn Sink),
     ) -> Result<Taken, Errno> {
-        let Sockets { list, blocks, stats, .. } = sockets;
+        let Sockets { list, stats, .. } = sockets;
         let socket = &mut list[index];
         if self.slots.is_empty() {
             self.slots = vec![0; SLOTS_MAX * SLOT_BYTES];
@@ -64,10 +68,19 @@ impl Strangers {
                 stats.receive_discarded += 1;
                 continue;
             }
-            blocks.room().extend_from_slice(&slot[..arrived.bytes]);
-            let packet = Packet { from: arrived.from, about, bytes: blocks.take() };
+            let bytes = copy_into(&mut self.room, &slot[..arrived.bytes]);
+            let packet = Packet { from: arrived.from, about, bytes };
             deliver(socket, packet, stats, sink);
         }
         Ok(Taken { reads, bytes, drained: reads < SLOTS_MAX })
     }
+}
+
+/// Copies a packet into the room, or into a new one: that of earlier packets if they have been handled.
+fn copy_into(room: &mut BytesMut, packet: &[u8]) -> Bytes {
+    if room.capacity() < packet.len() && !room.try_reclaim(PACKETS_BYTES.max(packet.len())) {
+        *room = BytesMut::with_capacity(PACKETS_BYTES.max(packet.len()));
+    }
+    room.extend_from_slice(packet);
+    room.split().freeze()
 }

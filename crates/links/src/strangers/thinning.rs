@@ -46,7 +46,7 @@ struct Leaky {
 impl Leaky {
     /// Adds packets. Returns whether the bucket has overflowed.
     fn add(&mut self, now: Instant, packets: u32, per_s: u32) -> bool {
-        let drained = Duration::from_secs(1) * packets / per_s;
+        let drained = Duration::from_nanos(1_000_000_000 * u64::from(packets) / u64::from(per_s));
         let (empty_at, full) = (self.empty_at.map_or(now, |at| at.max(now)) + drained, now + CAPACITY);
         self.empty_at = Some(empty_at.min(full));
         empty_at > full

@@ -77,6 +77,24 @@ fn a_flood_of_strangers_takes_no_room_from_peers() {
 }
 
 #[test]
+fn packets_of_strangers_lie_in_no_block_of_peers() {
+    let mut link = apart("127.0.0.1");
+    let to = link.local_addresses()[0];
+    let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let init = [packet(0), vec![7; 4_000]].concat();
+    let mut kept = Kept::default();
+    for round in 1..=20 {
+        for _ in 0..50 {
+            from.send_to(&init, to).unwrap();
+        }
+        receive_until(&mut link, &mut kept, |kept| kept.singles().len() >= 50 * round);
+    }
+    assert!(kept.singles().iter().all(|packet| **packet == init));
+    let LinkStats { blocks_allocated, blocks_reused, .. } = link.stats();
+    assert_eq!((blocks_allocated, blocks_reused), (1, 0), "of 4 MB");
+}
+
+#[test]
 fn strays_take_no_room_from_peers_once_the_tags_of_peers_are_known() {
     let mut link = apart("127.0.0.1");
     assert!(link.set_expected(tags(&[7, 9])));
