@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use swiftwater::internals::batches_moved;
 
 use crate::calls::connect::ConnectArgs;
-use crate::calls::peel_off::{Front, PeeledOff};
+use crate::calls::peel_off::{PeeledOff, ReadPosition};
 use crate::calls::reply::{Answer, Reply};
 use crate::calls::{bind, connect, form, links, listen, options, peel_off, report, status, streams};
 use crate::channel::recall::Recalled;
@@ -153,8 +153,8 @@ async fn call(
         SocketRequest::PeelOff { assoc_id, front_begun, front_at } => {
             peel_off::peelable(socket, assoc_id)?;
             let recalled = recall(registry, socket, program_end, requester).await?;
-            let front = Front { at: front_at as usize, is_begun: front_begun };
-            return peel_off(registry, socket, (assoc_id, front), recalled).await;
+            let read = ReadPosition { at: front_at as usize, is_begun: front_begun };
+            return peel_off(registry, socket, (assoc_id, read), recalled).await;
         }
         SocketRequest::Hold => form::hold(socket)?,
         SocketRequest::PutBack(record) => {
@@ -272,7 +272,7 @@ fn open_for(registry: &Rc<Registry>, owner: Owner, family: Family, kind: SocketK
 async fn peel_off(
     registry: &Rc<Registry>,
     socket: &Rc<Socket>,
-    which: (AssocId, Front),
+    which: (AssocId, ReadPosition),
     recalled: Recalled,
 ) -> Result<Reply, Errno> {
     let (registry, socket) = (Rc::clone(registry), Rc::clone(socket));

@@ -127,7 +127,7 @@ pub struct Daemon {
     ending: Arc<Notify>,
     limits: Limits,
     rules: StreamRules,
-    numbers: Arc<DescriptorBudget>,
+    descriptors: Arc<DescriptorBudget>,
 }
 
 impl fmt::Debug for Daemon {
@@ -162,7 +162,7 @@ impl Daemon {
     fn with_listener(listener: Listener, options: &DaemonOptions) -> Result<Daemon, DaemonError> {
         OldKernel::check_this().map_err(DaemonError::Kernel)?;
         rustix::io::ioctl_fionbio(&listener, true).map_err(|error| DaemonError::System(error.into()))?;
-        let numbers = DescriptorBudget::of_this_process().map_err(DaemonError::Descriptors)?;
+        let descriptors = DescriptorBudget::of_this_process().map_err(DaemonError::Descriptors)?;
         SharedPages::check().map_err(|error| DaemonError::SharedMemory(error.into()))?;
         let stack = Stack::bind(&options.stack).map_err(DaemonError::Stack)?;
         Ok(Daemon {
@@ -172,7 +172,7 @@ impl Daemon {
             ending: Arc::default(),
             limits: options.limits,
             rules: options.rules.clone(),
-            numbers,
+            descriptors,
         })
     }
 
@@ -204,10 +204,10 @@ impl Daemon {
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
         let runtime = runtime.map_err(DaemonError::System)?;
         let stack = self.stack.clone();
-        let resources = Resources::new(&self.limits, Arc::clone(&self.numbers));
+        let resources = Resources::new(&self.limits, Arc::clone(&self.descriptors));
         let tap_files = Arc::clone(resources.tap_files());
         let outcome = runtime.block_on(self.serve(resources));
-        shutdown::end(runtime, &stack);
+        shutdown::shut_down(runtime, &stack);
         tap_files.finish();
         journal::finish();
         outcome

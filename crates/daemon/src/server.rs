@@ -57,10 +57,10 @@ pub(crate) async fn serve(listener: Listener, registry: Rc<Registry>) -> io::Res
     let owner = rustix::net::sockopt::socket_peercred(&listener)?.uid;
     let listener = register(listener, Interest::READABLE)?;
     let mut arrivals =
-        FairQueue::new(ARRIVALS_MAX.min(registry.resources().numbers().max() / PART_OF_ARRIVALS));
+        FairQueue::new(ARRIVALS_MAX.min(registry.resources().descriptors().max() / PART_OF_ARRIVALS));
     loop {
         if arrivals.is_empty() {
-            while !registry.resources().numbers().has(1) {
+            while !registry.resources().descriptors().has(1) {
                 registry.resources().give_up_silent();
                 tokio::time::sleep(EXHAUSTED_WAIT).await;
             }
@@ -87,7 +87,7 @@ fn accept_some(
 ) -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPTS_PER_TURN {
-        if !registry.resources().numbers().has(1) {
+        if !registry.resources().descriptors().has(1) {
             break;
         }
         let accept = |listener: &Listener| Ok(rustix::net::accept_with(listener, flags)?);
@@ -421,8 +421,8 @@ mod tests {
     /// Serves a listener, and looks at the numbers each time that other tasks have had their turn.
     fn serve_and_look(listener: Listener, mut look: impl FnMut(&DescriptorBudget)) {
         let mut rounds = 0..2 * CONNECTIONS;
-        serve_until(listener, "the last round", |numbers| {
-            look(numbers);
+        serve_until(listener, "the last round", |descriptors| {
+            look(descriptors);
             rounds.next().is_none()
         });
     }
@@ -435,15 +435,15 @@ mod tests {
             .build_local(LocalOptions::default())
             .expect("a runtime");
         runtime.block_on(async {
-            let numbers = DescriptorBudget::with_max(NUMBERS);
+            let descriptors = DescriptorBudget::with_max(NUMBERS);
             let options = StackOptions::default().with_udp_port(0);
             let stack = Stack::bind(&options).expect("a free port");
             let registry =
-                Registry::new(stack, false, Resources::new(&Limits::default(), Arc::clone(&numbers)));
+                Registry::new(stack, false, Resources::new(&Limits::default(), Arc::clone(&descriptors)));
             let server =
                 tokio::task::spawn_local(serve(listener, Rc::new(registry.expect("random numbers"))));
             let deadline = std::time::Instant::now() + WAIT_MAX;
-            while !is_done(&numbers) {
+            while !is_done(&descriptors) {
                 assert!(std::time::Instant::now() < deadline, "waited in vain: {awaited}");
                 tokio::task::yield_now().await;
             }
@@ -463,8 +463,8 @@ mod tests {
     }
 
     /// Returns how many numbers are taken.
-    fn taken(numbers: &DescriptorBudget) -> usize {
-        let has_taken = |taken: &usize| numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - taken);
+    fn taken(descriptors: &DescriptorBudget) -> usize {
+        let has_taken = |taken: &usize| descriptors.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - taken);
         (0..NUMBERS).find(has_taken).expect("no more than there are")
     }
 
@@ -474,8 +474,8 @@ mod tests {
         let listener = listen_to_many(&place);
         let _waiting: Vec<OwnedFd> = (0..CONNECTIONS).map(|_| place.connect().expect("room")).collect();
         let (mut before, mut most) = (0, 0);
-        serve_and_look(listener, |numbers| {
-            let now = taken(numbers);
+        serve_and_look(listener, |descriptors| {
+            let now = taken(descriptors);
             most = most.max(now.saturating_sub(before));
             before = now;
         });
@@ -492,9 +492,12 @@ mod tests {
         let evicted = &silent[CONNECTIONS - SILENT - 1];
         // A thread closes it.
         let mut rounds = 0..2 * CONNECTIONS;
-        serve_until(listener, "an evicted connection is closed", |numbers| {
-            assert!(numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - bound), "more than {bound} are taken");
-            are_taken = !numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - SILENT + 1);
+        serve_until(listener, "an evicted connection is closed", |descriptors| {
+            assert!(
+                descriptors.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - bound),
+                "more than {bound} are taken"
+            );
+            are_taken = !descriptors.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - SILENT + 1);
             rounds.next().is_none() && polls(evicted.as_fd(), PollFlags::IN)
         });
         assert!(are_taken, "connections were accepted");
@@ -519,7 +522,7 @@ mod tests {
         (0..CONNECTIONS).for_each(|_| drop(place.connect().expect("room")));
         let last = place.connect().expect("room");
         let mut most = 0;
-        serve_and_look(listener, |numbers| most = most.max(taken(numbers)));
+        serve_and_look(listener, |descriptors| most = most.max(taken(descriptors)));
         assert_eq!(most, 1, "only the last one takes a number");
         drop(last);
     }

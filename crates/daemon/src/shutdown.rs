@@ -59,7 +59,7 @@ pub(crate) async fn drain(registry: &Registry) {
 }
 
 /// Aborts open associations and ends their tasks; waits until closed associations are delivered.
-pub(crate) fn end(runtime: LocalRuntime, stack: &Stack) {
+pub(crate) fn shut_down(runtime: LocalRuntime, stack: &Stack) {
     // First abort, because the tasks would shut their associations down in an orderly way.
     internals::abort_open(stack, REASON);
     drop(runtime);

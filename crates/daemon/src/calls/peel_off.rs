@@ -35,7 +35,7 @@ pub(crate) struct PeeledOff {
 pub(crate) async fn peel_off(
     registry: &Registry,
     socket: &Socket,
-    (id, front): (AssocId, Front),
+    (id, read): (AssocId, ReadPosition),
     recalled: Recalled,
 ) -> Result<PeeledOff, Errno> {
     // The association may have ended since the caller looked it up.
@@ -57,7 +57,7 @@ pub(crate) async fn peel_off(
     if assoc.inbound_queue().await.is_shut_down() {
         new.on_sending_shut(&assoc);
     }
-    if let Err(error) = move_records(recalled, (socket.channel(), new.channel()), id, front).await {
+    if let Err(error) = move_records(recalled, (socket.channel(), new.channel()), id, read).await {
         let cause = Cause::User(socket.owner().user);
         log(cause, format_args!("peeling off an association lost messages: {error}"));
         socket.channel().release_all_credits();
@@ -110,7 +110,7 @@ async fn take_off(socket: &Socket, assoc: &SocketAssociation) -> Messages {
 
 /// The position up to which a program has read.
 #[derive(Clone, Copy)]
-pub(crate) struct Front {
+pub(crate) struct ReadPosition {
     /// Offset of the next message in the first record.
     pub(crate) at: usize,
     /// Whether that message was read in part.
@@ -122,7 +122,7 @@ async fn move_records(
     mut recalled: Recalled,
     (channel, new): (&Channel, &Channel),
     id: AssocId,
-    front: Front,
+    read: ReadPosition,
 ) -> Result<(), Errno> {
     let mut records = recalled.take();
     // Size hints are dropped, because the page is read anew after this.
@@ -130,8 +130,8 @@ async fn move_records(
     let is_of = |record: &RawRecord| record.messages().any(|(_, header)| header.assoc_id == id);
     let mut staying = None;
     if let Some(first) = records.front_mut() {
-        first.cut_front(front.at);
-        if front.is_begun && is_of(first) {
+        first.cut_front(read.at);
+        if read.is_begun && is_of(first) {
             let rest = first.split_off_rest();
             staying = records.pop_front();
             rest.into_iter().for_each(|rest| records.push_front(rest));
@@ -171,8 +171,8 @@ mod tests {
         let carrier = socket.channel().carrier();
         carrier.put_record(b"first", &[]).await.expect("room");
         let recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
-        let front = Front { at: 0, is_begun: false };
-        let peeled = peel_off(&registry, &socket, (AssocId::new(7), front), recalled).await;
+        let position = ReadPosition { at: 0, is_begun: false };
+        let peeled = peel_off(&registry, &socket, (AssocId::new(7), position), recalled).await;
         assert_eq!(peeled.err(), Some(Errno::INVAL), "there is no such association");
         assert_eq!(read(&program_end).as_deref(), Some(&b"first"[..]));
     }

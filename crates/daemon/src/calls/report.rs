@@ -113,7 +113,7 @@ impl Report {
         let only_one = user.begin_report().await.ok_or(Errno::CANCELED)?;
         drop(permit);
         let charge = user.unread().take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
-        let memory = LentMemfd::new(&[], resources.numbers().count(LentMemfd::DESCRIPTORS), charge)
+        let memory = LentMemfd::new(&[], resources.descriptors().count(LentMemfd::DESCRIPTORS), charge)
             .map_err(|(error, _)| error)?;
         Ok(Report { memory, _only_one: only_one })
     }

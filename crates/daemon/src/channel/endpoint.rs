@@ -22,7 +22,7 @@ use crate::channel::in_flight::Breach;
 use crate::channel::inbound_long::InboundLong;
 use crate::channel::incoming::Incoming;
 use crate::channel::receive_ring::ReceiveRing;
-use crate::channel::ring::{Content, Front, OutboundRing};
+use crate::channel::ring::{Content, FrontRecord, OutboundRing};
 use crate::users::budget::{Charge, cost_of};
 use crate::users::close_watches::CloseWatch;
 use crate::users::closer::{Closer, ReceivedDescriptor};
@@ -252,7 +252,7 @@ impl Endpoint {
 
     /// Takes a record that was sent before a message in the ring, by a program that does not use the ring.
     /// `None` if there is none.
-    fn take_before(&self, front: &Front) -> Option<Result<Incoming, Errno>> {
+    fn take_before(&self, front: &FrontRecord) -> Option<Result<Incoming, Errno>> {
         // The record of a long message brings those with it that were sent before.
         let before = front.header.records_before().filter(|before| *before != self.records_before.get())?;
         let taken = match self.next_header() {
@@ -272,7 +272,7 @@ impl Endpoint {
     }
 
     /// Takes a long message whose turn the ring has announced. Its record came before.
-    fn take_in_turn(&self, front: &Front) -> Result<Incoming, Errno> {
+    fn take_in_turn(&self, front: &FrontRecord) -> Result<Incoming, Errno> {
         while let Some((header, memfd)) = self.long.next_in_turn() {
             if header == front.header {
                 self.take_front(front);
@@ -290,7 +290,7 @@ impl Endpoint {
     }
 
     /// Removes the message at the front of the ring; returns its content.
-    fn take_front(&self, front: &Front) -> Content {
+    fn take_front(&self, front: &FrontRecord) -> Content {
         self.busy_polling.record_came();
         let (content, has_room_again) = self.ring.take(front);
         if has_room_again {
@@ -504,7 +504,7 @@ impl Endpoint {
 
     /// Returns whether the program has shut down sending, and all that it has sent was taken.
     fn has_ended(&self) -> bool {
-        self.carrier.is_at_end() && self.ring.end()
+        self.carrier.is_at_end() && self.ring.fix_end()
     }
 
     /// Returns the number of bytes that the program has sent and the daemon has not taken, with a header for each message.
@@ -552,15 +552,15 @@ impl Endpoint {
 /// Output: what the program reads.
 impl Endpoint {
     /// Ends the content: the program reads the available messages, and then the end.
-    pub(crate) fn end(&self) {
-        if self.form.end() {
+    pub(crate) fn end_content(&self) {
+        if self.form.end_content() {
             self.carrier.end_output();
         }
     }
 
     /// Ends the content silently: a program that reads records is not shown that, because its descriptor would poll readable.
-    pub(crate) fn end_silently(&self) {
-        if self.form.end_silently() {
+    pub(crate) fn end_content_silently(&self) {
+        if self.form.end_content_silently() {
             self.carrier.end_output();
         }
     }

@@ -107,7 +107,7 @@ impl Form {
     }
 
     /// Records that no more messages follow. Returns whether the program must be shown that now.
-    pub(crate) fn end(&self) -> bool {
+    pub(crate) fn end_content(&self) -> bool {
         self.change(|state| {
             if state.end != End::Shown {
                 state.end = End::Due;
@@ -118,7 +118,7 @@ impl Form {
 
     /// Records that no more messages follow. A program that reads records is not shown that. Returns whether the program must be
     /// shown it now.
-    pub(crate) fn end_silently(&self) -> bool {
+    pub(crate) fn end_content_silently(&self) -> bool {
         self.change(|state| {
             if matches!(state.end, End::Open | End::Silent) {
                 state.end = if state.is_plain { End::Due } else { End::Silent };

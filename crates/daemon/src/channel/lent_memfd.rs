@@ -66,10 +66,12 @@ impl LentMemfd {
             *memory = Some(charge);
             return Err(Blocked::Descriptors);
         }
-        LentMemfd::new(blocks, closer.numbers(LentMemfd::DESCRIPTORS), charge).map_err(|(_, charge)| {
-            *memory = Some(charge);
-            Blocked::Host
-        })
+        LentMemfd::new(blocks, closer.count_descriptors(LentMemfd::DESCRIPTORS), charge).map_err(
+            |(_, charge)| {
+                *memory = Some(charge);
+                Blocked::Host
+            },
+        )
     }
 
     /// Appends bytes. If the charge does not cover them, it grows by `step_bytes` at least.

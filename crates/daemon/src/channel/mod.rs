@@ -236,12 +236,12 @@ impl Channel {
 impl Channel {
     /// Ends the content: the program reads the available messages, and then the end.
     pub(crate) fn end_content(&self) {
-        self.endpoint.end();
+        self.endpoint.end_content();
     }
 
     /// Ends the content silently: a program that reads records is not shown that, because its descriptor would poll readable.
     pub(crate) fn end_content_silently(&self) {
-        self.endpoint.end_silently();
+        self.endpoint.end_content_silently();
     }
 
     /// Keeps the channel open until the program's last descriptor is closed, as `watch` shows.

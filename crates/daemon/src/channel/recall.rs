@@ -142,7 +142,7 @@ fn log_lost(put: Result<(), Errno>, carrier: &CarrierSocket) {
 struct Recall {
     /// A copy of the program's end.
     program_end: OwnedFd,
-    _number: DescriptorPermit,
+    _permit: DescriptorPermit,
     recalled: Recalled,
     done: oneshot::Sender<Result<Recalled, Errno>>,
 }
@@ -198,8 +198,8 @@ impl CarrierSocket {
             }
             let program_end = rustix::io::fcntl_dupfd_cloexec(program_end, 0)?;
             let (done, is_done) = oneshot::channel();
-            let number = self.closer().number();
-            let recall = Recall { program_end, _number: number, recalled, done };
+            let permit = self.closer().count_descriptor();
+            let recall = Recall { program_end, _permit: permit, recalled, done };
             self.closer().worker().run(move || recall.run());
             is_done.await.unwrap_or(Err(Errno::BUSY))
         };
@@ -393,8 +393,8 @@ mod tests {
         let recalled = Recalled { records: VecDeque::new(), carrier: Arc::clone(&carrier), gate };
         let (done, is_done) = oneshot::channel();
         drop(is_done);
-        let number = carrier.closer().number();
-        Recall { program_end: program_end.try_clone().expect("a copy"), _number: number, recalled, done }
+        let permit = carrier.closer().count_descriptor();
+        Recall { program_end: program_end.try_clone().expect("a copy"), _permit: permit, recalled, done }
             .run();
         assert_eq!(read(&program_end), ("first".into(), 0));
     }
@@ -408,8 +408,8 @@ mod tests {
         let recalled = Recalled { records: VecDeque::new(), carrier: Arc::clone(&carrier), gate };
         let (done, is_done) = oneshot::channel();
         let theirs_too = program_end.try_clone().expect("a copy");
-        let number = carrier.closer().number();
-        let recall = Recall { program_end: theirs_too, _number: number, recalled, done };
+        let permit = carrier.closer().count_descriptor();
+        let recall = Recall { program_end: theirs_too, _permit: permit, recalled, done };
         // A sharer has held the lock from the check of the request until the request has failed.
         assert!(recall.is_wanted());
         drop(is_done);

@@ -85,7 +85,7 @@ pub(super) struct Passed {
 }
 
 /// A message at the front of the ring.
-pub(super) struct Front {
+pub(super) struct FrontRecord {
     pub(super) header: Header,
     /// Length of the record.
     bytes: usize,
@@ -103,7 +103,7 @@ impl AsRef<[u8]> for Content {
     }
 }
 
-impl Front {
+impl FrontRecord {
     /// Returns the length of the content.
     pub(super) fn content_bytes(&self) -> usize {
         self.bytes - HEADER_BYTES
@@ -179,7 +179,7 @@ impl OutboundRing {
     }
 
     /// Returns the message at the front; `None` if there is none, or the daemon sleeps.
-    pub(super) fn front(&self) -> Result<Option<Front>, Broken> {
+    pub(super) fn front(&self) -> Result<Option<FrontRecord>, Broken> {
         let mut state = self.state();
         let Some(bytes) = state.next_record(&self.memory)? else { return Ok(None) };
         let Some((ring, reader)) = state.parts(&self.memory) else { return Ok(None) };
@@ -192,12 +192,12 @@ impl OutboundRing {
         if header.record_bytes() != bytes {
             return Err(Broken);
         }
-        Ok(Some(Front { header, bytes }))
+        Ok(Some(FrontRecord { header, bytes }))
     }
 
     /// Takes the content of the message that [`OutboundRing::front`] has returned. Returns, too, whether a writer waits for room
     /// that there is now.
-    pub(super) fn take(&self, front: &Front) -> (Content, bool) {
+    pub(super) fn take(&self, front: &FrontRecord) -> (Content, bool) {
         let mut state = self.state();
         state.is_busy = true;
         let bytes = front.content_bytes();
@@ -315,8 +315,8 @@ impl OutboundRing {
         state.is_asleep
     }
 
-    /// Notes that no process has the socket any more; returns whether no message is left.
-    pub(super) fn end(&self) -> bool {
+    /// Fixes the end of the messages, because no process has the socket any more; returns whether no message is left.
+    pub(super) fn fix_end(&self) -> bool {
         let mut state = self.state();
         if state.end.is_none() {
             state.is_asleep = false;

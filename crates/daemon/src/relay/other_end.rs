@@ -2,7 +2,7 @@
 
 use super::drain::Drain;
 use crate::state::association::SocketAssociation;
-use crate::state::send_queue::Front;
+use crate::state::send_queue::QueueFront;
 use crate::state::socket::Socket;
 
 /// Declares as data of the upper layer what the program at the other end of an association has sent by now, if that end is a
@@ -17,7 +17,7 @@ pub(crate) fn declare_upper_data(socket: &Socket, assoc: &SocketAssociation) {
         Some(queue) => {
             // Only the records say which association they are for.
             Drain::new(&socket).take(&socket);
-            matches!(queue.front(), Front::Message(..))
+            matches!(queue.front(), QueueFront::Message(..))
         }
     };
     if has_upper_data {

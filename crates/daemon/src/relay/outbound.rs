@@ -16,7 +16,7 @@ use crate::channel::incoming::Incoming;
 use crate::channel::putter::Putter;
 use crate::state::association::SocketAssociation;
 use crate::state::inbound_queue::ToProgram;
-use crate::state::send_queue::{Front, Messages, SendQueue};
+use crate::state::send_queue::{Messages, QueueFront, SendQueue};
 use crate::state::socket::Socket;
 use crate::system::journal::{Cause, log};
 use crate::users::quantum;
@@ -232,13 +232,13 @@ impl<'a> QueueOutbound<'a> {
                 return Some(Wait::Turn);
             }
             let (header, mut content) = match self.queue.front() {
-                Front::Message(header, content) => (header, content),
-                Front::Nothing => {
+                QueueFront::Message(header, content) => (header, content),
+                QueueFront::Nothing => {
                     self.association.flush();
                     self.untaken.set(false);
                     return Some(Wait::Message);
                 }
-                Front::Closed => return None,
+                QueueFront::Closed => return None,
             };
             if std::mem::take(&mut self.is_sent) {
                 content = Bytes::new();

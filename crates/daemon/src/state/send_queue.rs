@@ -20,7 +20,7 @@ const STEP_BYTES: u32 = ROOM_BYTES / 4;
 pub(crate) type Messages = VecDeque<(Header, Bytes)>;
 
 /// The first entry of a send queue.
-pub(crate) enum Front {
+pub(crate) enum QueueFront {
     Message(Header, Bytes),
     /// The queue is empty.
     Nothing,
@@ -100,12 +100,12 @@ impl SendQueue {
     }
 
     /// Returns the first message, without removing it.
-    pub(crate) fn front(&self) -> Front {
+    pub(crate) fn front(&self) -> QueueFront {
         let queued = self.queued();
         match queued.waiting.front() {
-            Some((header, content)) => Front::Message(*header, content.clone()),
-            None if queued.closed => Front::Closed,
-            None => Front::Nothing,
+            Some((header, content)) => QueueFront::Message(*header, content.clone()),
+            None if queued.closed => QueueFront::Closed,
+            None => QueueFront::Nothing,
         }
     }
 

@@ -18,7 +18,7 @@ use crate::relay::{BROKEN, Departure, NO_REASON, abort, notifications};
 use crate::state::association::SocketAssociation;
 use crate::state::commands::{ConnectRequest, OneToManyCommand};
 use crate::state::registry::Registry;
-use crate::state::send_queue::{Front, SendQueue};
+use crate::state::send_queue::{QueueFront, SendQueue};
 use crate::state::socket::Socket;
 use crate::system::addresses::as_seen;
 use crate::system::errno;
@@ -171,10 +171,10 @@ fn start_association(socket: &Rc<Socket>, assoc: Rc<SocketAssociation>, origin: 
 /// Sets an association up and relays its send queue.
 async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQueue>, origin: Origin) {
     if let Origin::Connecting { start: Start::WithMessage, .. } = origin {
-        while let Front::Nothing = queue.front() {
+        while let QueueFront::Nothing = queue.front() {
             queue.filled().await;
         }
-        if let Front::Closed = queue.front() {
+        if let QueueFront::Closed = queue.front() {
             // The program has left before it sent the first message, or could not send it.
             return socket.on_silent();
         }

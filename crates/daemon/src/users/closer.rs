@@ -48,7 +48,7 @@ impl Source {
 
 /// The closers of all users of a daemon, and their workers.
 pub(crate) struct Closers {
-    numbers: Arc<DescriptorBudget>,
+    descriptors: Arc<DescriptorBudget>,
     threads: Arc<Threads>,
     users: Mutex<HashMap<u32, User>>,
 }
@@ -74,7 +74,7 @@ impl User {
 /// Closes the descriptors from one user and source.
 pub(crate) struct Closer {
     user: u32,
-    numbers: Arc<DescriptorBudget>,
+    descriptors: Arc<DescriptorBudget>,
     /// The thread that closes. There is one, so descriptors are closed in order.
     thread: Arc<UserThreads>,
     worker: Worker,
@@ -83,8 +83,8 @@ pub(crate) struct Closer {
 }
 
 impl Closers {
-    pub(crate) fn new(numbers: Arc<DescriptorBudget>) -> Closers {
-        Closers { numbers, threads: Threads::new(), users: Mutex::default() }
+    pub(crate) fn new(descriptors: Arc<DescriptorBudget>) -> Closers {
+        Closers { descriptors, threads: Threads::new(), users: Mutex::default() }
     }
 
     /// Returns the closer for a user and source.
@@ -102,8 +102,8 @@ impl Closers {
             1,
         );
         let worker = Worker::on(self.existing_or_new(&mut user.worker, WORKERS_MAX));
-        let (numbers, time) = (Arc::clone(&self.numbers), Arc::clone(&user.time));
-        Arc::new(Closer { user: number, numbers, thread, worker, time })
+        let (descriptors, time) = (Arc::clone(&self.descriptors), Arc::clone(&user.time));
+        Arc::new(Closer { user: number, descriptors, thread, worker, time })
     }
 
     fn existing_or_new(&self, known: &mut Weak<UserThreads>, threads_max: usize) -> Arc<UserThreads> {
@@ -118,8 +118,8 @@ impl Closers {
 impl Closer {
     /// Takes ownership of a descriptor that a program may hold, too.
     pub(crate) fn take_over(self: &Arc<Self>, descriptor: OwnedFd) -> ReceivedDescriptor {
-        let number = self.numbers.count(1);
-        ReceivedDescriptor::new(descriptor, number, Arc::clone(self))
+        let permit = self.descriptors.count(1);
+        ReceivedDescriptor::new(descriptor, permit, Arc::clone(self))
     }
 
     /// Takes ownership of a connection on which the user sends a request.
@@ -142,14 +142,14 @@ impl Closer {
         &self.time
     }
 
-    /// Counts the number of a descriptor of the daemon.
-    pub(crate) fn number(&self) -> DescriptorPermit {
-        self.numbers(1)
+    /// Counts a descriptor of the daemon.
+    pub(crate) fn count_descriptor(&self) -> DescriptorPermit {
+        self.count_descriptors(1)
     }
 
-    /// Counts the numbers of so many descriptors of the daemon.
-    pub(crate) fn numbers(&self, count: usize) -> DescriptorPermit {
-        self.numbers.count(count)
+    /// Counts so many descriptors of the daemon.
+    pub(crate) fn count_descriptors(&self, count: usize) -> DescriptorPermit {
+        self.descriptors.count(count)
     }
 
     /// Returns the threads of the same user for other work that may wait for a program.
@@ -159,13 +159,13 @@ impl Closer {
 
     /// Returns whether a message with descriptors may be received.
     pub(crate) fn has_room(&self) -> bool {
-        self.numbers.has(0) && self.thread.pending() <= PENDING_MAX
+        self.descriptors.has(0) && self.thread.pending() <= PENDING_MAX
     }
 
     /// Waits until a message with descriptors may be received.
     pub(crate) async fn room(&self) {
         loop {
-            let (less, freed) = (self.thread.finished(), self.numbers.freed());
+            let (less, freed) = (self.thread.finished(), self.descriptors.freed());
             if self.has_room() {
                 return;
             }

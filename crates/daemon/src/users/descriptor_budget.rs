@@ -32,7 +32,7 @@ pub(crate) struct DescriptorBudget {
 /// Descriptor numbers that are taken until this is dropped.
 #[derive(Debug)]
 pub(crate) struct DescriptorPermit {
-    numbers: Arc<DescriptorBudget>,
+    budget: Arc<DescriptorBudget>,
     count: usize,
 }
 
@@ -96,14 +96,14 @@ impl DescriptorBudget {
     /// Counts numbers that are already in use.
     pub(crate) fn count(self: &Arc<Self>, count: usize) -> DescriptorPermit {
         self.used.fetch_add(count, Relaxed);
-        DescriptorPermit { numbers: Arc::clone(self), count }
+        DescriptorPermit { budget: Arc::clone(self), count }
     }
 }
 
 impl Drop for DescriptorPermit {
     fn drop(&mut self) {
-        self.numbers.used.fetch_sub(self.count, Relaxed);
-        self.numbers.freed.notify_waiters();
+        self.budget.used.fetch_sub(self.count, Relaxed);
+        self.budget.freed.notify_waiters();
     }
 }
 
@@ -114,17 +114,17 @@ mod tests {
     #[test]
     fn the_least_limit_leaves_room_for_requests_and_sockets() {
         assert!(DescriptorBudget::of_limit(LIMIT_MIN - 1).is_err());
-        let numbers = DescriptorBudget::of_limit(LIMIT_MIN).expect("enough");
-        assert!(numbers.has(LIMIT_MIN / 4));
-        assert_eq!(numbers.max(), LIMIT_MIN - OWN);
+        let budget = DescriptorBudget::of_limit(LIMIT_MIN).expect("enough");
+        assert!(budget.has(LIMIT_MIN / 4));
+        assert_eq!(budget.max(), LIMIT_MIN - OWN);
     }
 
     #[test]
     fn room_for_one_message_stays() {
-        let numbers = DescriptorBudget::with_max(MESSAGE_DESCRIPTORS_MAX + 3);
-        let taken = numbers.count(2);
-        assert!(numbers.has(1) && !numbers.has(2));
+        let budget = DescriptorBudget::with_max(MESSAGE_DESCRIPTORS_MAX + 3);
+        let taken = budget.count(2);
+        assert!(budget.has(1) && !budget.has(2));
         drop(taken);
-        assert!(numbers.has(3));
+        assert!(budget.has(3));
     }
 }

@@ -71,7 +71,7 @@ fn permits(items: usize) -> Arc<UserPermits> {
 pub(crate) struct Shares {
     permits: Arc<UserPermits>,
     division: Division,
-    numbers: Arc<DescriptorBudget>,
+    descriptors: Arc<DescriptorBudget>,
 }
 
 /// One socket of a user, counted until dropped.
@@ -79,7 +79,7 @@ pub(crate) struct Shares {
 pub(crate) struct Share {
     owner: Owner,
     _permit: Permit,
-    _numbers: DescriptorPermit,
+    _descriptors: DescriptorPermit,
 }
 
 impl Share {
@@ -145,9 +145,9 @@ fn most(end: usize, fits: impl Fn(usize) -> bool) -> usize {
 
 impl Shares {
     /// Sets the limit according to the descriptor numbers of this process.
-    pub(crate) fn new(numbers: Arc<DescriptorBudget>) -> Self {
-        let division = Division::new(numbers.max());
-        Shares { permits: permits(division.sockets), division, numbers }
+    pub(crate) fn new(descriptors: Arc<DescriptorBudget>) -> Self {
+        let division = Division::new(descriptors.max());
+        Shares { permits: permits(division.sockets), division, descriptors }
     }
 
     /// Returns the pins of the sockets' pages, and the rings of the programs.
@@ -158,13 +158,13 @@ impl Shares {
 
     /// Counts one more socket. The error is the kernel's for a full file table.
     pub(crate) fn take(&self, owner: Owner) -> Result<Share, Errno> {
-        let others = self.numbers.max() - self.division.sockets * DESCRIPTORS_PER_SOCKET;
-        if !self.numbers.has(DESCRIPTORS_PER_SOCKET + others.saturating_sub(MESSAGE_DESCRIPTORS_MAX)) {
+        let others = self.descriptors.max() - self.division.sockets * DESCRIPTORS_PER_SOCKET;
+        if !self.descriptors.has(DESCRIPTORS_PER_SOCKET + others.saturating_sub(MESSAGE_DESCRIPTORS_MAX)) {
             return Err(Errno::NFILE);
         }
         let permit = self.permits.take(owner.user).ok_or(Errno::NFILE)?;
-        let numbers = self.numbers.count(DESCRIPTORS_COUNTED_HERE);
-        Ok(Share { owner, _permit: permit, _numbers: numbers })
+        let descriptors = self.descriptors.count(DESCRIPTORS_COUNTED_HERE);
+        Ok(Share { owner, _permit: permit, _descriptors: descriptors })
     }
 }
 
@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn one_user_leaves_room_for_others() {
-        let numbers = DescriptorBudget::with_max(1000);
-        let shares = Shares::new(Arc::clone(&numbers));
-        let end_of_carrier = || numbers.count(DESCRIPTORS_PER_SOCKET - DESCRIPTORS_COUNTED_HERE);
+        let descriptors = DescriptorBudget::with_max(1000);
+        let shares = Shares::new(Arc::clone(&descriptors));
+        let end_of_carrier = || descriptors.count(DESCRIPTORS_PER_SOCKET - DESCRIPTORS_COUNTED_HERE);
         let of = |user| shares.take(Owner { user, process: 7 }).map(|share| (share, end_of_carrier()));
         let all_of =
             |user| -> Vec<(Share, DescriptorPermit)> { std::iter::from_fn(|| of(user).ok()).collect() };

@@ -33,7 +33,7 @@ pub(crate) struct Resources {
     silent: Arc<UserPermits>,
     /// Permits of answers with descriptors that their callers have not received.
     unreceived: Arc<UserPermits>,
-    numbers: Arc<DescriptorBudget>,
+    descriptors: Arc<DescriptorBudget>,
     shares: Shares,
     /// Pins of the sockets' pages.
     pins_of_pages: Arc<Pins>,
@@ -44,10 +44,10 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    pub(crate) fn new(limits: &Limits, numbers: Arc<DescriptorBudget>) -> Resources {
-        let few = (numbers.max() / PART_OF_CONNECTIONS).max(1);
+    pub(crate) fn new(limits: &Limits, descriptors: Arc<DescriptorBudget>) -> Resources {
+        let few = (descriptors.max() / PART_OF_CONNECTIONS).max(1);
         let waiting = WAITING_MAX.min(few);
-        let shares = Shares::new(Arc::clone(&numbers));
+        let shares = Shares::new(Arc::clone(&descriptors));
         let (pins_of_pages, rings) = shares.pins();
         Resources {
             limits: *limits,
@@ -55,8 +55,8 @@ impl Resources {
             waiting: UserPermits::new(waiting, WAITING_OF_USER_MAX.min(waiting)),
             silent: UserPermits::new(SILENT_MAX.min(few), SILENT_MAX),
             unreceived: UserPermits::new(few, few),
-            closers: Closers::new(Arc::clone(&numbers)),
-            numbers,
+            closers: Closers::new(Arc::clone(&descriptors)),
+            descriptors,
             shares,
             pins_of_pages,
             rings,
@@ -99,8 +99,8 @@ impl Resources {
         self.unreceived.take_free(user)
     }
 
-    pub(crate) fn numbers(&self) -> &Arc<DescriptorBudget> {
-        &self.numbers
+    pub(crate) fn descriptors(&self) -> &Arc<DescriptorBudget> {
+        &self.descriptors
     }
 
     /// Counts one more socket of a user.
@@ -153,9 +153,9 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn connections_and_answers_have_a_part_of_few_descriptors() {
         const PLACES: usize = 8;
-        let numbers = DescriptorBudget::with_max(PLACES * PART_OF_CONNECTIONS);
-        assert!(numbers.max() < MESSAGE_DESCRIPTORS_MAX, "descriptors are scarce");
-        let resources = Resources::new(&Limits::default(), numbers);
+        let descriptors = DescriptorBudget::with_max(PLACES * PART_OF_CONNECTIONS);
+        assert!(descriptors.max() < MESSAGE_DESCRIPTORS_MAX, "descriptors are scarce");
+        let resources = Resources::new(&Limits::default(), descriptors);
         let silent: Vec<Permit> =
             (0..PLACES).map(|_| resources.take_silent(1).expect("nobody else has any")).collect();
         let _of_other = resources.take_silent(2).expect("the first user makes room");

@@ -79,9 +79,9 @@ pub(crate) struct End {
     time: Arc<ThreadTime>,
 }
 
-/// The record at the front of a queue.
+/// The first record of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Front {
+enum FirstRecord {
     None,
     /// No descriptor comes with it.
     Plain,
@@ -101,7 +101,8 @@ impl End {
     /// Stops further input, and returns whether the queue is empty, or was emptied because the closer is behind.
     pub(super) fn is_finished(&self) -> bool {
         let is_shut_down = self.time.measure(|| shutdown(self, Shutdown::Both)).is_ok();
-        is_shut_down && (self.front() == Front::None || self.socket.closer.is_behind() && self.is_emptied())
+        is_shut_down
+            && (self.front() == FirstRecord::None || self.socket.closer.is_behind() && self.is_emptied())
     }
 
     /// Takes all records out, up to the first with descriptors, after further input was stopped. Returns
@@ -109,11 +110,11 @@ impl End {
     fn is_emptied(&self) -> bool {
         for _ in 0..LEFT_RECORDS_MAX {
             match self.front() {
-                Front::None => return true,
-                Front::WithDescriptors => return false,
-                Front::Plain if self.time.is_throttled() => return false,
+                FirstRecord::None => return true,
+                FirstRecord::WithDescriptors => return false,
+                FirstRecord::Plain if self.time.is_throttled() => return false,
                 // Nobody else receives from this socket, so this is the record that was peeked at.
-                Front::Plain => {
+                FirstRecord::Plain => {
                     let _ = self.time.measure(|| recv(self, &mut [0_u8; 1][..], RecvFlags::DONTWAIT));
                 }
             }
@@ -127,19 +128,19 @@ impl End {
     }
 
     /// Finds out about the next record without taking it.
-    fn front(&self) -> Front {
+    fn front(&self) -> FirstRecord {
         match self.peek() {
-            Err(Errno::AGAIN) => Front::None,
-            Err(_) | Ok((_, true)) => Front::WithDescriptors,
-            Ok((1.., false)) => Front::Plain,
+            Err(Errno::AGAIN) => FirstRecord::None,
+            Err(_) | Ok((_, true)) => FirstRecord::WithDescriptors,
+            Ok((1.., false)) => FirstRecord::Plain,
             // With credentials, every record has control data that finds no room, even an empty one. The end has none.
             Ok((0, false)) => {
                 let passes = |on| sockopt::set_socket_passcred(self, on);
                 let found = passes(true).and_then(|()| self.peek());
                 match found.and_then(|found| passes(false).map(|()| found)) {
-                    Ok((0, false)) | Err(Errno::AGAIN) => Front::None,
-                    Ok(_) => Front::Plain,
-                    Err(_) => Front::WithDescriptors,
+                    Ok((0, false)) | Err(Errno::AGAIN) => FirstRecord::None,
+                    Ok(_) => FirstRecord::Plain,
+                    Err(_) => FirstRecord::WithDescriptors,
                 }
             }
         }
@@ -200,7 +201,7 @@ pub(crate) async fn all_received(connection: &AsyncFd<End>, closer: &Arc<Closer>
 /// Discards what a caller has sent once there is something, and lets it send no more. Never completes.
 async fn discard_input(connection: &AsyncFd<End>, closer: &Arc<Closer>) {
     let look = |end: &End| match end.front() {
-        Front::None if !polls(end, PollFlags::RDHUP) => Err(Errno::AGAIN.into()),
+        FirstRecord::None if !polls(end, PollFlags::RDHUP) => Err(Errno::AGAIN.into()),
         _ => Ok(()),
     };
     // This fails only when the runtime has ended.
@@ -208,7 +209,7 @@ async fn discard_input(connection: &AsyncFd<End>, closer: &Arc<Closer>) {
     let end = connection.get_ref();
     // This fails only if the caller has closed its end.
     let _ = end.time.measure(|| shutdown(end, Shutdown::Read));
-    while end.front() != Front::None {
+    while end.front() != FirstRecord::None {
         closer.room().await;
         end.time.unthrottled().await;
         // An error was the report that the caller has closed its end, and comes once.

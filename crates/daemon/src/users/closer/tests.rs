@@ -168,7 +168,7 @@ async fn a_caller_whose_own_end_is_all_that_it_has_sent_is_not_waited_for() {
 async fn there_is_room_as_soon_as_another_closer_has_freed_numbers() {
     let closers = Closers::new(DescriptorBudget::with_max(MESSAGE_DESCRIPTORS_MAX + 1));
     let (one, other) = (closers.of(1, Source::Requests), closers.of(2, Source::Requests));
-    let taken = other.numbers(2);
+    let taken = other.count_descriptors(2);
     let mut room = std::pin::pin!(one.room());
     tokio::select! {
         biased;
