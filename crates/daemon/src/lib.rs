@@ -160,6 +160,7 @@ impl Daemon {
     }
 
     fn with_listener(listener: Listener, options: &DaemonOptions) -> Result<Daemon, DaemonError> {
+        shared_memory::keep_freed(memory_return::KEPT_BYTES);
         OldKernel::check_this().map_err(DaemonError::Kernel)?;
         rustix::io::ioctl_fionbio(&listener, true).map_err(|error| DaemonError::System(error.into()))?;
         let descriptors = DescriptorBudget::of_this_process().map_err(DaemonError::Descriptors)?;

@@ -1,5 +1,5 @@
-//! Memory that processes share and that only one of them writes, and a call that returns freed memory to the system
-//! ([`return_freed`]).
+//! Memory that processes share and that only one of them writes, and calls about freed memory ([`keep_freed`],
+//! [`return_freed`]).
 //!
 //! A process with a descriptor of a memfd that is open for writing can make others wait, without limit, in two ways: it holds the
 //! lock of the inode, for which each write call to the memfd waits, and it punches holes, during which each access to the memory
@@ -47,7 +47,7 @@ use rustix::fs::{
 use rustix::io::{Errno, pread};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-pub use freed::return_freed;
+pub use freed::{keep_freed, return_freed};
 use pins::Pin;
 pub use pins::Pins;
 

@@ -7,11 +7,6 @@ use rustix::buffer::spare_capacity;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_get_seals, fstat, memfd_create};
 use rustix::io::{Errno, pread};
 
-/// Minimum size of messages in memory that returns to the system when they are released.
-const LARGE_BYTES: usize = 1 << 20;
-/// Address space reserved for each such message: the C library maps allocations above 32 MiB separately, whatever threshold it
-/// has learned (`mallopt(3)`, `M_MMAP_THRESHOLD`). The part beyond the message is released once the message was read.
-const MAPPED_BYTES: usize = (32 << 20) + 1;
 /// Seals that keep a memfd from changing.
 const FINAL: SealFlags = SealFlags::WRITE.union(FIXED_SIZE);
 /// Seals that keep the size of a memfd from changing. A ring has them, too.
@@ -54,15 +49,9 @@ pub(super) enum MemfdError {
 
 /// Returns memory for the content of a memfd; `None` if the host is short of it.
 pub(super) fn reserve(bytes: usize) -> Option<Vec<u8>> {
-    reserve_by(bytes, |content, bytes| content.try_reserve_exact(bytes).is_ok())
-}
-
-/// Returns memory for the content. `try_reserve` reserves memory for this many bytes, or returns false.
-fn reserve_by(bytes: usize, try_reserve: impl Fn(&mut Vec<u8>, usize) -> bool) -> Option<Vec<u8>> {
     let mut content = Vec::new();
-    let is_reserved =
-        bytes >= LARGE_BYTES && try_reserve(&mut content, MAPPED_BYTES) || try_reserve(&mut content, bytes);
-    is_reserved.then_some(content)
+    content.try_reserve_exact(bytes).ok()?;
+    Some(content)
 }
 
 /// Reads the content of a memfd into memory that was reserved for it. Waits while another process locks a page of the memfd.
@@ -76,7 +65,6 @@ pub(super) fn read(memfd: BorrowedFd<'_>, mut content: Vec<u8>, bytes: usize) ->
             Err(_) => return Err(MemfdError::Broken),
         }
     }
-    content.shrink_to_fit();
     Ok(content)
 }
 
@@ -136,36 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn long_messages_are_read_into_memory_that_returns_to_the_system() {
-        let asked = |bytes| {
-            let asked = std::cell::RefCell::new(Vec::new());
-            let reserve = |_: &mut Vec<u8>, bytes| {
-                asked.borrow_mut().push(bytes);
-                false
-            };
-            assert!(reserve_by(bytes, reserve).is_none());
-            asked.into_inner()
-        };
-        assert_eq!(asked(LARGE_BYTES), [MAPPED_BYTES, LARGE_BYTES]);
-        assert_eq!(asked(LARGE_BYTES - 1), [LARGE_BYTES - 1]);
-    }
-
-    #[test]
-    fn a_host_that_is_short_of_memory_breaks_no_socket() {
+    fn a_message_for_which_the_host_has_no_memory_is_read_later() {
+        assert!(reserve(usize::MAX / 4).is_none());
         let memfd = memfd_create("swiftwater-test", MemfdFlags::CLOEXEC).expect("a memfd");
-        pwrite(&memfd, &vec![7; LARGE_BYTES], 0).expect("the test made it");
-        let read = |limit: usize| {
-            let reserve =
-                |content: &mut Vec<u8>, bytes| bytes <= limit && content.try_reserve_exact(bytes).is_ok();
-            let memory = reserve_by(LARGE_BYTES, reserve)?;
-            Some(super::read(memfd.as_fd(), memory, LARGE_BYTES))
-        };
-        assert_eq!(read(LARGE_BYTES - 1), None);
-        for limit in [LARGE_BYTES, MAPPED_BYTES] {
-            let content = read(limit).expect("room for the message itself").expect("its content");
-            assert_eq!((content.len(), content.capacity()), (LARGE_BYTES, LARGE_BYTES));
-        }
-        let memory = reserve(LARGE_BYTES + 1).expect("room");
-        assert_eq!(super::read(memfd.as_fd(), memory, LARGE_BYTES + 1), Err(MemfdError::Broken));
+        let content = vec![7; 100_000];
+        pwrite(&memfd, &content, 0).expect("the test made it");
+        let read = |bytes| super::read(memfd.as_fd(), reserve(bytes).expect("room"), bytes);
+        let whole = read(content.len()).expect("its content");
+        assert_eq!((&whole, whole.capacity()), (&content, content.len()), "it takes no more than is charged");
+        assert_eq!(read(content.len() + 1), Err(MemfdError::Broken), "it is shorter");
     }
 }

@@ -9,6 +9,10 @@ use std::time::Duration;
 
 use crate::users::budget::{Budget, MUCH_BYTES, RETURNED_BYTES};
 
+/// Freed memory that each heap of the C library keeps for later. Pages are the largest part of the cost of a long message, so
+/// the next one gets those of the last.
+pub(crate) const KEPT_BYTES: u32 = 4 << 20;
+
 /// Interval for rechecking, while the charges are large, whether much was released.
 const LOOKS: Duration = Duration::from_secs(1);
 
