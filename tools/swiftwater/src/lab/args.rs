@@ -91,8 +91,8 @@ pub(crate) struct LabArgs {
     /// With --virtual: file for the packets of each case; with several cases, one file each, with the number of the case.
     #[arg(long, value_name = "FILE.pcapng")]
     pub capture: Option<PathBuf>,
-    /// With --virtual: file for a trace of each case, for `swiftwater trace`; with several cases, one file each, with the number of
-    /// the case.
+    /// With --virtual: file for a trace of each case, for `swiftwater trace`; with several cases, one file each, with the number
+    /// of the case.
     #[arg(long, value_name = "FILE")]
     pub qlog: Option<PathBuf>,
 }
