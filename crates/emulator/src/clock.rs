@@ -300,11 +300,10 @@ impl PathState {
             let Some(delivery) = self.lines[direction].poll_delivery(write_ns) else { return };
             let (header, rest) = delivery.write(head);
             let sent = self.path.devices[1 - direction].send(header, [head, rest]);
-            // Behind a write the kernel does the work of the receiving host.
-            write_ns = now_ns();
             match sent {
                 Ok(()) => {
                     self.lines[direction].on_written(&delivery);
+                    // Without the write itself: behind it the kernel does the work of the receiving host. It delays the others.
                     delivery.lateness_ns(write_ns).for_each(|late_ns| late.record(late_ns));
                 }
                 Err(_) => {
@@ -312,6 +311,7 @@ impl PathState {
                     self.write_drops += u64::from(delivery.segment_count());
                 }
             }
+            write_ns = now_ns();
             if write_ns - began_ns > turn.ns_max {
                 self.long_turns += 1;
                 return;
