@@ -1,9 +1,12 @@
 //! Checksums that the caller writes after a batch was built, or leaves out (RFC 9260 §6.8).
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
+use lab::App;
 use lab::packets;
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
-use sctp::{Arrival, Scope, SendInfo, TransmitBuffer};
+use sctp::{Arrival, BatchLimits, Checksum, Endpoint, EndpointConfig, Scope, SendInfo, Time, TransmitBuffer};
 use sctp_wire::chunk::Heartbeat;
 use sctp_wire::{Packet, packet};
 
@@ -56,4 +59,19 @@ fn only_packets_from_memory_need_none() {
         assert_eq!(statistics.checksum_errors, errors);
         assert_eq!(statistics.control_chunks_received - received, 1 - errors);
     }
+}
+
+#[test]
+fn an_endpoint_without_checksums_verifies_and_writes_none() {
+    let config = EndpointConfig { checksum: Checksum::None, ..EndpointConfig::default() };
+    let mut endpoint = Endpoint::new(config, [1; 32], BatchLimits { segments_max: 1, bytes_max: 1500 });
+    let packet = packets::build(PEER_PORT, ENDPOINT_PORT, 7, |out| Heartbeat { info: b"1" }.write(out));
+    let mut packet = packet.to_vec();
+    packet::store_checksum(&mut packet, 1);
+    let from = SocketAddr::from(([10, 0, 0, 9], 0));
+    endpoint.handle_datagram(Time::ZERO, from, None, &Bytes::from(packet), &mut App::default());
+    let mut buffer = TransmitBuffer::new();
+    endpoint.poll_transmit(Time::ZERO, Scope::All, &mut buffer).expect("an ABORT");
+    assert_eq!(Packet::parse(&buffer.to_vec()).unwrap().checksum_field(), 0);
+    assert_eq!(endpoint.endpoint_statistics().checksum_errors, 0);
 }

@@ -4,6 +4,7 @@
 mod abort;
 mod answering;
 mod answers;
+mod arrivals;
 mod association_limits;
 mod bad_addresses;
 mod batch;
@@ -20,6 +21,7 @@ mod delivery_order;
 mod errors;
 mod events;
 mod failover;
+mod faults;
 mod fragmentation;
 mod gap_reports;
 mod heartbeat;
