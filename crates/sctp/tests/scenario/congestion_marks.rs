@@ -141,9 +141,11 @@ fn an_echo_shrinks_the_window_once_and_is_answered_each_time() {
     assert_eq!(peer.endpoint.statistics(peer.id).unwrap().ecn_reductions, 1);
     while peer.hears_maybe().is_some() {}
     // A TSN that was never sent has no effect.
-    let never = peer.endpoint_tsn(1000);
-    peer.sends().chunk(|_, out| EcnEcho { lowest_tsn: never, marked_packets: 1 }.write(out)).go();
-    peer.expects_nothing();
+    for number in [4, 1000] {
+        let never = peer.endpoint_tsn(number);
+        peer.sends().chunk(|_, out| EcnEcho { lowest_tsn: never, marked_packets: 1 }.write(out)).go();
+        peer.expects_nothing();
+    }
 }
 
 #[test]
@@ -156,6 +158,9 @@ fn without_agreement_marks_and_echoes_are_nothing() {
     let tsn = peer.endpoint_tsn(0);
     peer.sends().chunk(|_, out| EcnEcho { lowest_tsn: tsn, marked_packets: 1 }.write(out)).go();
     assert_eq!(peer.endpoint.statistics(peer.id).unwrap().ecn_reductions, 0);
+    // An unknown chunk of this type ends the packet.
+    peer.sends().chunk(|_, out| Cwr { lowest_tsn: tsn }.write(out)).data(1).go();
+    assert_eq!(peer.app.messages.len(), 1);
     let capable = |packet: &Bytes| {
         let mut found = false;
         each_chunk(packet, |chunk| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sctp::{AssociationConfig, CloseReason, ConnectError, Event, SendInfo, Unreachable};
-use sctp_wire::chunk::{Abort, CookieAck, Init};
+use sctp_wire::chunk::{Abort, CookieAck, Init, Shutdown, ShutdownAck};
 use sctp_wire::packet::HEADER_BYTES;
 
 use lab::packets::{build, kinds};
@@ -167,6 +167,16 @@ fn an_association_that_is_up_outlives_an_unreachable_port() {
     assert_eq!(peer.endpoint.association_count(), 1);
     peer.sends().sack(0, &[]).go();
     assert_eq!(peer.endpoint.statistics(peer.id).unwrap().outstanding_bytes, 0);
+}
+
+#[test]
+fn an_unreachable_port_ends_the_wait_for_a_shutdown_complete() {
+    let mut peer = Peer::established(13);
+    peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(-1) }.write(out)).go();
+    let ack = peer.hears();
+    assert_eq!(kinds(&ack), [ShutdownAck::KIND]);
+    peer.endpoint.handle_unreachable(peer.now, peer.address, Unreachable::Port, &ack, &mut peer.app);
+    assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Shutdown)));
 }
 
 #[test]

@@ -103,14 +103,33 @@ fn errors_that_the_peer_reports_reach_the_user() {
     // An ERROR without a cause has no effect.
     peer.sends().chunk(|_, out| Error { causes: Causes::default() }.write(out)).go();
     assert_eq!((peer.app.events.len(), discarded(&peer)), (2, 1));
+    // Nor has one whose cause, a stale cookie, lacks its content.
+    peer.sends().chunk(|_, out| out.extend_from_slice(&[Error::KIND, 0, 0, 8, 0, 3, 0, 4])).go();
+    assert_eq!((peer.app.events.len(), discarded(&peer)), (2, 2));
     // The user hears once of many in one packet.
     let flood = |_: &Peer, out: &mut Vec<u8>| {
         (0..100).for_each(|_| Error { causes: Causes::new(&causes) }.write(out));
     };
     peer.sends().chunk(flood).go();
-    assert_eq!((peer.app.events.len(), discarded(&peer)), (3, 100));
+    assert_eq!((peer.app.events.len(), discarded(&peer)), (3, 101));
     peer.sends().data(0).go();
     peer.expects("SACK 0");
+}
+
+#[test]
+fn errors_before_the_answer_to_an_init_are_not_reported() {
+    let mut peer = Peer::connecting(6, AssociationConfig::default());
+    peer.takes_init();
+    let mut causes = Vec::new();
+    Cause::OutOfResource(OutOfResource).write(&mut causes);
+    let error = |peer: &mut Peer| {
+        peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
+        (peer.app.saw(|e| matches!(e, Event::RemoteError { .. })), discarded(peer))
+    };
+    assert_eq!(error(&mut peer), (false, 1));
+    peer.sends().init_ack(b"cookie").go();
+    peer.expects("COOKIE ECHO");
+    assert_eq!(error(&mut peer), (true, 1));
 }
 
 #[test]

@@ -133,6 +133,17 @@ fn a_heartbeat_is_answered_with_what_it_carried() {
     assert_eq!(peer.hears(), expected);
 }
 
+#[test]
+fn a_heartbeat_before_the_answer_to_an_init_is_not_answered() {
+    let mut peer = Peer::connecting(16, AssociationConfig::default());
+    peer.takes_init();
+    peer.sends().chunk(|_, out| Heartbeat { info: b"42" }.write(out)).go();
+    peer.expects_nothing();
+    peer.sends().init_ack(b"cookie").go();
+    peer.expects("COOKIE ECHO");
+    peer.expects_nothing();
+}
+
 /// A peer may probe the path MTU with long HEARTBEATs.
 #[test]
 fn a_heartbeat_of_any_length_is_answered_beside_data() {

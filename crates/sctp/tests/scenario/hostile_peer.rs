@@ -3,12 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use sctp::config::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES, REPLIES_MAX};
+use sctp::config::{OVERHEAD_FREE_BYTES, PEER_ADDRESSES_MAX, RECEIVED_OVERHEAD_BYTES, REPLIES_MAX};
 use sctp::{AssociationConfig, CloseReason, Event, Scope, SendInfo, TransmitBuffer};
 use sctp_wire::Packet;
 use sctp_wire::chunk::{CookieEcho, DataFlags, Heartbeat, HeartbeatAck, InitAck, Shutdown};
 
-use lab::packets::{build, write_data, write_sack};
+use lab::packets::{build, kinds, write_data, write_sack};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 
 const FRAGMENT: DataFlags = DataFlags { beginning: false, ending: false, immediate: false, unordered: false };
@@ -147,6 +147,9 @@ fn a_flood_of_long_heartbeats_is_answered_in_bounded_memory() {
     let answers: Vec<_> = std::iter::from_fn(|| peer.hears_maybe()).collect();
     let bytes: usize = answers.iter().map(|packet| packet.len()).sum();
     assert!((60_000..=66_000).contains(&bytes), "{bytes}");
+    let answered: usize = answers.iter().map(|packet| kinds(packet).len()).sum();
+    let dropped = peer.endpoint.statistics(peer.id).unwrap().control_chunks_dropped;
+    assert_eq!(answered as u64 + dropped, 300);
 }
 
 #[test]
@@ -180,6 +183,47 @@ fn probes_of_other_addresses_displace_no_answer_to_a_stranger() {
         assert_eq!(answers(peer.address, local(last), HeartbeatAck::KIND), 1, "{sent:?}");
     }
     assert_eq!(peer.endpoint.endpoint_statistics().replies_dropped, 0);
+}
+
+#[test]
+fn probes_of_so_many_other_addresses_are_answered() {
+    let mut peer = Peer::established(44);
+    let ways = PEER_ADDRESSES_MAX as u8 + 4;
+    // The path uses the first one.
+    for last in 1..=1 + ways {
+        let packet = build(PEER_PORT, ENDPOINT_PORT, peer.endpoint_tag, |out| {
+            Heartbeat { info: &[last] }.write(out);
+        });
+        let local = Some(IpAddr::from([192, 0, 2, last]));
+        peer.endpoint.handle_datagram(peer.now, peer.address, local, &packet, &mut peer.app);
+    }
+    peer.collect_output();
+    assert_eq!(std::iter::from_fn(|| peer.hears_maybe()).count(), 1 + PEER_ADDRESSES_MAX);
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().control_chunks_dropped, 4);
+}
+
+#[test]
+fn data_that_comes_to_another_local_address_is_taken_with_a_probe_and_without() {
+    let mut peer = Peer::established(45);
+    let first = peer.init().initial_tsn.0;
+    let mut sends = |last, number: Option<u32>, probes: bool| {
+        let packet = build(PEER_PORT, ENDPOINT_PORT, peer.endpoint_tag, |out| {
+            if probes {
+                Heartbeat { info: &[last] }.write(out);
+            }
+            if let Some(number) = number {
+                write_data(DataFlags::WHOLE, first.wrapping_add(number), 0, number as u16, &[last], out);
+            }
+        });
+        let local = Some(IpAddr::from([192, 0, 2, last]));
+        peer.endpoint.handle_datagram(peer.now, peer.address, local, &packet, &mut peer.app);
+    };
+    // The path uses this address.
+    sends(1, None, true);
+    sends(2, Some(0), false);
+    sends(3, Some(1), true);
+    peer.collect_output();
+    assert_eq!(peer.app.contents(), [[2], [3]]);
 }
 
 /// Sends as much as it can of something that never becomes a message; the held data stays within the window.
@@ -275,6 +319,10 @@ fn gap_blocks_out_of_order_are_not_looked_at() {
     let mut peer = outstanding(71, 5);
     peer.sends().sack(-1, &[(4, 4), (2, 2), (3, 5), (5, 5)]).go();
     assert_eq!(peer.endpoint.statistics(peer.id).unwrap().outstanding_bytes, 300);
+    // A block that ends before it begins sets the order back by nothing.
+    let mut peer = outstanding(75, 5);
+    peer.sends().sack(-1, &[(4, 4), (5, 1), (2, 2)]).go();
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().outstanding_bytes, 400);
 }
 
 #[test]

@@ -167,8 +167,10 @@ fn a_shutdown_ack_without_a_tag_is_completed_unless_its_sender_is_a_peer() {
 
 #[test]
 fn anything_else_is_aborted_with_its_own_tag() {
-    let packets: [Write; 7] = [
+    let packets: [Write; 8] = [
         &data,
+        // The same bytes in an ERROR would report a stale cookie, which gets no answer.
+        &|out| write_data(sctp_wire::chunk::DataFlags::WHOLE, 0x0003_0008, 0, 0, b"?", out),
         &|out| write_sack(1, 1, &[], out),
         &|out| Heartbeat { info: b"?" }.write(out),
         &|out| Shutdown { cum_tsn: Tsn(1) }.write(out),
@@ -292,6 +294,8 @@ fn an_abort_counts_with_our_tag_or_with_the_peers_own_reflected() {
         peer.sends().tag(tag).chunk(|_, out| abort(reflected)(out)).go();
         peer.expects_nothing();
         assert_eq!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::PeerAborted { .. }))), counts);
+        let discarded = peer.endpoint.statistics(peer.id).map(|statistics| statistics.chunks_discarded);
+        assert_eq!(discarded, (!counts).then_some(u64::from(own)));
     }
 }
 
