@@ -214,7 +214,11 @@ mod tests {
     #[test]
     fn other_bytes_are_no_packet() {
         assert_eq!(Packet::parse(&[1; 11]), Err(PacketError::TooShort { bytes: 11 }));
-        assert_eq!(Packet::parse(&[0; 12]), Err(PacketError::ZeroPort));
+        for ports in [[0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 0]] {
+            let mut bytes = [0; HEADER_BYTES];
+            bytes[..4].copy_from_slice(&ports);
+            assert_eq!(Packet::parse(&bytes), Err(PacketError::ZeroPort));
+        }
         finish(&mut [1; 11]);
     }
 }
