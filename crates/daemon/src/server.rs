@@ -554,6 +554,55 @@ mod tests {
         }
     }
 
+    #[tokio::test(flavor = "local")]
+    async fn a_request_is_received_at_once_unless_its_descriptors_would_have_no_place() {
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        enum Obstacle {
+            None,
+            StuckClose,
+            NoNumbers,
+            ThrottledUser,
+        }
+        let mut frame = [0; FRAME_BYTES_MAX];
+        let bytes = DaemonRequest::Describe.encode(&mut frame).expect("a short request");
+        for (obstacle, user) in
+            [Obstacle::None, Obstacle::StuckClose, Obstacle::NoNumbers, Obstacle::ThrottledUser]
+                .into_iter()
+                .zip(1..)
+        {
+            let numbers = DescriptorBudget::with_max(NUMBERS);
+            let closer = Closers::new(Arc::clone(&numbers)).of(user, Source::Requests);
+            let pair = rustix::net::socketpair(
+                AddressFamily::UNIX,
+                SocketType::SEQPACKET,
+                SocketFlags::NONBLOCK,
+                None,
+            );
+            let (daemon_end, caller) = pair.expect("a pair");
+            let connection =
+                register(closer.guard_connection(daemon_end), Interest::READABLE).expect("a descriptor");
+            assert!(there(&connection, &closer).is_none(), "no request has come");
+            rustix::net::send(&caller, &frame[..bytes], SendFlags::NOSIGNAL).expect("room");
+            let (end_it, ends) = std::sync::mpsc::channel::<()>();
+            let mut taken = None;
+            match obstacle {
+                Obstacle::None => {}
+                Obstacle::StuckClose => {
+                    closer.run(move || ends.recv().unwrap_or_default());
+                    until("the close is stuck", || closer.is_stuck()).await;
+                }
+                Obstacle::NoNumbers => taken = Some(numbers.count(NUMBERS)),
+                Obstacle::ThrottledUser => closer.time().throttle_for(REQUEST_WAIT),
+            }
+            let asked = there(&connection, &closer);
+            match obstacle {
+                Obstacle::None => assert!(matches!(asked, Some(Ok(Asked::Request(..))))),
+                _ => assert!(asked.is_none(), "{obstacle:?}"),
+            }
+            drop((end_it, taken));
+        }
+    }
+
     /// Returns the result of a request whose answer is there, and has received it: 0, or an errno.
     fn received(caller: &OwnedFd) -> i32 {
         let mut frame = [0; FRAME_BYTES_MAX];

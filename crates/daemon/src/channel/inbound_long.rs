@@ -221,9 +221,11 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn only_a_shortage_of_the_host_is_told_and_once() {
         let (long, closer) = (InboundLong::default(), closer());
+        assert_eq!(long.needed_bytes(), None);
         let stall = |shortage| {
             let (header, memfd) = message(&closer, 100);
             assert_eq!(long.stall(header, memfd, shortage).map(drop), Err(Errno::NOBUFS));
+            assert_eq!(long.needed_bytes(), Some(cost_of(100)));
             assert!(long.is_begun() && !long.is_being_read(), "it can be tried again");
         };
         stall(Shortage::OfUser);
