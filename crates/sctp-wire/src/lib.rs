@@ -29,7 +29,7 @@
 //! assert_eq!(chunks?, [Chunk::CookieAck(CookieAck), Chunk::Data(data)]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod any_kind;
 pub mod cause;
