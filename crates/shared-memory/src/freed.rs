@@ -1,8 +1,8 @@
 //! Memory that the C library has freed: how much of it stays for later, and its return to the system.
 
-/// Makes the C library keep up to about `bytes` of freed memory at the end of each of its heaps, and map every larger piece of memory
-/// separately, which then returns to the system once it is freed. Its own limits are 128 KB, and grow when larger pieces are
-/// freed.
+/// Makes the C library keep up to about `bytes` of freed memory at the end of each of its heaps, and map every larger piece of
+/// memory separately, which then returns to the system once it is freed. Its own limits are 128 KB, and grow when larger pieces
+/// are freed.
 ///
 /// For the whole process. Call this before other threads begin.
 pub fn keep_freed(bytes: u32) {
