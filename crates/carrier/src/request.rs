@@ -152,8 +152,8 @@ pub enum Request<'a> {
 /// reserved for its owner and root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DaemonRequest<'a> {
-    /// Identifies the daemon: the [`Answer::Value`] has lines for its version, its process, whether it ends when no program needs
-    /// it (`true`), and the transport of SCTP.
+    /// Identifies the daemon: the [`Answer::Value`] is JSON with its version, its process, whether it ends when no program needs
+    /// it, and the transport of SCTP.
     Describe,
     /// Reports the daemon's state, as far as the caller may see it. The answer comes with a file of JSON.
     Status,

@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_lost_their_seat_give_their_numbers_back_before_more_are_accepted() {
+    fn connections_that_lost_their_permit_give_their_descriptors_back_before_more_are_accepted() {
         let place = place("silent");
         let listener = listen_to_many(&place);
         let silent: Vec<OwnedFd> = (0..CONNECTIONS).map(|_| place.connect().expect("room")).collect();
