@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sctp::{AssociationConfig, CloseReason, ConnectError, Event, SendInfo, Unreachable};
-use sctp_wire::chunk::{Abort, CookieAck, Init, Shutdown, ShutdownAck};
+use sctp_wire::chunk::{Abort, CookieAck, Init, InitAck, Shutdown, ShutdownAck};
 use sctp_wire::packet::HEADER_BYTES;
 
 use lab::packets::{build, kinds};
@@ -125,8 +125,11 @@ fn a_quote_that_is_not_ours_changes_nothing() {
     let init = peer.hears();
     let mut wrong_tag = init.to_vec();
     wrong_tag[HEADER_BYTES + 4] ^= 1;
+    let mut other_chunk = init.to_vec();
+    other_chunk[HEADER_BYTES] = InitAck::KIND;
     let quotes = [
         Bytes::from(wrong_tag),
+        Bytes::from(other_chunk),
         // Too short to show the initiate tag.
         init.slice(..HEADER_BYTES + 7),
         init.slice(..HEADER_BYTES),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use sctp::{AssociationConfig, Event};
 use sctp_wire::cause::{Cause, Causes, OutOfResource};
-use sctp_wire::chunk::{Chunk, CookieAck, DataFlags, Error, Shutdown, ShutdownAck, ShutdownComplete};
+use sctp_wire::chunk::{Abort, Chunk, CookieAck, DataFlags, Error, Shutdown, ShutdownAck, ShutdownComplete};
 
 use lab::packets::each_chunk;
 use lab::script::{Peer, Say};
@@ -114,6 +114,27 @@ fn errors_that_the_peer_reports_reach_the_user() {
     assert_eq!((peer.app.events.len(), discarded(&peer)), (3, 101));
     peer.sends().data(0).go();
     peer.expects("SACK 0");
+}
+
+#[test]
+fn long_chunks_and_causes_are_reported_in_part() {
+    const KEPT_BYTES: usize = 512;
+    let mut peer = Peer::established(7);
+    // An unknown chunk of 600 bytes that asks for a report, and a cause of 600 bytes.
+    let long = |head: [u8; 2]| {
+        let mut bytes = vec![7; 600];
+        bytes[..4].copy_from_slice(&[head[0], head[1], 2, 88]);
+        bytes
+    };
+    peer.sends().chunk(|_, out| out.extend_from_slice(&long([0xfe, 0]))).go();
+    assert_eq!(reported(&mut peer)[0].len(), 4 + KEPT_BYTES);
+    let causes = long([0xc0, 0xde]);
+    peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
+    let information = Bytes::copy_from_slice(&causes[4..4 + KEPT_BYTES]);
+    assert!(peer.app.saw(|e| *e == Event::RemoteError { cause: 0xc0de, information: information.clone() }));
+    peer.sends().chunk(|_, out| Abort { reflected_tag: false, causes: Causes::new(&causes) }.write(out)).go();
+    let causes = &causes[..KEPT_BYTES];
+    assert!(peer.app.saw(|e| matches!(e, Event::Lost { information, .. } if *information == causes)));
 }
 
 #[test]

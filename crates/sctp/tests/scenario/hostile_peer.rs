@@ -283,6 +283,19 @@ fn gaps_without_end_are_bounded_in_number() {
 }
 
 #[test]
+fn data_beyond_the_reach_of_gap_blocks_is_dropped() {
+    let mut peer = Peer::established(76);
+    let beyond = u32::from(u16::MAX);
+    // DATA 0 is missing, so a gap block counts from -1.
+    for (number, dropped) in [(beyond, 1), (beyond - 1, 1), (beyond, 2)] {
+        peer.sends().data(number).go();
+        let statistics = peer.endpoint.statistics(peer.id).unwrap();
+        assert_eq!(statistics.data_chunks_dropped, dropped, "{number}");
+    }
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().data_chunks_received, 1);
+}
+
+#[test]
 fn a_packet_full_of_sacks_or_errors_is_one_packet() {
     let mut peer = outstanding(61, 5);
     let packet = build(PEER_PORT, ENDPOINT_PORT, peer.endpoint_tag, |out| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sctp::config::PEER_ADDRESSES_MAX;
 use sctp::{AssociationConfig, CloseReason, Event};
 use sctp_wire::cause::Cause;
-use sctp_wire::chunk::{Chunk, CookieEcho, DataFlags, Init, InitAck};
+use sctp_wire::chunk::{Chunk, CookieAck, CookieEcho, DataFlags, Init, InitAck};
 use sctp_wire::parameter::{
     HostName, Ipv4, Ipv6, KindList, Parameter, Parameters, StateCookie, SupportedAddressTypes, Unknown,
 };
@@ -342,4 +342,16 @@ fn addresses_that_the_user_named_are_confirmed() {
     }
     assert!(went_to.contains(&IpAddr::V4(SECOND)) && went_to.contains(&peer.address.ip()), "{went_to:?}");
     assert!(!went_to.contains(&"10.0.2.9".parse().unwrap()), "nothing goes to what is not confirmed");
+}
+
+#[test]
+fn both_ends_have_the_smaller_numbers_of_streams() {
+    let config = AssociationConfig { streams_out: 20, streams_in_max: 20, ..AssociationConfig::default() };
+    let mut peer = Peer::connecting(40, config);
+    peer.takes_init();
+    // The peer allows and sends ten.
+    peer.sends().init_ack(b"cookie").go();
+    peer.expects("COOKIE ECHO");
+    peer.sends().chunk(|_, out| CookieAck.write(out)).go();
+    assert!(peer.app.saw(|e| *e == Event::Connected { streams_out: 10, streams_in: 10 }));
 }
