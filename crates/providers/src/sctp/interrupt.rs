@@ -101,14 +101,10 @@ impl SctpDriver {
         batches: &mut VecDeque<Datagrams>,
         in_memory: bool,
     ) {
-        let (mut handled_bytes, mut looked_up) = (0, 0_usize);
-        while handled_bytes < HANDLED_BYTES_MAX && !batches.is_empty() {
-            if looked_up == 0 && !in_memory {
-                let next = batches.iter().map(|batch| (batch.remote, &batch.payload));
-                looked_up = self.endpoint.look_ahead(now, next);
-            }
-            looked_up = looked_up.saturating_sub(1);
-            let Some(batch) = batches.pop_front() else { return };
+        let mut handled_bytes = 0;
+        while handled_bytes < HANDLED_BYTES_MAX
+            && let Some(batch) = batches.pop_front()
+        {
             handled_bytes += batch.payload.len();
             self.batches_moved += 1;
             self.attached.on_batch(batch.block_bytes);

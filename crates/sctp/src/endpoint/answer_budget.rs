@@ -12,7 +12,6 @@
 //! A keyed hash selects the share, so that no sender can target the share of another; the key changes every ten seconds, so that
 //! two prefixes that share one by chance do not do so for long.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -45,11 +44,6 @@ const HANDSHAKES: Rates = Rates {
     busy_share: Rate::per_second(2_500).for_seconds(4),
     busy: Rate::per_second(2_500).for_seconds(4),
 };
-/// Rate of answers to INITs of all quiet prefixes together in a flood. Answers chosen at random among so many help few peers, and
-/// their second INIT is answered in any case.
-const QUIET_IN_FLOOD: Rate = Rate::per_second(500).for_seconds(1);
-/// Rate of INITs of quiet prefixes without an answer that makes a flood, until half of it is left.
-const FLOOD: Rate = Rate::per_second(20_000).for_seconds(1);
 /// Rates of answers to all other packets.
 const OUT_OF_THE_BLUE: Rates = Rates {
     quiet_share: Rate::per_second(64).for_seconds(1),
@@ -57,8 +51,6 @@ const OUT_OF_THE_BLUE: Rates = Rates {
     busy_share: Rate::per_second(500).for_seconds(1),
     busy: Rate::per_second(1_000).for_seconds(1),
 };
-/// Maximum number of INITs that are looked up together.
-pub(super) const LOOKED_UP_MAX: usize = 32;
 /// Rate of answers to repeated INITs.
 const REPETITIONS: Rate = Rate::per_second(5_000).for_seconds(1);
 
@@ -97,17 +89,6 @@ impl Bucket {
 
     fn take(&mut self, now: Time, rate: Rate) {
         self.full_at = self.full_at.max(now) + rate.token;
-    }
-
-    /// Takes a token if there is one.
-    fn take_if_any(&mut self, now: Time, rate: Rate) {
-        if self.has(now, rate) {
-            self.take(now, rate);
-        }
-    }
-
-    fn is_half_taken(&self, now: Time, rate: Rate) -> bool {
-        self.full_at.saturating_since(now) > rate.capacity / 2
     }
 }
 
@@ -194,31 +175,22 @@ struct RememberedInits {
 
 impl RememberedInits {
     /// 2^16 ticks are 11 minutes: an older entry is mistaken for a repetition once in a hundred times, which is harmless.
-    const TICK_NS: u64 = 10_000_000;
-
-    fn place(hash: u64) -> usize {
-        hash as usize % REMEMBERED_SETS
-    }
-
-    /// Returns the set of an INIT, after the first was remembered.
-    fn set_of(&self, hash: u64) -> &[RememberedInit; REMEMBERED_IN_SET] {
-        &self.sets[Self::place(hash)]
-    }
+    const TICK: Duration = Duration::from_millis(10);
 
     /// Remembers an INIT that has just arrived. Returns whether it arrived before, at the interval of a peer's repetition.
     fn note_arrival(&mut self, now: Time, hash: u64) -> bool {
         if self.sets.is_empty() {
             self.sets = vec![[RememberedInit::default(); REMEMBERED_IN_SET]; REMEMBERED_SETS];
         }
-        let tick = (now.as_nanos() / Self::TICK_NS) as u16;
+        let tick = (u128::from(now.as_nanos()) / Self::TICK.as_nanos()) as u16;
         let met = RememberedInit { hash: (hash >> 48) as u16 | 1, tick };
-        let set = &mut self.sets[Self::place(hash)];
+        let set = &mut self.sets[hash as usize % REMEMBERED_SETS];
         let Some(known) = set.iter().position(|known| known.hash == met.hash) else {
             set.rotate_right(1);
             set[0] = met;
             return false;
         };
-        let gap = Duration::from_nanos(Self::TICK_NS * u64::from(tick.wrapping_sub(set[known].tick)));
+        let gap = Self::TICK * u32::from(tick.wrapping_sub(set[known].tick));
         set[..=known].rotate_right(1);
         set[0] = met;
         (REPETITION_GAP_MIN..=REPETITION_GAP_MAX).contains(&gap)
@@ -226,19 +198,11 @@ impl RememberedInits {
 }
 
 /// The claimed sender of an INIT.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct InitSource {
     pub(super) remote: SocketAddr,
     pub(super) ports: (u16, u16),
     pub(super) tag: VerificationTag,
-}
-
-/// An INIT that is handled soon, and its hashes.
-#[derive(Clone, Copy, Debug)]
-struct LookedUp {
-    source: InitSource,
-    share: usize,
-    hash: u64,
 }
 
 /// The budget of answers to strangers.
@@ -248,11 +212,7 @@ pub(super) struct AnswerBudget {
     handshakes: Allowance,
     out_of_the_blue: Allowance,
     repetitions: Bucket,
-    /// INITs of quiet prefixes without an answer.
-    refused: Bucket,
     remembered: RememberedInits,
-    /// In the order in which they are handled.
-    looked_up: VecDeque<LookedUp>,
 }
 
 impl AnswerBudget {
@@ -263,56 +223,20 @@ impl AnswerBudget {
             handshakes: Allowance::new(HANDSHAKES),
             out_of_the_blue: Allowance::new(OUT_OF_THE_BLUE),
             repetitions: Bucket::default(),
-            refused: Bucket::default(),
             remembered: RememberedInits::default(),
-            looked_up: VecDeque::with_capacity(LOOKED_UP_MAX),
         }
-    }
-
-    /// Looks up INITs that are handled next in this order, if they probably get no answer. The tables are larger than the
-    /// processor's cache, so the lookup of one INIT takes longer than all its other handling; those of many at once take little
-    /// more than one, because the processor waits for all together.
-    pub(super) fn look_up(&mut self, now: Time, inits: impl Iterator<Item = InitSource>) {
-        self.looked_up.clear();
-        if self.remembered.sets.is_empty() || self.handshakes.quiet.has(now, HANDSHAKES.quiet) {
-            return;
-        }
-        for source in inits.take(LOOKED_UP_MAX) {
-            let (share, hash) = (self.share(now, source.remote.ip()), self.hash_init(&source));
-            self.looked_up.push_back(LookedUp { source, share, hash });
-        }
-        let mut ticks = 0;
-        for init in &self.looked_up {
-            ticks ^= self.remembered.set_of(init.hash)[0].tick;
-            ticks ^= self.handshakes.shares[init.share % SHARES].quiet.full_at.as_nanos() as u16;
-        }
-        // The compiler must not leave out the loop.
-        std::hint::black_box(ticks);
-    }
-
-    /// Returns the hashes of an INIT that [`AnswerBudget::look_up`] was told of, and forgets those before it.
-    fn take_looked_up(&mut self, source: &InitSource) -> Option<LookedUp> {
-        while let Some(init) = self.looked_up.pop_front() {
-            if init.source == *source {
-                return Some(init);
-            }
-        }
-        None
     }
 
     /// Draws the answer to an INIT from the budget. Returns false if none is left. An INIT for a port that nobody uses leaves
     /// half of the budget to peers of open ports.
     pub(super) fn draw_for_init(&mut self, now: Time, source: InitSource, is_port_in_use: bool) -> bool {
-        let looked_up = self.take_looked_up(&source);
-        let share = looked_up.map_or_else(|| self.share(now, source.remote.ip()), |init| init.share);
+        let share = self.share(now, source.remote.ip());
         let spared = if is_port_in_use { Duration::ZERO } else { HANDSHAKES.quiet.capacity / 2 };
-        self.adapt_to_flood(now);
         match self.handshakes.draw(now, share, spared) {
             Grant::Given => true,
             Grant::BusyWithout => false,
             Grant::QuietWithout => {
-                self.refused.take_if_any(now, FLOOD);
-                let hash = looked_up.map_or_else(|| self.hash_init(&source), |init| init.hash);
+                let hash = self.hash_init(&source);
                 let repeated =
                     self.remembered.note_arrival(now, hash) && self.repetitions.has(now, REPETITIONS);
                 if repeated {
@@ -325,7 +249,6 @@ impl AnswerBudget {
 
     /// Draws the answer to a COOKIE ECHO with a cookie of ours that leads to no association.
     pub(super) fn draw_for_cookie(&mut self, now: Time, source: IpAddr) -> bool {
-        self.adapt_to_flood(now);
         let share = self.share(now, source);
         self.handshakes.draw(now, share, Duration::ZERO) == Grant::Given
     }
@@ -334,11 +257,6 @@ impl AnswerBudget {
     pub(super) fn draw_out_of_the_blue(&mut self, now: Time, source: IpAddr) -> bool {
         let share = self.share(now, source);
         self.out_of_the_blue.draw(now, share, Duration::ZERO) == Grant::Given
-    }
-
-    fn adapt_to_flood(&mut self, now: Time) {
-        let is_flooded = self.refused.is_half_taken(now, FLOOD);
-        self.handshakes.rates.quiet = if is_flooded { QUIET_IN_FLOOD } else { HANDSHAKES.quiet };
     }
 
     fn share(&self, now: Time, source: IpAddr) -> usize {
@@ -451,54 +369,9 @@ mod tests {
     #[test]
     fn a_flood_from_everywhere_delays_others_by_one_repetition() {
         let (answers, served) = flood(|random| random);
-        // A full bucket, the time until the flood is noticed, and three seconds; nothing of the flood counts as a repetition, and
-        // it takes nothing from the busy.
-        assert!(answers <= 2_500 + 2_500 / 5 + 3 * 500 + 200, "{answers}");
+        // A full bucket and three seconds; nothing of the flood counts as a repetition, and it takes nothing from the busy.
+        assert!(answers <= (1 + 3) * 2_500 + 200, "{answers}");
         assert!(served >= 190, "{served} of 200 within a second");
-    }
-
-    #[test]
-    fn answers_are_as_many_as_before_soon_after_a_flood() {
-        let mut budget = AnswerBudget::new((1, 2));
-        let mut answers_of_a_second = |first: u64, inits: u64| {
-            let answered = |n: &u64| {
-                let now = Time::from_nanos((first * inits + n) * (1_000_000_000 / inits));
-                let n = first * inits + n;
-                budget.draw_for_init(now, init((n * 0x9e37_79b1) as u32, n as u32), true)
-            };
-            (0..inits).filter(answered).count()
-        };
-        answers_of_a_second(0, FLOOD_PER_S);
-        assert!((450..550).contains(&answers_of_a_second(1, FLOOD_PER_S)));
-        answers_of_a_second(2, 2_000);
-        assert_eq!(answers_of_a_second(3, 2_000), 2_000);
-    }
-
-    #[test]
-    fn a_lookup_changes_no_decision() {
-        let (mut budget, mut plain) = (AnswerBudget::new((1, 2)), AnswerBudget::new((1, 2)));
-        let mut random = ChaCha8Rng::from_seed([4; 32]);
-        // Each round has the INITs of the one 20 rounds before again, which is a second later.
-        let mut rounds: Vec<Vec<InitSource>> = Vec::new();
-        let mut answers = 0;
-        for round in 0..60_usize {
-            let now = Time::from_nanos(round as u64 * 50_000_000);
-            let mut inits: Vec<_> = (0..2_000).map(|_| init(random.next_u32(), random.next_u32())).collect();
-            if let Some(earlier) = round.checked_sub(20) {
-                inits[..20].copy_from_slice(&rounds[earlier][1_000..1_020]);
-            }
-            for together in inits.chunks(LOOKED_UP_MAX + 2) {
-                budget.look_up(now, together.iter().copied());
-                // Not every packet that begins like an INIT is one.
-                for source in together.iter().filter(|source| source.tag.0 % 8 != 0) {
-                    let given = budget.draw_for_init(now, *source, true);
-                    assert_eq!(given, plain.draw_for_init(now, *source, true), "round {round}: {source:?}");
-                    answers += u32::from(given);
-                }
-            }
-            rounds.push(inits);
-        }
-        assert!(answers > 4_000, "{answers}: among them those to repetitions");
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use sctp_wire::cause::{Cause, NewEncapsulationPort, OutOfResource, RestartWithNewAddresses, StaleCookie};
 use sctp_wire::chunk::{CookieEcho, Init, RawChunk};
 use sctp_wire::packet::{HEADER_BYTES, Header};
@@ -12,7 +11,7 @@ use sctp_wire::parameter::Parameters;
 use sctp_wire::{Packet, VerificationTag};
 
 use super::admissions::{AtLimit, Limits};
-use super::answer_budget::{InitSource, LOOKED_UP_MAX};
+use super::answer_budget::InitSource;
 use super::listeners::Listener;
 use super::{AssociationId, Endpoint, PathHints, PeerKey, Reply};
 use crate::association::{
@@ -43,18 +42,6 @@ struct Offer {
 }
 
 impl Endpoint {
-    /// Looks up the INITs among datagrams that are handled next, in this order. That makes a flood of INITs cheaper, and
-    /// changes nothing else. Returns the number of datagrams after which to call this again.
-    pub fn look_ahead<'a>(
-        &mut self,
-        now: Time,
-        datagrams: impl Iterator<Item = (SocketAddr, &'a Bytes)>,
-    ) -> usize {
-        let datagrams = datagrams.take(LOOKED_UP_MAX);
-        self.budget.look_up(now, datagrams.filter_map(|(remote, bytes)| init_source(remote, bytes)));
-        LOOKED_UP_MAX
-    }
-
     /// Handles an INIT (RFC 9260 §5.1 A and B, §5.2.1, §5.2.2). Keeps no state.
     pub(super) fn handle_init<H: Host + ?Sized>(
         &mut self,
@@ -510,15 +497,6 @@ impl Endpoint {
         }
         true
     }
-}
-
-/// Returns the claimed sender of a packet that begins with an INIT.
-fn init_source(remote: SocketAddr, packet: &[u8]) -> Option<InitSource> {
-    let &[s0, s1, d0, d1, 0, 0, 0, 0, _, _, _, _, Init::KIND, _, _, _, t0, t1, t2, t3, ..] = packet else {
-        return None;
-    };
-    let ports = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
-    Some(InitSource { remote, ports, tag: VerificationTag(u32::from_be_bytes([t0, t1, t2, t3])) })
 }
 
 fn abort_chunk_without_cause() -> Vec<u8> {
