@@ -581,7 +581,7 @@ mod tests {
             let (daemon_end, caller) = pair.expect("a pair");
             let connection =
                 register(closer.guard_connection(daemon_end), Interest::READABLE).expect("a descriptor");
-            assert!(there(&connection, &closer).is_none(), "no request has come");
+            assert!(try_receive_request(&connection, &closer).is_none(), "no request has come");
             rustix::net::send(&caller, &frame[..bytes], SendFlags::NOSIGNAL).expect("room");
             let (end_it, ends) = std::sync::mpsc::channel::<()>();
             let mut taken = None;
@@ -594,7 +594,7 @@ mod tests {
                 Obstacle::NoNumbers => taken = Some(numbers.count(NUMBERS)),
                 Obstacle::ThrottledUser => closer.time().throttle_for(REQUEST_WAIT),
             }
-            let asked = there(&connection, &closer);
+            let asked = try_receive_request(&connection, &closer);
             match obstacle {
                 Obstacle::None => assert!(matches!(asked, Some(Ok(Asked::Request(..))))),
                 _ => assert!(asked.is_none(), "{obstacle:?}"),
