@@ -17,10 +17,11 @@ fn begin(experiment: &Experiment) -> Vec<Outcome> {
 fn outcomes_of_an_interrupted_case_are_figures() {
     for experiment in &ALL {
         for outcome in begin(experiment).iter().filter(|outcome| !outcome.published) {
-            let ratios = [outcome.ratio_to_best_path(), outcome.ratio_to_sum_of_paths(), outcome.back_s_max];
+            let ratios = [outcome.ratio_to_best_path(), outcome.ratio_to_sum_of_paths()];
             let figures = [outcome.seconds, outcome.bits_per_s, outcome.share()];
             let all_finite = figures.into_iter().chain(ratios.into_iter().flatten()).all(f64::is_finite);
-            assert!(all_finite && outcome.seconds > 0.0, "{}: {outcome:?}", experiment.name);
+            let none_missed = outcome.returns.is_none_or(|returns| returns.missed == 0);
+            assert!(all_finite && none_missed && outcome.seconds > 0.0, "{}: {outcome:?}", experiment.name);
         }
     }
 }

@@ -45,7 +45,7 @@ use sctp::trace::Record;
 pub use datatag::{datatag_marks, published_datatag};
 pub use limit::{Mode, limit_bits_per_s, message_limit_bits_per_s, payload_bytes};
 pub use multipath::{published_flapping, published_two_equal};
-pub use outcome::{Outcome, PathSample, Sample, path_numbers};
+pub use outcome::{Outcome, PathSample, Returns, Sample, path_numbers};
 pub use published::Network;
 pub use response::{predicted_bits_per_s, predicted_window_packets};
 pub use sctplib::published_sctplib;

@@ -46,8 +46,8 @@ pub struct Outcome {
     pub latency_s: Option<f64>,
     /// The longest time without a delivery.
     pub gap_s_max: Option<f64>,
-    /// The longest time from the return of a line until it was used again.
-    pub back_s_max: Option<f64>,
+    /// Use of the lines after they came back; `None` if none did.
+    pub returns: Option<Returns>,
     /// Messages sent and not delivered, once all had time to arrive.
     pub missing_messages: Option<i64>,
     /// DATA chunks retransmitted.
@@ -62,6 +62,17 @@ pub struct Outcome {
     pub interrupted: bool,
     /// Samples, for a figure.
     pub trace: Vec<Sample>,
+}
+
+/// Use of lines after they came back.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Returns {
+    /// Number of times that a line came back.
+    pub count: usize,
+    /// Number of those after which the line was not used until the end.
+    pub missed: usize,
+    /// The longest time until a line was used again; `None` if none was.
+    pub back_s_max: Option<f64>,
 }
 
 /// A sample of a case.
@@ -93,6 +104,24 @@ pub struct PathSample {
 /// Returns the numbers of paths as tables have them: `1+2`.
 pub fn path_numbers(paths: RangeInclusive<usize>) -> String {
     paths.map(|path| path.to_string()).collect::<Vec<_>>().join("+")
+}
+
+impl Returns {
+    /// Summarizes the times from each return of a line until it was used again, `None` for a line that was not used until the
+    /// end. Returns `None` if no line came back.
+    pub fn new(times_s: impl IntoIterator<Item = Option<f64>>) -> Option<Self> {
+        let mut returns = Returns::default();
+        for time_s in times_s {
+            returns.count += 1;
+            match time_s {
+                Some(time_s) => {
+                    returns.back_s_max = Some(returns.back_s_max.map_or(time_s, |most| most.max(time_s)));
+                }
+                None => returns.missed += 1,
+            }
+        }
+        (returns.count > 0).then_some(returns)
+    }
 }
 
 impl Outcome {
@@ -147,5 +176,16 @@ mod tests {
         assert_eq!(text(Outcome { paths: both, ..Outcome::default() }).as_deref(), Some("1+2"));
         let after_one = Outcome { paths: both, paths_before: 1, ..Outcome::default() };
         assert_eq!(text(after_one).as_deref(), Some("2+3"));
+    }
+
+    #[test]
+    fn a_line_that_was_not_used_again_is_counted_beside_the_longest_time_of_the_others() {
+        let returns = |times_s: &[Option<f64>]| {
+            Returns::new(times_s.iter().copied())
+                .map(|returns| (returns.count, returns.missed, returns.back_s_max))
+        };
+        assert_eq!(returns(&[]), None);
+        assert_eq!(returns(&[Some(0.5), None, Some(2.0), Some(1.0)]), Some((4, 1, Some(2.0))));
+        assert_eq!(returns(&[None]), Some((1, 1, None)));
     }
 }

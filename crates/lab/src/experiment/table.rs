@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Outcome;
+use super::{Outcome, Returns};
 
 /// A column: its head, and what it says of an outcome.
 type Column = (&'static str, fn(&Outcome) -> Option<String>);
@@ -20,7 +20,7 @@ const COLUMNS: [Column; 20] = [
     ("of their sum", |o| o.ratio_to_sum_of_paths().map(percent)),
     ("latency mean", |o| o.latency_s.map(|seconds| format!("{:.3} ms", seconds * 1e3))),
     ("longest gap", |o| o.gap_s_max.map(ms)),
-    ("back after", |o| o.back_s_max.map(ms)),
+    ("back after", |o| o.returns.as_ref().map(back)),
     ("missing", |o| o.missing_messages.map(|n| n.to_string())),
     ("predicted", |o| o.predicted_bits_per_s.map(mbits)),
     ("round trips", |o| o.round_trips.map(|trips| format!("{trips:.2}"))),
@@ -101,7 +101,17 @@ fn percent(share: f64) -> String {
 }
 
 fn ms(seconds: f64) -> String {
-    if seconds.is_finite() { format!("{:.0} ms", seconds * 1e3) } else { "never".to_owned() }
+    format!("{:.0} ms", seconds * 1e3)
+}
+
+/// Returns the longest time until a line was used again, and how many of the returns were missed.
+fn back(returns: &Returns) -> String {
+    let Returns { count, missed, back_s_max } = *returns;
+    match (back_s_max, missed) {
+        (Some(most), 0) => ms(most),
+        (Some(most), _) => format!("{}, {missed} of {count} never", ms(most)),
+        (None, _) => "never".to_owned(),
+    }
 }
 
 /// Returns a rate in Mbit/s, with two decimals below a hundred.
@@ -138,6 +148,14 @@ one   sctp       cubic      10.00    5.00    50.0 %
     #[test]
     fn numbers_of_messages_have_separators() {
         assert_eq!([7, 123, 1_234, 9_353_690].map(grouped), ["7", "123", "1,234", "9,353,690"]);
+    }
+
+    #[test]
+    fn returns_that_were_missed_stand_beside_the_longest_time() {
+        let text = |missed, back_s_max| back(&Returns { count: 5, missed, back_s_max });
+        assert_eq!(text(0, Some(0.087)), "87 ms");
+        assert_eq!(text(1, Some(3.1)), "3100 ms, 1 of 5 never");
+        assert_eq!(text(5, None), "never");
     }
 
     #[test]

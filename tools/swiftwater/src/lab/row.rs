@@ -109,6 +109,10 @@ pub(super) struct Row<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     back_ms_max: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    returns: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    returns_missed: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     messages_missing: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retransmissions: Option<u64>,
@@ -159,10 +163,9 @@ impl<'a> Row<'a> {
             messages_in_10_s: outcome.messages_in_10_s,
             latency_us: outcome.latency_s.map(|seconds| seconds * 1e6),
             gap_ms_max: outcome.gap_s_max.map(|seconds| seconds * 1e3),
-            back_ms_max: outcome
-                .back_s_max
-                .filter(|seconds| seconds.is_finite())
-                .map(|seconds| seconds * 1e3),
+            back_ms_max: outcome.returns.and_then(|returns| returns.back_s_max).map(|seconds| seconds * 1e3),
+            returns: outcome.returns.map(|returns| returns.count),
+            returns_missed: outcome.returns.map(|returns| returns.missed),
             messages_missing: outcome.missing_messages,
             retransmissions: outcome.retransmissions,
             fast_recoveries: outcome.fast_recoveries,
@@ -179,6 +182,8 @@ impl<'a> Row<'a> {
 
 #[cfg(test)]
 mod tests {
+    use ::lab::experiment::Returns;
+
     use super::*;
 
     #[test]
@@ -191,5 +196,18 @@ mod tests {
         assert_eq!(row(Source::Virtual { seed: 7 }), ("virtual".into(), false.into(), Some(7.into())));
         assert_eq!(row(Source::Published(Clock::Virtual)), ("virtual".into(), true.into(), None));
         assert_eq!(row(Source::Published(Clock::Live)), ("live".into(), true.into(), None));
+    }
+
+    #[test]
+    fn a_line_that_was_not_used_again_differs_from_one_that_did_not_come_back() {
+        let keys = |returns: Option<Returns>| {
+            let outcome = Outcome { returns, ..Outcome::default() };
+            let source = Source::Virtual { seed: 7 };
+            let row = serde_json::to_value(Row::new("failover", &outcome, &source)).expect("JSON");
+            ["returns", "returns_missed", "back_ms_max"].map(|key| row.get(key).cloned())
+        };
+        assert_eq!(keys(Returns::new([])), [None, None, None]);
+        assert_eq!(keys(Returns::new([None])), [Some(1.into()), Some(1.into()), None]);
+        assert_eq!(keys(Returns::new([Some(0.5)])), [Some(1.into()), Some(0.into()), Some(500.0_f64.into())]);
     }
 }

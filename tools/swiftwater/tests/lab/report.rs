@@ -15,7 +15,7 @@ const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/results");
 type Column = (&'static str, &'static str, f64, usize);
 
 /// Columns of numbers, each in the unit of its heading.
-const COLUMNS: [Column; 22] = [
+const COLUMNS: [Column; 23] = [
     ("seconds", "seconds", 1.0, 2),
     // Bits in a second are shown as megabits, µs as ms.
     ("Mbit/s", "bits_per_s", 1e6, 2),
@@ -34,6 +34,7 @@ const COLUMNS: [Column; 22] = [
     ("of best path", "ratio_to_best_path", 0.01, 1),
     ("longest gap ms", "gap_ms_max", 1.0, 0),
     ("back after ms", "back_ms_max", 1.0, 0),
+    ("not back", "returns_missed", 1.0, 0),
     ("queue p95 ms", "queue_ms_p95", 1.0, 2),
     ("dropped", "line_dropped_packets", 1.0, 0),
     ("lost", "line_lost_packets", 1.0, 0),

@@ -16,7 +16,7 @@ use sctp::{AssociationConfig, Time};
 use super::limit::{Mode, message_limit_bits_per_s, payload_bytes, round_trip_bytes};
 use super::published::PathFigure;
 use super::transfer::{Setup, Transfer};
-use super::{Case, Outcome, Sample, Watch};
+use super::{Case, Outcome, Returns, Sample, Watch};
 use crate::traffic::Source;
 
 pub(super) use asymmetric::{delay_cases, rate_cases};
@@ -87,8 +87,8 @@ impl Case for Multipath {
             outcomes.push(Outcome { path: Some(line + 1), ..run.outcome });
         }
         // A line that was down when the user ended the run might have come back later.
-        let back_s_max = self.back_s_max(&together.trace).filter(|_| !together.outcome.interrupted);
-        outcomes.push(Outcome { trace: together.trace, back_s_max, ..together.outcome });
+        let returns = self.use_after_returns(&together.trace).filter(|_| !together.outcome.interrupted);
+        outcomes.push(Outcome { trace: together.trace, returns, ..together.outcome });
         if !interrupted {
             self.compare_with_alone(&mut outcomes);
         }
@@ -225,18 +225,18 @@ impl Multipath {
         message_limit_bits_per_s(line, self.mode, self.message_bytes) * up.as_secs_f64() / whole.as_secs_f64()
     }
 
-    /// Returns the longest time from the return of a line until it was used again.
-    fn back_s_max(&self, trace: &[Sample]) -> Option<f64> {
+    /// Returns how soon the lines were used after they came back.
+    fn use_after_returns(&self, trace: &[Sample]) -> Option<Returns> {
         let back = |(path, line): (usize, &PipeConfig)| {
             let rate = line.rate_bits_per_s.unwrap_or(u64::MAX) as f64;
             let used = move |sample: &&Sample| sample.paths[path].bits_per_s > USED_AGAIN * rate;
             returns(line).into_iter().filter(|&at| at < self.measured.end).map(move |at| {
                 let at_s = at.as_secs_f64();
                 let again = trace.iter().filter(|sample| sample.at_s > at_s).find(used);
-                again.map_or(f64::INFINITY, |sample| sample.at_s - at_s)
+                again.map(|sample| sample.at_s - at_s)
             })
         };
-        self.lines.iter().enumerate().flat_map(back).reduce(f64::max)
+        Returns::new(self.lines.iter().enumerate().flat_map(back))
     }
 
     /// Returns a published outcome.

@@ -262,9 +262,9 @@ impl Run {
         points.first().map(|_| longest)
     }
 
-    /// Returns the longest time from the return of one of these lines until it had carried a tenth of its rate over a tenth of a
-    /// second; `None` if none came back. The first line belongs to the path `first`.
-    pub(super) fn back_s(&self, lines: &[PathSpec], first: usize, seconds: f64) -> Option<f64> {
+    /// Returns the times from each return of one of these lines until it had carried a tenth of its rate over a tenth of a second;
+    /// `None` for a line that had not until the end. The first line belongs to the path `first`.
+    pub(super) fn times_back_s(&self, lines: &[PathSpec], first: usize, seconds: f64) -> Vec<Option<f64>> {
         let states = self.history.all();
         let back = |(number, line): (usize, &PathSpec)| {
             let path = first + number;
@@ -276,10 +276,10 @@ impl Run {
             let states = &states;
             in_test.map(move |back_at_s| {
                 let used_at_s = used_at_s(states, path, back_at_s, USED_AGAIN * rate);
-                used_at_s.map_or(f64::INFINITY, |at_s| at_s - back_at_s)
+                used_at_s.map(|at_s| at_s - back_at_s)
             })
         };
-        lines.iter().enumerate().flat_map(back).reduce(f64::max)
+        lines.iter().enumerate().flat_map(back).collect()
     }
 
     /// Returns the rate at which the line of a path to the server accepted packets, over time.
@@ -812,11 +812,13 @@ mod tests {
         let states = accepted.iter().enumerate().map(state).collect();
         let history = LineHistory { states, ..LineHistory::default() };
         let run = Run { history: history.clone(), ..Run::default() };
-        assert_eq!(run.back_s(&lines, 0, 8.0), Some(2.0), "up at 4 s, used at 6 s");
-        assert_eq!(run.back_s(&lines[..1], 0, 8.0), None);
-        assert_eq!(run.back_s(&lines[1..], 1, 4.0), None, "it ends before the line is back");
+        assert_eq!(run.times_back_s(&lines, 0, 8.0), [Some(2.0)], "up at 4 s, used at 6 s");
+        assert!(run.times_back_s(&lines[..1], 0, 8.0).is_empty());
+        assert!(run.times_back_s(&lines[1..], 1, 4.0).is_empty(), "it ends before the line is back");
+        let unused = Run { history: LineHistory { states: Vec::new(), ..history.clone() }, ..Run::default() };
+        assert_eq!(unused.times_back_s(&lines, 0, 8.0), [None]);
         let late = Run { history: LineHistory { began_s: 0.5, ..history }, ..Run::default() };
-        assert_eq!(late.back_s(&lines, 0, 8.0), Some(2.5), "up at 3.5 s of the test, used at 6 s");
+        assert_eq!(late.times_back_s(&lines, 0, 8.0), [Some(2.5)], "up at 3.5 s of the test, used at 6 s");
     }
 
     #[test]
@@ -831,7 +833,7 @@ mod tests {
             let states = (1..80).map(|number| state(f64::from(number) * 0.1 + phase_s, used_at_s)).collect();
             let returns = (0..200).map(|number| state(4.0 + f64::from(number) * 0.005, used_at_s)).collect();
             let run = Run { history: LineHistory { began_s: 0.0, states, returns }, ..Run::default() };
-            run.back_s(&lines, 0, 8.0).expect("it returns")
+            run.times_back_s(&lines, 0, 8.0)[0].expect("it is used")
         };
         for (used_s, phase_s) in [(0.0, 0.01), (0.0, 0.09), (0.023, 0.01), (0.5, 0.07)] {
             // A tenth of the rate over 100 ms takes 10 ms at the full rate.

@@ -540,6 +540,8 @@ fn measurement<'a>(
 
 #[cfg(test)]
 mod tests {
+    use emulator::LineState;
+
     use super::*;
 
     pub(super) const SETTINGS: Settings<'_> =
@@ -701,6 +703,47 @@ mod tests {
         let published = with_virtual.iter().filter(|(outcome, _)| outcome.published).count();
         assert_eq!(published, 40, "two programs in each of the twenty rows");
         assert_eq!(rows[rows.len() - 1], ("tcp 2003".to_owned(), 3600.0));
+    }
+
+    /// Returns a turn over two lines, the first of which comes back 8 s after the beginning and is used so long after that, if at
+    /// all. Nothing is delivered for `gap` tenths of a second.
+    fn turn_of_failover(bits_per_s: f64, used_after_s: Option<f64>, gap: usize) -> Turn {
+        let state = |tenths: u32| {
+            let at_s = f64::from(tenths) / 10.0;
+            let used_s = used_after_s.map_or(0.0, |after_s| (at_s - 8.0 - after_s).max(0.0));
+            let line = LineState { bytes_accepted: (used_s * 12.5e6) as u64, ..LineState::default() };
+            watch::StateAt { at_s, paths: vec![[line; 2], [LineState::default(); 2]] }
+        };
+        let point = |tenths: usize| measure::Point {
+            at_s: tenths as f64 / 10.0,
+            bytes: u64::from(!(41..41 + gap).contains(&tenths)),
+            ..measure::Point::default()
+        };
+        let points = (1..=110).map(point).collect();
+        let measured = Measured { bits_per_s, points, ..Measured::default() };
+        let states = (1..=110).map(state).collect();
+        let history = LineHistory { states, ..LineHistory::default() };
+        Turn { run: Run::new(measured, None, history), ..Turn::default() }
+    }
+
+    #[test]
+    fn the_longest_gap_and_the_latest_return_are_of_all_turns() {
+        let plan = plan(LiveName::Failover);
+        let mut cells = measured(&plan, 0, &[("mptcp", 2, &[])]);
+        let tenths = |cells: &[Cell]| {
+            let (outcome, _) = outcomes(&plan, cells, &SETTINGS, &[]).swap_remove(0);
+            let returns = outcome.returns.expect("a line comes back");
+            let in_tenths = |seconds: f64| (seconds * 10.0).round();
+            let times = [outcome.gap_s_max, returns.back_s_max].map(|time| time.map(in_tenths));
+            (times, returns.count, returns.missed)
+        };
+        // Each is used at the first observation after it, which is one of a tenth of a second.
+        cells[0].turns = [(90e6, 0.05, 2), (91e6, 0.05, 3), (70e6, 2.05, 25)]
+            .map(|(rate, used_after_s, gap)| turn_of_failover(rate, Some(used_after_s), gap))
+            .into();
+        assert_eq!(tenths(&cells), ([Some(25.0), Some(21.0)], 3, 0), "the worst turn has the lowest rate");
+        cells[0].turns.push(turn_of_failover(60e6, None, 2));
+        assert_eq!(tenths(&cells), ([Some(25.0), Some(21.0)], 4, 1), "one was never used");
     }
 
     #[test]

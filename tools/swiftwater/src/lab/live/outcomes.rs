@@ -1,10 +1,11 @@
 //! The report of a plan: measured figures, each load followed by published results.
 
-use ::lab::experiment::Outcome;
+use ::lab::experiment::{Outcome, Returns};
 
 use super::Settings;
-use super::figures::{Cell, Figures, Share, latency, rates, typical};
+use super::figures::{Cell, Figures, Run, Share, latency, rates, typical};
 use super::plan::{Load, MPTCP, Plan, Series};
+use crate::lab::line::spec::PathSpec;
 use crate::lab::row::{Clock, Source};
 use crate::stats::median;
 
@@ -100,7 +101,7 @@ fn outcomes_of(
     let lines = plan.lines_of(load, series);
     let of_file = load.messages().is_some() && mark_s.is_none();
     let seconds = if of_file { run.measured.seconds } else { seconds };
-    let cuts = plan.goes_down(load, series);
+    let outages = plan.goes_down(load, series).then(|| Outages::new(&runs, lines, load.first, seconds));
     let outcome = Outcome {
         case: load.name(),
         transport: series.name.to_owned(),
@@ -115,8 +116,8 @@ fn outcomes_of(
         // If the network comes and goes, the first path is not the best.
         best_path_bits_per_s: alone.filter(|_| !load.latency).and_then(rate),
         latency_s: latency(&answered, |latency| latency.mean_s),
-        gap_s_max: if cuts { run.gap_s() } else { None },
-        back_s_max: if cuts { run.back_s(lines, load.first, seconds) } else { None },
+        gap_s_max: outages.and_then(|outages| outages.gap_s_max),
+        returns: outages.and_then(|outages| outages.returns),
         ..Outcome::default()
     };
     let run_beside = pair.and_then(|turn| turn.beside.as_ref());
@@ -145,6 +146,23 @@ fn outcomes_of(
         (outcome, Source::Live(Box::new(figures.with_line_of(Some(run)).with_share(share, ratio)))),
         (other_outcome, Source::Live(Box::new(other_figures.with_share(other_share, Some(1.0))))),
     ]
+}
+
+/// Effects of outages in all turns. A turn that suffers more has a lower rate, so it is seldom the typical one.
+#[derive(Clone, Copy)]
+struct Outages {
+    gap_s_max: Option<f64>,
+    returns: Option<Returns>,
+}
+
+impl Outages {
+    /// Summarizes runs of so many seconds over these lines, the first of which belongs to the path `first`.
+    fn new(runs: &[&Run], lines: &[PathSpec], first: usize, seconds: f64) -> Self {
+        Outages {
+            gap_s_max: runs.iter().filter_map(|run| run.gap_s()).reduce(f64::max),
+            returns: Returns::new(runs.iter().flat_map(|run| run.times_back_s(lines, first, seconds))),
+        }
+    }
 }
 
 /// Returns whether a published result is comparable. One without a mode is of any mode, and TCP has none.

@@ -15,7 +15,7 @@ type Format = fn(f64) -> String;
 const WORDS: [(&str, &str); 4] =
     [("case", "case"), ("transport", "transport"), ("mode", "mode"), ("paths", "used_paths")];
 /// A column: its head, the key of the results, and the format of a number.
-const COLUMNS: [(&str, &str, Format); 24] = [
+const COLUMNS: [(&str, &str, Format); 25] = [
     ("seconds", "seconds", two_digits),
     ("Mbit/s", "bits_per_s", mega),
     ("from", "bits_per_s_min", mega),
@@ -34,6 +34,7 @@ const COLUMNS: [(&str, &str, Format); 24] = [
     ("of best path", "ratio_to_best_path", percent),
     ("longest gap ms", "gap_ms_max", whole),
     ("back after ms", "back_ms_max", whole),
+    ("not back", "returns_missed", whole),
     ("queue p95 ms", "queue_ms_p95", two_digits),
     ("dropped", "line_dropped_packets", whole),
     ("lost", "line_lost_packets", whole),
