@@ -430,16 +430,14 @@ fn measure_rate(testbed: &mut Testbed<'_>, cell: &Cell) -> Result<Option<Turn>, 
         ..measurement(hosts, cell, series, seconds, by_time)
     });
     let measurements: Vec<Measurement<'_>> = measurements.collect();
-    let busy = OthersBusy::begin();
     let (measured, observed) =
         watch(hosts, &testbed.plan.lines, seconds, |progress| at_once(&measurements, progress));
-    let Some(measured) = measured? else { return Ok(None) };
-    let busy = Some(busy.processors());
+    let Some(AtOnce { measured, others_busy }) = measured? else { return Ok(None) };
     let counts = testbed.counts()?;
     let parts = rate_windows(testbed.plan, cell, &measured, seconds);
     let mut runs = measured.into_iter().zip(parts).map(|(measured, part)| {
         let history = observed.since(measured.began_s);
-        Run::new(measured, counts.as_ref(), history).with_rate_window(part).beside_others(busy)
+        Run::new(measured, counts.as_ref(), history).with_rate_window(part).beside_others(Some(others_busy))
     });
     Ok(runs.next().map(|run| Turn { run, beside: runs.next(), request_response: None }))
 }
@@ -455,9 +453,10 @@ fn measure_request_response(testbed: &mut Testbed<'_>, cell: &Cell) -> Result<Op
         ..measurement(hosts, cell, cell.series, seconds, true)
     };
     // Requests and answers may pass as few bytes as a test that stands still.
-    let Some(mut measured) = at_once(&[asked], None)? else { return Ok(None) };
+    let Some(AtOnce { mut measured, others_busy }) = at_once(&[asked], None)? else { return Ok(None) };
     let counts = testbed.counts()?;
-    Ok(measured.pop().map(|measured| Run::new(measured, counts.as_ref(), LineHistory::default())))
+    let run = |measured| Run::new(measured, counts.as_ref(), LineHistory::default());
+    Ok(measured.pop().map(|measured| run(measured).beside_others(Some(others_busy))))
 }
 
 /// Returns the part of each run that its rate is of, if it is not the whole run: with marks, the time of the sending, as at each
@@ -479,12 +478,20 @@ fn rate_windows(plan: &Plan, cell: &Cell, measured: &[Measured], seconds: f64) -
     began.iter().map(|began| Some((from - began, until - began))).collect()
 }
 
+/// Measurements that ran at the same time.
+struct AtOnce {
+    measured: Vec<Measured>,
+    /// Number of processors that other programs kept busy meanwhile.
+    others_busy: f64,
+}
+
 /// Runs measurements at the same time; returns `None` after Ctrl-C. Several clients first connect, and then begin at once.
 /// One that stands still is ended, if the progress of the lines is known.
 fn at_once(
     measurements: &[Measurement<'_>],
     progress: Option<&Progress>,
-) -> Result<Option<Vec<Measured>>, LiveError> {
+) -> Result<Option<AtOnce>, LiveError> {
+    let busy = OthersBusy::begin();
     let begin = if measurements.len() > 1 { Begin::WhenReleased } else { Begin::AtOnce };
     let mut running = Vec::new();
     for measurement in measurements {
@@ -499,7 +506,9 @@ fn at_once(
         }
         running.iter_mut().for_each(Running::release);
     }
-    running.into_iter().map(|running| running.finish(progress)).collect()
+    let measured = running.into_iter().map(|running| running.finish(progress));
+    let Some(measured) = measured.collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
+    Ok(Some(AtOnce { measured, others_busy: busy.processors() }))
 }
 
 fn measurement<'a>(
