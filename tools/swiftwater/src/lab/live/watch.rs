@@ -1,5 +1,6 @@
 //! Observation of the lines during a measurement.
 
+use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -174,16 +175,26 @@ pub(super) fn watch<T>(
 ) -> (T, Observations) {
     // The schedules count from the restart of the lines.
     let began = hosts.map_or_else(Instant::now, Hosts::restarted_at);
+    let moments = Moments::new(seconds, lines);
+    observe(began, moments, || hosts.and_then(Hosts::states), |progress| work(hosts.map(|_| progress)))
+}
+
+/// Observes these states of all lines at these moments while `work` runs. The observation ends when there is no state.
+fn observe<T>(
+    began: Instant,
+    mut moments: Moments,
+    states: impl Fn() -> Option<Vec<[LineState; 2]>> + Sync,
+    work: impl FnOnce(&Progress) -> T,
+) -> (T, Observations) {
     let began_monotonic_s = Moment::now().ago(began.elapsed()).monotonic_s;
     let (done, is_done) = channel::<()>();
-    let mut moments = Moments::new(seconds, lines);
     let progress = Progress::new(Instant::now());
     let observe = || {
         let is_done = is_done;
         let mut observed = Observations::default();
         let now_s = || began.elapsed().as_secs_f64();
         while is_done.recv_timeout(moments.wait(now_s())) == Err(RecvTimeoutError::Timeout) {
-            let Some(paths) = hosts.and_then(Hosts::states) else { break };
+            let Some(paths) = states() else { break };
             progress.on_passed(passed_bytes(&paths), Instant::now());
             let state = StateAt { at_s: now_s(), paths };
             if moments.is_return(state.at_s) {
@@ -197,9 +208,9 @@ pub(super) fn watch<T>(
     };
     let (result, observed) = thread::scope(|scope| {
         let observing = scope.spawn(observe);
-        let result = work(hosts.map(|_| &progress));
+        let result = work(&progress);
         drop(done);
-        (result, observing.join().unwrap_or_default())
+        (result, observing.join().unwrap_or_else(|panic| resume_unwind(panic)))
     });
     (result, Observations { began_monotonic_s, ..observed })
 }
@@ -219,6 +230,20 @@ mod tests {
         assert_eq!(observed.since(None).states.len(), 2);
         let (result, observed) = watch(None, &[], 1.0, |progress| 7 + usize::from(progress.is_some()));
         assert_eq!((result, observed.states.len()), (7, 0), "loopback has no lines");
+    }
+
+    #[test]
+    #[should_panic(expected = "a defect of the observer")]
+    fn a_panic_of_the_observer_leaves_no_figures() {
+        let moments = Moments { interval_s: 0.1, even_s: 0.0, returns_s: Vec::new() };
+        let (observing, is_observed) = channel();
+        let states = move || -> Option<Vec<[LineState; 2]>> {
+            let _ = observing.send(());
+            panic!("a defect of the observer")
+        };
+        observe(Instant::now(), moments, states, |_| {
+            let _ = is_observed.recv();
+        });
     }
 
     #[test]
