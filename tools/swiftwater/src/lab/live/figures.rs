@@ -19,6 +19,11 @@ use crate::units::{grouped, mbits};
 /// A line counts as used again when it has carried more than this share of its rate over this time.
 const USED_AGAIN: f64 = 0.1;
 const USED_AGAIN_S: f64 = 0.1;
+/// Part of a time by which the last point of a run may lie before its end, at least two intervals of points, and at most one of a
+/// long run.
+const ENDED: f64 = 0.1;
+const ENDED_S_MIN: f64 = 0.2;
+const ENDED_S_MAX: f64 = 1.0;
 
 /// A measured cell: a load by one series.
 #[derive(Debug)]
@@ -217,14 +222,14 @@ impl Run {
         }
     }
 
-    /// Returns the rate of the run, or of its first seconds.
+    /// Returns the rate of the run, or of its first seconds; `None` if its points end before.
     pub(super) fn bits_per_s(&self, mark_s: Option<f64>) -> Option<f64> {
-        let whole = Some(self.measured.bits_per_s);
-        match (mark_s, self.rate_window_s) {
+        // A run without points is too short for a part of it.
+        let window_s = self.rate_window_s.filter(|_| !self.measured.points.is_empty());
+        match (mark_s, window_s) {
             (Some(mark_s), _) => self.rate_between(0.0, mark_s),
-            // A run without points is too short for a part of it.
-            (None, Some((from_s, until_s))) => self.rate_between(from_s, until_s).or(whole),
-            (None, None) => whole,
+            (None, Some((from_s, until_s))) => self.rate_between(from_s, until_s),
+            (None, None) => Some(self.measured.bits_per_s),
         }
     }
 
@@ -236,8 +241,8 @@ impl Run {
 
     /// Returns the number of bytes that were delivered until a moment since the beginning; `None` if the run ended long before.
     fn bytes_until(&self, moment_s: f64) -> Option<f64> {
-        /// Time before the end of a run in which its last data may be delivered.
-        const ENDED_S: f64 = 1.0;
+        // The last data of a run may be delivered before its end.
+        let ended_s = (moment_s * ENDED).clamp(ENDED_S_MIN, ENDED_S_MAX);
         let (mut sum, mut since_s) = (0.0, 0.0);
         for point in &self.measured.points {
             if point.at_s >= moment_s {
@@ -246,7 +251,7 @@ impl Run {
             }
             (sum, since_s) = (sum + point.bytes as f64, point.at_s);
         }
-        (since_s > moment_s - ENDED_S && since_s > 0.0).then_some(sum)
+        (since_s > moment_s - ended_s && since_s > 0.0).then_some(sum)
     }
 
     /// Returns the longest time without a delivery.
@@ -739,6 +744,25 @@ mod tests {
             Some(7.0),
             "no point tells more"
         );
+    }
+
+    #[test]
+    fn a_run_whose_points_end_early_has_no_rate_of_a_longer_time() {
+        let rate_until = |points_s: &[f64], until_s| {
+            let point = |&at_s: &f64| Point { at_s, bytes: 10, ..Point::default() };
+            let points = points_s.iter().map(point).collect();
+            let run = Run {
+                measured: Measured { points, bits_per_s: 7.0, ..Measured::default() },
+                ..Run::default()
+            };
+            run.with_rate_window(Some((0.0, until_s))).bits_per_s(None)
+        };
+        assert_eq!(rate_until(&[1.0, 2.0], 4.0), None, "nor that of the whole run");
+        assert_eq!(rate_until(&[1.0, 2.0, 3.0], 4.0), None, "a whole second is missing");
+        assert_eq!(rate_until(&[0.1], 0.9), None);
+        assert_eq!(rate_until(&[0.4, 0.8], 0.9), Some(8.0 * 20.0 / 0.9), "its last interval was empty");
+        assert_eq!(rate_until(&[10.0, 19.1], 20.0), Some(8.0), "of two reports of ten bytes");
+        assert_eq!(rate_until(&[10.0, 18.9], 20.0), None);
     }
 
     #[test]

@@ -435,10 +435,16 @@ fn measure_rate(testbed: &mut Testbed<'_>, cell: &Cell) -> Result<Option<Turn>, 
     let Some(AtOnce { measured, others_busy }) = measured? else { return Ok(None) };
     let counts = testbed.counts()?;
     let parts = rate_windows(testbed.plan, cell, &measured, seconds);
-    let mut runs = measured.into_iter().zip(parts).map(|(measured, part)| {
+    let runs = measured.into_iter().zip(parts).map(|(measured, part)| {
         let history = observed.since(measured.began_s);
         Run::new(measured, counts.as_ref(), history).with_rate_window(part).beside_others(Some(others_busy))
     });
+    let runs: Vec<Run> = runs.collect();
+    if runs.iter().any(|run| run.bits_per_s(None).is_none()) {
+        let said = "its reports end before the test".to_owned();
+        return Err(LiveError::End { name: cell.name(), said });
+    }
+    let mut runs = runs.into_iter();
     Ok(runs.next().map(|run| Turn { run, beside: runs.next(), request_response: None }))
 }
 
