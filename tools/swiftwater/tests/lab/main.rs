@@ -669,7 +669,7 @@ fn an_experiment_that_is_killed_leaves_what_it_has_measured() {
         let text = fs::read(out.join("results.json")).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     };
-    wait::until("two transports are kept", || rows().len() > 1);
+    wait::until("a transport is kept", || !rows().is_empty());
     running.child.kill().expect("a child");
     wait::end_of("the command", &mut running.child);
     let (made, said) = output(&mut lab(None, &["report", place]));
@@ -678,7 +678,7 @@ fn an_experiment_that_is_killed_leaves_what_it_has_measured() {
         serde_json::from_slice(&fs::read(out.join("manifest.json")).expect("written")).expect("JSON");
     assert_eq!(manifest["unfinished"], "loopback");
     let page = fs::read_to_string(out.join("report.html")).expect("written");
-    assert!(rows().len() > 1 && page.contains("<dt>unfinished</dt>"), "{page}");
+    assert!(!rows().is_empty() && page.contains("<dt>unfinished</dt>"), "{page}");
 }
 
 #[test]

@@ -190,6 +190,9 @@ pub(super) struct Results {
     pub(super) failure: Option<LiveError>,
 }
 
+/// Takes the results so far after each measurement, from a function that makes them: that takes long if there are many.
+type Keep<'a> = dyn FnMut(&dyn Fn() -> Results) + 'a;
+
 /// Returns the name of an experiment.
 pub(super) fn name(name: LiveName) -> &'static str {
     match name {
@@ -243,13 +246,12 @@ pub(super) fn enter(name: LiveName) -> Result<(), LiveError> {
     }
 }
 
-/// Runs an experiment without the series that this host lacks. Returns the results from before Ctrl-C or a failure, too. `keep`
-/// gets the results so far after each measurement.
+/// Runs an experiment without the series that this host lacks. Returns the results from before Ctrl-C or a failure, too.
 pub(super) fn run(
     name: LiveName,
     settings: &Settings<'_>,
     conditions: &Conditions,
-    keep: &mut dyn FnMut(&Results),
+    keep: &mut Keep<'_>,
 ) -> Results {
     let mut results = match name {
         LiveName::Strsctp => strsctp::run(settings, keep),
@@ -271,7 +273,7 @@ fn run_plans(
     name: LiveName,
     settings: &Settings<'_>,
     conditions: &Conditions,
-    keep: &mut dyn FnMut(&Results),
+    keep: &mut Keep<'_>,
 ) -> Results {
     let mut results = Results::default();
     for plan in plan::plans(name) {
@@ -288,7 +290,7 @@ fn run_plans(
             Results { outcomes: outcomes_so_far, traces, runs, failure: None }
         };
         let measured =
-            measure_plan(&plan, &mut cells, settings, &mut |cells| keep(&results_with(cells, &[])));
+            measure_plan(&plan, &mut cells, settings, &mut |cells| keep(&|| results_with(cells, &[])));
         let beside = if cells.iter().any(|cell| !cell.turns.is_empty()) {
             beside::run(name, settings, &plan.marks_s(settings))
         } else {

@@ -1,5 +1,7 @@
 //! A run of the command: experiments one after the other, whose measurements are printed and kept.
 
+use std::time::{Duration, Instant};
+
 use ::lab::experiment::{Outcome, table_with};
 
 use super::{Conditions, Estimate, LiveError, Results, Settings};
@@ -11,6 +13,9 @@ use crate::lab::paths;
 use crate::lab::row::{Row, Source};
 use crate::output::{Json, OutputError, note, print};
 use crate::{host, interrupt};
+
+/// Minimum time between two writings of an experiment that goes on: they use processors and disk while the next one is measured.
+const PART_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs the experiments that the user asks for. Prints and keeps all measurements, even if a part fails.
 pub(in crate::lab) fn run(name: LiveName, args: &LabArgs) -> Result<(), LabError> {
@@ -27,7 +32,7 @@ pub(in crate::lab) fn run(name: LiveName, args: &LabArgs) -> Result<(), LabError
         print,
         is_printed: true,
         archive,
-        keeps_parts: true,
+        parts: Parts::Awaited,
         measured: Vec::new(),
         planned_runs: whole.runs(),
         failure: None,
@@ -55,13 +60,34 @@ struct Session {
     /// Whether nothing has failed to be printed: standard output may be closed or full.
     is_printed: bool,
     archive: Option<Archive>,
-    /// Whether no part of an experiment has failed to be kept.
-    keeps_parts: bool,
+    parts: Parts,
     measured: Vec<(&'static str, Results)>,
     /// Number of runs that the user has asked for.
     planned_runs: usize,
     /// The first failure, which decides the result.
     failure: Option<LabError>,
+}
+
+/// Writing of experiments that go on.
+#[derive(Clone, Copy, Debug)]
+enum Parts {
+    /// Nothing is written yet.
+    Awaited,
+    /// The last writing began then.
+    Written(Instant),
+    /// A writing has failed, so no other is tried.
+    Failed,
+}
+
+impl Parts {
+    /// Returns whether results are written now.
+    fn are_due(self, now: Instant) -> bool {
+        match self {
+            Parts::Awaited => true,
+            Parts::Written(at) => now.saturating_duration_since(at) >= PART_INTERVAL,
+            Parts::Failed => false,
+        }
+    }
 }
 
 impl Session {
@@ -86,22 +112,27 @@ impl Session {
             let place = if count > 1 { format!(" ({number} of {count})") } else { String::new() };
             note(format_args!("{name}{place}: {}", super::estimate(experiment, settings)));
             let others = host::OthersBusy::begin();
-            let results = super::run(experiment, settings, &conditions, &mut |part| self.on_part(name, part));
+            let results = super::run(experiment, settings, &conditions, &mut |part| {
+                self.on_part(name, part, Instant::now());
+            });
             let heading = if count > 1 { format!("{name}\n") } else { String::new() };
             self.on_results(name, &heading, results, others.sentence());
         }
     }
 
-    /// Keeps what an experiment that goes on has measured, so that the end of the command at any moment leaves it.
-    fn on_part(&mut self, name: &'static str, part: &Results) {
-        let Some(archive) = &mut self.archive else { return };
-        if !self.keeps_parts || part.outcomes.is_empty() {
+    /// Keeps what an experiment that goes on has measured, if that is due, so that the end of the command at any moment leaves
+    /// it.
+    fn on_part(&mut self, name: &'static str, part: &dyn Fn() -> Results, now: Instant) {
+        let Some(archive) = self.archive.as_mut().filter(|_| self.parts.are_due(now)) else { return };
+        let part = part();
+        if part.outcomes.is_empty() {
             return;
         }
-        let all = of_all(&self.measured).chain([(name, part)]);
+        self.parts = Parts::Written(now);
+        let all = of_all(&self.measured).chain([(name, &part)]);
         if let Err(error) = archive.keep_part(name, &rows(all), &part.traces) {
             note(format_args!("{}; measuring goes on", without_numbers(&error.to_string())));
-            self.keeps_parts = false;
+            self.parts = Parts::Failed;
         }
     }
 
@@ -233,7 +264,7 @@ mod tests {
             print: |_| Ok(()),
             is_printed: true,
             archive: None,
-            keeps_parts: true,
+            parts: Parts::Awaited,
             measured: Vec::new(),
             planned_runs: 1,
             failure: None,
@@ -288,18 +319,51 @@ mod tests {
         let archive = Some(Archive::create(&folder, 1).expect("a folder"));
         let mut session = Session { archive, ..session() };
         session.on_results("lossy", "", Results { failure: None, ..failed("lossy", 1) }, None);
-        session.on_part("datatag", &failed("datatag", 0));
+        let began = Instant::now();
+        let mut on_part =
+            |measured, at| session.on_part("datatag", &|| failed("datatag", measured), began + at);
+        on_part(0, Duration::ZERO);
         let kept = || -> Vec<serde_json::Value> {
             let text = std::fs::read(folder.join("results.json")).expect("it is kept");
             serde_json::from_slice(&text).expect("JSON")
         };
         assert_eq!(kept().len(), 1);
-        for measured in 1..=2 {
-            session.on_part("datatag", &failed("datatag", measured));
+        let millisecond = Duration::from_millis(1);
+        for (measured, at, written) in [
+            (1, millisecond, 1),
+            (2, PART_INTERVAL, 1),
+            (3, PART_INTERVAL + millisecond, 3),
+            (4, PART_INTERVAL * 2, 3),
+        ] {
+            on_part(measured, at);
             let experiments: Vec<_> = kept().iter().map(|row| row["experiment"].clone()).collect();
-            assert_eq!(experiments, [&["lossy"][..], &vec!["datatag"; measured]].concat());
+            assert_eq!(experiments, [&["lossy"][..], &vec!["datatag"; written]].concat(), "{at:?}");
         }
+        session.on_results("datatag", "", Results { failure: None, ..failed("datatag", 4) }, None);
+        assert_eq!(kept().len(), 5, "the end of an experiment is written at once");
         std::fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn results_that_are_not_written_are_not_made() {
+        let folder = std::env::temp_dir().join(format!("swiftwater-unmade-{}", std::process::id()));
+        let archive = Some(Archive::create(&folder, 1).expect("a folder"));
+        let mut session = Session { archive, ..session() };
+        let (made, now) = (std::cell::Cell::new(0), Instant::now());
+        let part = || {
+            made.set(made.get() + 1);
+            failed("datatag", 1)
+        };
+        for _ in 0..3 {
+            session.on_part("datatag", &part, now);
+        }
+        session.parts = Parts::Failed;
+        session.on_part("datatag", &part, now + PART_INTERVAL);
+        session.archive = None;
+        session.parts = Parts::Awaited;
+        session.on_part("datatag", &part, now);
+        std::fs::remove_dir_all(&folder).expect("ours");
+        assert_eq!(made.get(), 1);
     }
 
     #[test]

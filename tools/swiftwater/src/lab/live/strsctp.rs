@@ -6,7 +6,7 @@ use ::lab::experiment::Outcome;
 use super::figures::{Figures, Run};
 use super::measure::{Cpu, Measured};
 use super::watch::LineHistory;
-use super::{LiveError, Results, Settings, leave_out};
+use super::{Keep, LiveError, Results, Settings, leave_out};
 use crate::bench;
 use crate::bench::plan::Cell;
 use crate::bench::published::{self, Column};
@@ -31,9 +31,9 @@ const SERIES: [(Series, Option<Column>); 4] = [
     (Series::SctpStream, Some(Column::Sctp)),
 ];
 
-/// Runs the experiment; returns the measurements from before Ctrl-C, too. `keep` gets the results so far after each group of
-/// measurements that take turns.
-pub(super) fn run(settings: &Settings<'_>, keep: &mut dyn FnMut(&Results)) -> Results {
+/// Runs the experiment; returns the measurements from before Ctrl-C, too. `keep` is called after each group of measurements that
+/// take turns.
+pub(super) fn run(settings: &Settings<'_>, keep: &mut Keep<'_>) -> Results {
     let mut results = Results::default();
     if let Err(error) = measure_all(settings, &mut results, keep) {
         results.failure = Some(error);
@@ -41,11 +41,7 @@ pub(super) fn run(settings: &Settings<'_>, keep: &mut dyn FnMut(&Results)) -> Re
     results
 }
 
-fn measure_all(
-    settings: &Settings<'_>,
-    results: &mut Results,
-    keep: &mut dyn FnMut(&Results),
-) -> Result<(), LiveError> {
+fn measure_all(settings: &Settings<'_>, results: &mut Results, keep: &mut Keep<'_>) -> Result<(), LiveError> {
     // In our own network namespace the loopback interface is down; elsewhere it is already up.
     let _ = netns::exec("ip link set lo up");
     let runner = Runner::new(crate::run::find_shim_for_itself())
@@ -78,7 +74,9 @@ fn measure_all(
         }
         results.runs += measured.iter().map(Vec::len).sum::<usize>();
         results.outcomes.extend(outcomes(group, &measured, seconds));
-        bar.suspend(|| keep(results));
+        let so_far =
+            || Results { outcomes: results.outcomes.clone(), runs: results.runs, ..Results::default() };
+        bar.suspend(|| keep(&so_far));
     }
     bar.finish_and_clear();
     Ok(())
