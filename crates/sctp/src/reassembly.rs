@@ -84,6 +84,17 @@ impl Reassembly {
         tsn: u64,
         fragment: Fragment,
     ) -> Result<Option<Assembled>, FragmentError> {
+        // The usual fragment extends the message in place; a run of its own would be moved several times.
+        if let Some(current) = &mut self.current
+            && !fragment.beginning
+            && same_message(&current.info, &fragment.info)
+        {
+            if current.parts.len() == current.parts.capacity() {
+                make_room(&mut current.parts, &mut self.spare);
+            }
+            current.push(tsn, fragment);
+            return Ok(self.current.take_if(|run| run.ending).map(Run::into_assembled));
+        }
         self.extend_current(Run::of(tsn, fragment))
     }
 
@@ -236,14 +247,7 @@ impl Reassembly {
             Some(_) if next.beginning => return Err(FragmentError("a new message inside an unfinished one")),
             Some(mut current) if same_message(&current.info, &next.info) => {
                 if current.parts.len() == current.parts.capacity() {
-                    if self.spare.capacity() > current.parts.len() {
-                        let mut parts = Parts::from_vec(std::mem::take(&mut self.spare));
-                        parts.append(&mut current.parts);
-                        current.parts = parts;
-                    } else if !current.parts.spilled() {
-                        // A message of more than two parts usually has many.
-                        current.parts.reserve_exact(PARTS_MORE);
-                    }
+                    make_room(&mut current.parts, &mut self.spare);
                 }
                 current.join(next)
             }
@@ -275,6 +279,15 @@ impl Run {
 
     fn len(&self) -> usize {
         self.front.len() + self.parts.len()
+    }
+
+    /// Appends the next fragment of the message.
+    #[inline]
+    fn push(&mut self, tsn: u64, fragment: Fragment) {
+        self.bytes += fragment.payload.len();
+        self.parts.push(fragment.payload);
+        self.chunks += 1;
+        (self.end, self.ending) = (tsn + 1, fragment.ending);
     }
 
     /// Returns `self` followed by `right`. The shorter side is moved, so that the cost does not depend on the order of
@@ -344,6 +357,18 @@ impl Assembled {
     /// Copies a message that has to wait into one block of its own.
     pub(crate) fn detach(&mut self) {
         self.parts = smallvec![Bytes::from(self.parts.concat())];
+    }
+}
+
+/// Makes room for more parts, in the memory of an earlier message if there is any.
+fn make_room(parts: &mut Parts, spare: &mut Vec<Bytes>) {
+    if spare.capacity() > parts.len() {
+        let mut more = Parts::from_vec(std::mem::take(spare));
+        more.append(parts);
+        *parts = more;
+    } else if !parts.spilled() {
+        // A message of more than two parts usually has many.
+        parts.reserve_exact(PARTS_MORE);
     }
 }
 
