@@ -36,7 +36,7 @@ pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 const PADDING_PART: usize = 8;
 /// Padding comes in blocks of this length.
 pub const PADDING_BLOCK_BYTES: usize = 4096;
-/// The longest padding. A send buffer of the usual 208 KB holds five records with it, and a writer that waits for room goes on
+/// The longest padding. A send buffer of the usual 208 KB holds five records with it, and a writer that waits for room continues
 /// when one is left.
 pub const PADDING_BYTES_MAX: usize = 10 * PADDING_BLOCK_BYTES;
 /// Number of bytes after the header of a [`Kind::Accepted`]: one such record fills the smallest carrier, which polls writable

@@ -47,7 +47,7 @@ pub(crate) fn search(
     search(upper, found, missing, program);
 }
 
-/// What a program reads.
+/// Input of a program.
 #[cfg(test)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Input<'a> {

@@ -37,7 +37,7 @@ pub(crate) fn open_packet_socket(interface: &str) -> Result<OwnedFd, Errno> {
     // SAFETY: the call takes no pointer.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
     let fd = Errno::result(fd)?;
-    // SAFETY: the descriptor is new, so nobody else owns it.
+    // SAFETY: the descriptor is new, so nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as libc::c_ushort,

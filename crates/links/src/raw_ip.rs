@@ -32,7 +32,7 @@ const BATCH_BYTES_MAX: usize = 65_300;
 ///
 /// The host delivers a copy of every packet of the protocol to every raw socket, so a filter in the kernel accepts only those for
 /// the ports of [`Link::set_ports`]; none before that call. There are no ports below SCTP, so addresses have port 0. The kernel
-/// segments only UDP, but a batch is one system call all the same, without allocation.
+/// segments only UDP, but a batch is nevertheless one system call, without allocation.
 pub struct RawIp {
     sockets: Sockets,
     receiver: Receiver,

@@ -238,7 +238,7 @@ mod tests {
         let mut memory: Vec<OwnedMapping> = (0..10 * PIPE_PAGES).map(|_| written(&pins)).collect();
         assert_eq!(pins.pipes(), 10);
         assert_eq!(OwnedMapping::new("swiftwater-test", 4096, 2, &pins).err(), Some(Errno::NFILE));
-        // Of each pipe a few pages are left.
+        // A few pages of each pipe stay in use.
         let mut number = 0;
         memory.retain(|_| {
             number += 1;

@@ -44,7 +44,7 @@ pub struct UserData {
     pub stream: u16,
     /// Its payload protocol identifier.
     pub ppid: u32,
-    /// Whether the record goes on in the next message.
+    /// Whether the record continues in the next message.
     pub more: bool,
 }
 

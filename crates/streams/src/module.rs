@@ -67,7 +67,7 @@ pub trait Module: Send {
         false
     }
 
-    /// Looks at a message on its way, and returns whether it goes on as [`Q::pass`] would send it. If not, the put procedure
+    /// Looks at a message on its way, and returns whether it passes, as [`Q::pass`] would send it. If not, the put procedure
     /// gets it. This costs less than a put procedure: the message is not moved, and the bytes that a program writes are not
     /// copied. Flushes, and messages of a side whose queue has a service procedure, always go to the put procedure.
     fn observe(&mut self, _side: Side, _now: Instant, _m: &Seen<'_>) -> bool {

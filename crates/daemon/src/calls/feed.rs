@@ -32,7 +32,7 @@ const PACKET_BYTES: usize = 32 * 1024;
 /// Time limit for reading the remaining records after the command has ended the recording.
 const REST_WAIT: Duration = Duration::from_secs(5);
 
-/// What the module and the task share.
+/// State that the module and the task share.
 struct Shared {
     /// Closed when the command has ended.
     buffer: RecordBuffer,

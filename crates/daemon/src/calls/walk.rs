@@ -12,7 +12,7 @@ const PASSED_OVER_PER_RECORD: usize = 16;
 /// A walk over all sockets, in the order of their numbers.
 pub(super) struct Walk<'a> {
     registry: &'a Registry,
-    /// The number from which the walk goes on; `None` at its end.
+    /// The number from which the walk continues; `None` at its end.
     next: Option<u64>,
     quantum: Quantum,
 }

@@ -6,7 +6,7 @@
 //! come. Records of the shim come with memfds alone, at most one each; any other descriptor breaks the socket.
 //!
 //! The memory of these memfds is that of the program, and its control group bounds it, until the program has ended and a peer
-//! keeps the daemon from taking the records. Then nobody could free the memory but the peer. So it is charged to the user from
+//! keeps the daemon from taking the records. Then only the peer could free the memory. So it is charged to the user from
 //! then on, and an association that exceeds the user's limit is aborted.
 
 use std::os::fd::{AsFd, AsRawFd};
@@ -44,7 +44,7 @@ struct Inspection {
     is_left: bool,
 }
 
-/// What a program has done to a socket that takes no records.
+/// Violation of the rules for a socket that takes no records, by its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Breach {
     /// A record has come with a descriptor that comes with no record of the shim. The kernel may keep a socket for it that no

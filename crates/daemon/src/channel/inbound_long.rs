@@ -90,7 +90,7 @@ impl InboundLong {
         Err(Errno::NOBUFS)
     }
 
-    /// Goes on with the message that was begun; `None` if there is none. `AGAIN`: a thread reads it.
+    /// Continues with the message that was begun; `None` if there is none. `AGAIN`: a thread reads it.
     pub(super) fn take(&self, accounts: &Accounts, worker: &Worker) -> Option<Result<Incoming, Errno>> {
         let Message { header, stage } = self.first().take()?;
         let job = match stage {

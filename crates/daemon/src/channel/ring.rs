@@ -153,8 +153,8 @@ impl OutboundRing {
         true
     }
 
-    /// Waits until an announced ring was checked, and moves to it; returns at once if none is being checked. A ring that
-    /// is not as it should be is left alone: the program goes on without it.
+    /// Waits until an announced ring was checked, and moves to it; returns at once if none is being checked. A
+    /// malformed ring is not used: the program continues without it.
     pub(super) async fn checked(&self) {
         let (number, job) = match &self.state().next {
             Next::Checked(number, job) => (*number, Arc::clone(job)),

@@ -108,7 +108,7 @@ impl<'a> Inbound<'a> {
                 Ok(None) => Some(held.regular_end()),
                 Err(RecvError::Lost(ref loss)) => Some(Ended::Lost(loss.kind)),
                 Err(RecvError::WouldBlock) => return Some(Wait::Message),
-                // The association goes on.
+                // The association continues.
                 Err(_) => continue,
             };
             if let Some(how) = held.take_ending().or(last)

@@ -252,7 +252,7 @@ impl<'a> QueueOutbound<'a> {
                     internals::flush_due(self.association);
                     return Some(Wait::Association);
                 }
-                // Messages to an association that accepts no more are offered all the same: its program is notified of each, and
+                // Messages to an association that accepts no more are offered, too: its program is notified of each, and
                 // never waits for room.
                 Err(refused) => {
                     if refused == SendError::PeerShutdown {

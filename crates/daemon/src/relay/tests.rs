@@ -545,7 +545,7 @@ async fn messages_in_the_ring_leave_before_the_end() {
     assert!(matches!(past_turns(&mut outbound).await, Err(Departure::HalfClosed)));
     let message = soon(joined.peer.recv()).await.expect("nothing is lost");
     assert_eq!(message.expect("it is open").len(), 10);
-    // A process that has kept the memory goes on writing.
+    // A process that has kept the memory still writes.
     put(&joined.socket, ID, b"too late");
     assert!(matches!(past_turns(&mut outbound).await, Err(Departure::HalfClosed)));
 }
@@ -662,7 +662,7 @@ async fn a_ring_is_used_once_it_was_checked_and_behind_what_was_sent_before() {
     send_only(&program_end, Kind::Wake);
     soon(socket.channel().readable()).await;
     assert_eq!(take_all(&socket), ["2", "3"]);
-    // Another program goes on in a ring of its own.
+    // Another program continues in a ring of its own.
     put_into(&one, &socket, b"4");
     announce(&program_end, 8, &other);
     put_into(&one, &socket, b"5");

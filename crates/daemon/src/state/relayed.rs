@@ -11,7 +11,7 @@ use swiftwater::internals::AssociationView;
 
 use super::association::SocketAssociation;
 
-/// What one end knows of an association: its own port, and an address of the other end.
+/// Key of an association at one of its ends: the port of this end, and an address of the other end.
 pub(super) type AssociationKey = (u16, SocketAddr);
 
 /// Returns the key of an association from a local port to a peer.
@@ -95,7 +95,7 @@ impl<S> Drop for RelayedEntries<S> {
 struct Ends {
     local: Vec<IpAddr>,
     peer: Vec<IpAddr>,
-    /// Of this end, and of the peer.
+    /// SCTP ports of this end and of the peer.
     ports: (u16, u16),
 }
 

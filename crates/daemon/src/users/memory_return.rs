@@ -1,8 +1,8 @@
 //! Returns freed memory to the system.
 //!
 //! The C library keeps freed memory that lies below memory in use. So the daemon returns it after large charges were
-//! released, and after many associations have ended: these take memory beside what is charged, and live on for a while after the
-//! charges of their programs.
+//! released, and after many associations have ended: these take memory beside what is charged, and remain for some time after
+//! the charges of their programs.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -22,7 +22,7 @@ pub(super) struct Wanted<'a> {
     pub(super) ports: &'a [u16],
     /// Maximum number of ranges for the ports, each from its lowest to its highest port.
     pub(super) ranges_max: usize,
-    /// What is no stray. The ports of INITs are `ports`.
+    /// Packets that are no strays. INITs are expected at `ports`.
     pub(super) expected: Expected<'a>,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! A poller watches one epoll descriptor in place of three sockets for each address, and a receive asks it instead of reading
 //! empty sockets. The kernel reports a socket once (`EPOLLONESHOT`) and again only after the link has emptied it, so the further
-//! packets of a flood wake nobody. A socket with many packets within an interval is read only when the interval is over, so that
-//! a flood is read and answered in batches. A timer also reports when filters against a flood must be adapted, even if no packet
-//! passes them.
+//! packets of a flood wake no thread. A socket with many packets within an interval is read only when the interval is over, so
+//! that a flood is read and answered in batches. A timer also reports when filters against a flood must be adapted, even if no
+//! packet passes them.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};

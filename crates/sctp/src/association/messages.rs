@@ -73,7 +73,7 @@ impl Association {
         self.outbound.lend_stage(self.id, due_from_bytes, self.copied_bytes_max())
     }
 
-    /// Returns the maximum size of a message that is copied to the others that wait, if nobody else keeps its bytes.
+    /// Returns the maximum size of a message that is copied to the others that wait, if nothing else keeps its bytes.
     #[inline]
     pub(crate) fn copied_bytes_max(&self) -> usize {
         copied_bytes_max(self.fragmentation_point_bytes())
@@ -89,7 +89,7 @@ impl Association {
         }
     }
 
-    /// Returns whether a message is copied to the others that wait, if nobody else keeps its bytes.
+    /// Returns whether a message is copied to the others that wait, if nothing else keeps its bytes.
     #[inline]
     pub(crate) fn copies(&self, info: &SendInfo, bytes: usize) -> bool {
         is_short(info, bytes)

@@ -227,8 +227,8 @@ impl AnswerBudget {
         }
     }
 
-    /// Draws the answer to an INIT from the budget. Returns false if none is left. An INIT for a port that nobody uses leaves
-    /// half of the budget to peers of open ports.
+    /// Draws the answer to an INIT from the budget. Returns false if none is left. An INIT for an unused port leaves half
+    /// of the budget to peers of open ports.
     pub(super) fn draw_for_init(&mut self, now: Time, source: InitSource, is_port_in_use: bool) -> bool {
         let share = self.share(now, source.remote.ip());
         let spared = if is_port_in_use { Duration::ZERO } else { HANDSHAKES.quiet.capacity / 2 };

@@ -27,8 +27,8 @@ pub struct Arrival<'a> {
     pub local: Option<IpAddr>,
     /// Whether a congested router has marked them (CE, RFC 3168).
     pub marked: bool,
-    /// Whether the endpoint's own packets have returned in memory, where no network can damage them and nobody else can send any.
-    /// Their checksums are not verified.
+    /// Whether the endpoint's own packets have returned in memory, where no network can damage them and no other host can send
+    /// any. Their checksums are not verified.
     pub in_memory: bool,
     /// Length of each but the last.
     pub segment_bytes: usize,

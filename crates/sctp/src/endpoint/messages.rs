@@ -12,7 +12,7 @@ use crate::time::Time;
 /// How an association packs the messages that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packing {
-    /// Maximum size of a message that is copied to the others, if nobody else keeps its bytes.
+    /// Maximum size of a message that is copied to the others, if nothing else keeps its bytes.
     pub copied_bytes_max: usize,
     /// Bytes of a packet for messages with their headers.
     pub packet_bytes: usize,
@@ -121,7 +121,7 @@ impl Endpoint {
         self.associations.lend_stage(id)
     }
 
-    /// Returns the maximum size of a message that an association copies to the others that wait, if nobody else keeps its bytes.
+    /// Returns the maximum size of a message that an association copies to the others that wait, if nothing else keeps its bytes.
     #[inline]
     pub fn copied_bytes_max(&self, id: AssociationId) -> Option<usize> {
         Some(self.associations.get(id)?.copied_bytes_max())

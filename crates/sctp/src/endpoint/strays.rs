@@ -1,5 +1,5 @@
 //! Detects floods of strays, so that the link steers them away from packets of peers: packets with unknown verification tags,
-//! INITs for ports that nobody uses, and COOKIE ECHOs with forged cookies.
+//! INITs for unused ports, and COOKIE ECHOs with forged cookies.
 //!
 //! Receiving a stray costs more than its handling. A link may separate strays before they are received, but only if it knows all
 //! valid tags and ports, and each update costs a system call for each new association. So the link gets updates only during a

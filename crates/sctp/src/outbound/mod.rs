@@ -75,7 +75,7 @@ const STREAMS_FREE: u16 = 4096;
 /// (§3.3.4).
 const OUTSTANDING_CHUNKS_MAX: usize = u16::MAX as usize;
 
-/// Maximum size of a message that is copied to the others that wait, because nobody else keeps its bytes.
+/// Maximum size of a message that is copied to the others that wait, because nothing else keeps its bytes.
 pub(crate) const COPIED_BYTES_MAX: usize = 8 * 1024;
 /// Number of messages that a packet must have room for, if messages of their size are copied to the others that wait: fragments
 /// gain nothing.
@@ -94,7 +94,7 @@ fn is_plain(info: &SendInfo) -> bool {
     !info.more && info.lifetime.is_none()
 }
 
-/// Returns whether a message of `bytes` that nobody else keeps is copied to the others that wait, up to `copied_bytes_max`.
+/// Returns whether a message of `bytes` that nothing else keeps is copied to the others that wait, up to `copied_bytes_max`.
 #[inline]
 pub(crate) fn is_copied(info: &SendInfo, bytes: usize, copied_bytes_max: usize) -> bool {
     bytes <= copied_bytes_max && is_plain(info)

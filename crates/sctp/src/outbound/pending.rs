@@ -278,7 +278,7 @@ impl Pending {
     }
 
     /// Removes the message at the front, or its first `payload_bytes`, as a run of one chunk. With `immediate`, the last chunk of
-    /// all asks for a SACK at once; in a record that goes on the bit also says that the reader need not wait for more.
+    /// all asks for a SACK at once; in a record that continues, the bit also says that the reader need not wait for more.
     #[inline]
     pub(super) fn take(
         &mut self,

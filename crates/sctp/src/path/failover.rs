@@ -24,7 +24,7 @@ impl Path {
         self.reachability.on_unanswered(&self.settings, has_other)
     }
 
-    /// Handles an answer of a path that data avoids all the same ([`Path::is_held`]).
+    /// Handles an answer of a path that data nevertheless avoids ([`Path::is_held`]).
     pub(crate) fn on_answer_while_held(&mut self) {
         self.reachability.on_sign_of_life();
     }

@@ -283,7 +283,7 @@ fn an_endpoint_in_a_flood_of_forged_cookies_names_the_mark_of_its_own() {
     let init = init_with(&peer, ENDPOINT_PORT, &[]);
     peer.sends_raw(peer.address, &init);
     let cookie = peer.takes_init_ack();
-    // What a link computes (`links::CookieMark`).
+    // A link computes the mark in the same way (`links::CookieMark`).
     let computed = (peer.endpoint_tag ^ mark.mask).wrapping_mul(mark.factor);
     assert_eq!(cookie[..4], computed.to_be_bytes());
 }

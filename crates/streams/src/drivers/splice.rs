@@ -63,7 +63,7 @@ pub struct Spliced {
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Whether the last one is part of a record that goes on.
+    /// Whether the last one is part of a record that continues.
     pub is_in_record: bool,
 }
 
@@ -139,7 +139,7 @@ impl Splice {
     }
 }
 
-/// Returns how a message that has come up goes on.
+/// Returns what a message that has come up becomes on the other side.
 fn onward(kind: Kind) -> Onward {
     match kind {
         Kind::Data => Onward::Data(Kind::Data, false),

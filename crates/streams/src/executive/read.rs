@@ -37,7 +37,7 @@ pub struct Parts {
 }
 
 impl Executive {
-    /// Reads data; returns the number of bytes and the description of the message, with `more` if the record goes on.
+    /// Reads data; returns the number of bytes and the description of the message, with `more` if the record continues.
     ///
     /// By default a read ends with its message, and bytes that `buf` has no room for stay for the next read; see [`ReadMode`].
     /// `Ok(None)` means that there is nothing to read now.

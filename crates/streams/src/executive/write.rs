@@ -113,10 +113,10 @@ impl Executive {
         Some(written)
     }
 
-    /// Lets the driver lend something that takes messages in its own form, until [`Executive::take_back`]. Returns `None` if
-    /// messages must be written one by one, because a module does more than observe. Between the two, nothing but reads may
-    /// be done with the executive, so that the stack of modules stays as it is; modules that observe are shown each message
-    /// ([`Executive::show_write`]).
+    /// Lets the driver lend an object that takes messages in its own form, until [`Executive::take_back`]. Returns `None` if
+    /// messages must be written one by one, because a module does more than observe. Until the driver has taken the object back,
+    /// callers may only read from the executive, so that the stack of modules stays as it is, and they show each message to the
+    /// modules by [`Executive::show_write`].
     #[inline]
     pub fn lend<D: Driver, L>(&mut self, s: StreamId, lend: impl FnOnce(&mut D) -> Option<L>) -> Option<L> {
         let stream = self.streams.get_mut(s)?;
@@ -145,7 +145,8 @@ impl Executive {
         self.streams.get(s).is_some_and(Stream::has_modules)
     }
 
-    /// Shows a write to the modules of a stream, which all observe, before what the driver has lent takes it.
+    /// Shows a write to the modules of a stream, which only observe. The caller then passes the message to the object that the
+    /// driver has lent.
     #[inline]
     pub fn show_write(&mut self, s: StreamId, association: u32, info: &SendInfo, bytes: &[u8]) -> Shown {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Shown::Gone };
@@ -157,8 +158,8 @@ impl Executive {
         }
     }
 
-    /// Writes a message from the module on to which [`Executive::show_write`] has handed it over, once the driver has
-    /// taken back what it has lent.
+    /// Writes a message that [`Executive::show_write`] has handed over to a module, from this module downward. The driver has
+    /// taken back the object that it had lent.
     #[cold]
     pub fn write_from(
         &mut self,

@@ -122,7 +122,7 @@ impl TiMod {
         q.putnext(Message::proto(primitive));
     }
 
-    /// Goes on with the conversation about a name.
+    /// Continues the conversation about a name.
     fn copied(&mut self, q: &mut Q<'_>, step: &IocData, data: &Chain) {
         if let Err(errno) = step.result {
             return q.nak(&step.ioctl, errno);

@@ -8,7 +8,7 @@ use crate::message::{Kind, Seen};
 use crate::scheduler::Scheduler;
 
 impl Stream {
-    /// Shows the scheduler's message to a module that observes. Returns whether the message goes on to the next queue, where it
+    /// Shows the scheduler's message to a module that observes. Returns whether the message passes to the next queue, where it
     /// is without being moved. The module may panic.
     #[inline]
     pub(super) fn passes_observer(&mut self, index: usize, side: Side, scheduler: &mut Scheduler) -> bool {
@@ -40,8 +40,8 @@ impl Stream {
         self.modules.iter().all(|slot| slot.observes && !slot.queues.write.has_service())
     }
 
-    /// Shows a write to the modules, which all observe, from the head downward. Returns where the write goes on;
-    /// `None` if a module has panicked, which fails the stream and takes the message along.
+    /// Shows a write to the modules, which only observe, from the head downward. Returns the place from which the write
+    /// continues; `None` if a module has panicked, which fails the stream and takes the message along.
     #[inline]
     pub(crate) fn show_written(
         &mut self,

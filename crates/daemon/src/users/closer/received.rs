@@ -113,7 +113,7 @@ impl End {
                 FirstRecord::None => return true,
                 FirstRecord::WithDescriptors => return false,
                 FirstRecord::Plain if self.time.is_throttled() => return false,
-                // Nobody else receives from this socket, so this is the record that was peeked at.
+                // No other task receives from this socket, so this is the record that was peeked at.
                 FirstRecord::Plain => {
                     let _ = self.time.measure(|| recv(self, &mut [0_u8; 1][..], RecvFlags::DONTWAIT));
                 }
