@@ -112,7 +112,7 @@ enum Request {
     /// Reports the present state of the lines.
     States(SyncSender<Vec<[LineState; 2]>>),
     /// Restarts the emulation with a seed: empty lines whose schedules start now, and counters of zero.
-    Restart(u64, SyncSender<()>),
+    Restart(u64, SyncSender<Instant>),
 }
 
 impl Emulator {
@@ -145,10 +145,10 @@ impl Emulator {
         self.ask(Request::States)
     }
 
-    /// Empties the lines and the devices, restarts the schedules, takes random decisions from `seed`, and resets the counters;
-    /// `None` if the thread has failed.
+    /// Empties the lines and the devices, restarts the schedules, takes random decisions from `seed`, and resets the counters.
+    /// Returns the moment from which the schedules count; `None` if the thread has failed.
     #[must_use]
-    pub fn restart(&self, seed: u64) -> Option<()> {
+    pub fn restart(&self, seed: u64) -> Option<Instant> {
         self.ask(|answer| Request::Restart(seed, answer))
     }
 
@@ -476,8 +476,7 @@ impl Worker {
                     let _ = answer.send(self.paths.iter().map(states).collect());
                 }
                 Ok(Request::Restart(seed, answer)) => {
-                    self.restart(seed);
-                    let _ = answer.send(());
+                    let _ = answer.send(self.restart(seed));
                 }
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
@@ -485,7 +484,8 @@ impl Worker {
         }
     }
 
-    fn restart(&mut self, seed: u64) {
+    /// Restarts the emulation. Returns the moment from which the schedules count.
+    fn restart(&mut self, seed: u64) -> Instant {
         self.settings.seed = seed;
         for (number, path) in self.paths.iter_mut().enumerate() {
             path.lines = lines(&path.path, number, &self.settings);
@@ -498,6 +498,7 @@ impl Worker {
         self.late = Times::new();
         self.started = Instant::now();
         self.processor_at_start = processor_time();
+        self.started
     }
 
     fn counts(&mut self) -> EmulatorCounts {

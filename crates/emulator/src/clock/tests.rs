@@ -106,6 +106,16 @@ fn a_restart_empties_the_lines_and_counts_from_zero() {
 }
 
 #[test]
+fn a_restart_returns_the_moment_from_which_the_emulator_counts() {
+    let (_hosts, path) = path(Default::default());
+    let emulator = Emulator::start(vec![path], &Settings::default()).expect("it starts");
+    let restarted_at = emulator.restart(0).expect("it runs");
+    let asked_at = Instant::now();
+    let counted_at = restarted_at + emulator.counts().expect("it runs").elapsed;
+    assert!((asked_at..=Instant::now()).contains(&counted_at));
+}
+
+#[test]
 fn writes_that_a_host_refuses_are_no_losses_of_the_line() {
     let ([first, second], path) = path([PipeConfig::default(), PipeConfig::default()]);
     let emulator = Emulator::start(vec![path], &Settings::default()).expect("it starts");

@@ -184,8 +184,7 @@ impl Hosts {
         for host in [&self.client, &self.server] {
             forget_connections(host);
         }
-        self.emulator.restart(seed).ok_or(HostsError::Failed)?;
-        self.restarted_at = Instant::now();
+        self.restarted_at = self.emulator.restart(seed).ok_or(HostsError::Failed)?;
         self.dropped_before = self.dropped_by_hosts();
         Ok(())
     }
