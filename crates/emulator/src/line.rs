@@ -43,7 +43,7 @@ struct Burst {
 }
 
 /// Memory of a burst on the line, whose containers have room for twice as many: its arrival, and its place in the queue.
-const BURST_BYTES_MAX: usize = 2 * (size_of::<((u64, u64), Burst)>() + size_of::<(u64, usize)>());
+const BURST_BYTES_MAX: usize = 2 * (size_of::<((u64, u64), Burst)>() + size_of::<(u64, usize, usize)>());
 const _: () = assert!(BURST_BYTES_MAX <= REFERENCE_BYTES);
 
 /// Packet whose segments are offered to the pipe.

@@ -394,3 +394,27 @@ impl Pipe {
         Some(self.arrival_ns(left_ns, self.chances.copy_jitter, index))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Schedule;
+
+    #[test]
+    fn packets_that_will_be_lost_with_the_queue_fill_it_and_take_one_place() {
+        let second = Duration::from_secs(1);
+        let config = PipeConfig {
+            rate_bits_per_s: Some(8_000),
+            queue_bytes: 10_000,
+            schedule: Schedule::Periodic { first_down: second, down: second, up: second },
+            ..PipeConfig::default()
+        };
+        let mut pipe = Pipe::new(&config, 0);
+        // A thousand bytes leave before the line goes down.
+        let verdicts: Vec<Verdict> = (0..200).map(|_| pipe.offer(0, 100)).collect();
+        let dropped = |reason| verdicts.iter().filter(|verdict| **verdict == Verdict::Drop(reason)).count();
+        assert_eq!((dropped(DropReason::Down), dropped(DropReason::Queue)), (90, 100));
+        assert_eq!((pipe.queued_bytes(0), pipe.queued_packets(0)), (10_000, 100));
+        assert_eq!(pipe.queue.departures(), 10);
+    }
+}
