@@ -2,6 +2,13 @@
 
 use crate::units::grouped;
 
+/// Largest absolute value of an end: powers, differences and quotients of values up to it are finite.
+const END_MAX: f64 = 1e100;
+/// The least end of a logarithmic scale, and length of a linear one.
+const END_MIN: f64 = 1e-100;
+/// Part of an end that an axis without a length gets, and at least 1.
+const LENGTH: f64 = 1e-6;
+
 /// Scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scale {
@@ -24,9 +31,16 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// Returns an axis whose values are formatted by `text`.
+    /// Returns an axis whose values are formatted by `text`. Ends that the scale does not have, such as 0 on a logarithmic one, are
+    /// replaced by the nearest ones, so that ticks and places are finite.
     pub(crate) fn new(scale: Scale, from: f64, to: f64, name: &str, text: fn(f64) -> String) -> Self {
-        let to = if to > from { to } else { from + 1.0 };
+        let least = match scale {
+            Scale::Linear => -END_MAX,
+            Scale::Logarithmic(_) => END_MIN,
+        };
+        // `max` and `min` return the other value for one that is no number.
+        let [from, to] = [from, to].map(|end| end.max(least).min(END_MAX));
+        let to = if to - from > END_MIN { to } else { from + (from.abs() * LENGTH).max(1.0) };
         Axis { scale, from, to, name: name.to_owned(), text, rows: Vec::new() }
     }
 
@@ -76,7 +90,7 @@ impl Axis {
         let exponent = |value: f64| value.ln() / base.ln();
         let (first, last) =
             ((exponent(self.from) - 1e-9).ceil() as i32, (exponent(self.to) + 1e-9).floor() as i32);
-        let every = ((last - first) as usize / count + 1) as i32;
+        let every = (last - first).max(0) / count as i32 + 1;
         let powers: Vec<f64> =
             (first..=last).filter(|n| (n - first) % every == 0).map(|n| base.powi(n)).collect();
         // Between few powers of ten there are ticks at 2 and 5 times each.
@@ -141,6 +155,31 @@ mod tests {
         let few = Axis::new(Scale::Logarithmic(10.0), 5e4, 4e6, "", count_text);
         let texts: Vec<String> = few.ticks(8).into_iter().map(|(_, text)| text).collect();
         assert_eq!(texts, ["50k", "100k", "200k", "500k", "1M", "2M"]);
+    }
+
+    #[test]
+    fn an_axis_of_any_ends_has_few_ticks_at_finite_places() {
+        let ends = [0.0, -1.0, 1.0, 2.0, 1e16, 1e16 + 2.0, 1e308, 5e-324, f64::MAX, f64::MIN];
+        let ends = ends.into_iter().chain([f64::INFINITY, f64::NEG_INFINITY, f64::NAN]);
+        let scales = [Scale::Linear, Scale::Logarithmic(2.0), Scale::Logarithmic(10.0)];
+        for (from, to) in ends.clone().flat_map(|from| ends.clone().map(move |to| (from, to))) {
+            for scale in scales {
+                let axis = Axis::new(scale, from, to, "", number_text);
+                for count in [0, 2, 20] {
+                    let ticks = axis.ticks(count);
+                    assert!(ticks.len() <= 3 * count.max(2) + 1, "{axis:?}: {} ticks", ticks.len());
+                    let places = ticks.iter().map(|(value, _)| axis.place(*value, 0.0, 100.0));
+                    assert!(
+                        places.clone().all(|place| (-0.1..100.1).contains(&place)),
+                        "{axis:?}: {ticks:?}"
+                    );
+                }
+                assert!(
+                    [0.0, 1.0, 1e308].iter().all(|value| !axis.place(*value, 0.0, 1.0).is_nan()),
+                    "{axis:?}"
+                );
+            }
+        }
     }
 
     #[test]

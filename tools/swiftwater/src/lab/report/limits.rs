@@ -12,6 +12,8 @@ use crate::units::grouped;
 /// Length of the rows, and their number.
 pub(super) const RESULTS_BYTES_MAX: u64 = 8 << 20;
 pub(super) const ROWS_MAX: usize = 20_000;
+/// Size of a message: more than any program can send at once.
+pub(super) const MESSAGE_BYTES_MAX: u64 = 1 << 32;
 /// Curves of a trace.
 pub(in crate::lab) const CURVES_MAX: usize = 256;
 /// Number of all traces, their length, and the numbers of their curves and points.

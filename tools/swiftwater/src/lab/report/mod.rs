@@ -158,11 +158,11 @@ fn damage(error: &serde_json::Error) -> String {
     }
 }
 
-/// Fails if there are no rows, or if a value has another type than the page draws. `path` is that of the results.
+/// Fails if there are no rows, or if a row has a value that the page does not draw. `path` is that of the results.
 fn check(path: PathBuf, rows: &[Row]) -> Result<(), ReportError> {
     let wrong = |(number, row): (usize, &Row)| {
         table::wrong_value(row)
-            .map(|key| format!("`{key}` of row {} has a value of another type", number + 1))
+            .map(|key| format!("`{key}` of row {} has a value that no run has", number + 1))
     };
     let none = || rows.is_empty().then(|| "it has no rows".to_owned());
     match rows.iter().enumerate().find_map(wrong).or_else(none) {
@@ -358,7 +358,7 @@ mod tests {
     fn damaged_rows_are_named_and_no_names_of_this_program() {
         let rows = |text: &str| serde_json::from_str::<Vec<Row>>(text).expect("rows");
         let said = |rows: &[Row]| check(RESULTS.into(), rows).expect_err("damaged").to_string();
-        let good = r#"{"experiment": "lossy", "case": "a", "bits_per_s": 5e6, "disturbed": false, "gap_ms_max": null}"#;
+        let good = r#"{"experiment": "lossy", "case": "a", "bits_per_s": 5e6, "disturbed": false, "gap_ms_max": null, "message_bytes": 1}"#;
         check(RESULTS.into(), &rows(&format!("[{good}]"))).expect("all is well");
         assert_eq!(said(&[]), "results.json is damaged: it has no rows; measure again");
         for (other, key) in [
@@ -366,6 +366,9 @@ mod tests {
             (r#"{"experiment": "lossy", "case": 1}"#, "case"),
             (r#"{"case": "a"}"#, "experiment"),
             (r#"{"experiment": "lossy", "published": 1}"#, "published"),
+            (r#"{"experiment": "lossy", "message_bytes": 0}"#, "message_bytes"),
+            (r#"{"experiment": "lossy", "message_bytes": 1.5}"#, "message_bytes"),
+            (r#"{"experiment": "lossy", "message_bytes": 1e308}"#, "message_bytes"),
         ] {
             let said = said(&rows(&format!("[{good}, {other}]")));
             assert!(said.contains(&format!("`{key}` of row 2")), "{said}");
@@ -373,6 +376,31 @@ mod tests {
         let error = serde_json::from_str::<Trace>("[]").expect_err("an array");
         let what = damage(&error);
         assert!(what.starts_with("line 1, column ") && !what.contains("struct"), "{what}");
+    }
+
+    #[test]
+    fn rows_of_values_that_no_run_has_are_drawn_in_little_time() {
+        let row = |experiment: &str, transport: &str, bytes: u64, bits_per_s: f64| {
+            serde_json::json!({
+                "experiment": experiment, "case": "1 processor", "transport": transport, "message_bytes": bytes,
+                "bits_per_s": bits_per_s, "ratio_to_tcp": bits_per_s, "latency_us": bits_per_s,
+            })
+        };
+        for bits_per_s in [f64::MAX, 5e-324, -f64::MAX] {
+            let of = |experiment| {
+                let sizes = [1, 2, limits::MESSAGE_BYTES_MAX].into_iter();
+                sizes.flat_map(move |bytes| {
+                    ["tcp", "sctp-stream"].map(|transport| row(experiment, transport, bytes, bits_per_s))
+                })
+            };
+            let mut rows: Vec<Value> = of("lossy").chain(of("strsctp")).collect();
+            for row in rows.iter_mut().filter(|row| row["experiment"] == "strsctp") {
+                row["messages_in_10_s"] = 1.into();
+            }
+            let rows: Vec<Row> = rows.iter().filter_map(Value::as_object).cloned().collect();
+            check(RESULTS.into(), &rows).expect("each value is a number");
+            assert!(render(&Manifest::default(), &rows, &[]).contains("<svg"), "{bits_per_s}");
+        }
     }
 
     #[test]

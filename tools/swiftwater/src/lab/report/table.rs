@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::Row;
+use super::limits::MESSAGE_BYTES_MAX;
 use crate::plot::escape;
 use crate::units::grouped;
 
@@ -114,7 +115,7 @@ pub(super) fn render(rows: &[(usize, &Row)]) -> String {
     out + "</tbody></table>"
 }
 
-/// Returns the key of a value that has another type than the page draws; the experiment must be named.
+/// Returns the key of a value that the page does not draw: it has another type, is no size of a message, or names no experiment.
 pub(super) fn wrong_value(row: &Row) -> Option<&'static str> {
     let has =
         |key: &str, is_right: fn(&Value) -> bool| row.get(key).is_none_or(|v| v.is_null() || is_right(v));
@@ -125,7 +126,12 @@ pub(super) fn wrong_value(row: &Row) -> Option<&'static str> {
     let mut words = words.filter(|key| !has(key, Value::is_string));
     let mut numbers = COLUMNS.iter().map(|(_, key, _)| *key).filter(|key| !has(key, Value::is_number));
     let mut flags = ["published", "disturbed"].into_iter().filter(|key| !has(key, Value::is_boolean));
-    words.next().or_else(|| numbers.next()).or_else(|| flags.next())
+    let mut sizes = ["message_bytes"].into_iter().filter(|key| !has(key, is_message_size));
+    words.next().or_else(|| numbers.next()).or_else(|| flags.next()).or_else(|| sizes.next())
+}
+
+fn is_message_size(value: &Value) -> bool {
+    value.as_u64().is_some_and(|bytes| (1..=MESSAGE_BYTES_MAX).contains(&bytes))
 }
 
 /// Returns whether the host disturbed a run of the row.
