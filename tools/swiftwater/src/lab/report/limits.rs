@@ -12,6 +12,8 @@ use crate::units::grouped;
 /// Length of the rows, and their number.
 pub(super) const RESULTS_BYTES_MAX: u64 = 8 << 20;
 pub(super) const ROWS_MAX: usize = 20_000;
+/// Beginning of the error of an array that is too long.
+pub(super) const TOO_MANY: &str = "more than ";
 /// Size of a message: more than any program can send at once.
 pub(super) const MESSAGE_BYTES_MAX: u64 = 1 << 32;
 /// Curves of a trace.
@@ -72,7 +74,7 @@ pub(in crate::lab) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, co
             let mut all = Vec::new();
             while let Some(entry) = entries.next_element()? {
                 if all.len() == MOST {
-                    return Err(A::Error::custom(format_args!("more than {MOST} entries")));
+                    return Err(A::Error::custom(format_args!("{TOO_MANY}{MOST} entries")));
                 }
                 all.push(entry);
             }

@@ -146,15 +146,14 @@ fn parse<T: DeserializeOwned>(path: PathBuf, text: &[u8]) -> Result<T, ReportErr
 
 /// Describes the damage of a file of JSON. The error of a value that has another form names types of this program.
 fn damage(error: &serde_json::Error) -> String {
+    let text = error.to_string();
     match error.classify() {
-        Category::Data => {
-            format!(
-                "line {}, column {} is not what `swiftwater lab --live NAME --out DIR` writes",
-                error.line(),
-                error.column()
-            )
-        }
-        Category::Io | Category::Syntax | Category::Eof => error.to_string(),
+        Category::Data if !text.starts_with(limits::TOO_MANY) => format!(
+            "line {}, column {} is not what `swiftwater lab --live NAME --out DIR` writes",
+            error.line(),
+            error.column()
+        ),
+        Category::Data | Category::Io | Category::Syntax | Category::Eof => text,
     }
 }
 
@@ -439,7 +438,7 @@ mod tests {
         fs::create_dir_all(folder.join(TRACES)).expect("room");
         fs::write(folder.join(MANIFEST), serde_json::to_vec(&Manifest::default()).expect("JSON"))
             .expect("room");
-        fs::write(folder.join(RESULTS), "[]").expect("room");
+        fs::write(folder.join(RESULTS), r#"[{"experiment": "lossy"}]"#).expect("room");
         folder
     }
 
