@@ -65,9 +65,11 @@ pub(crate) fn accept_within(
 }
 
 /// Returns whether the other end of a TCP connection over IPv4 is a socket of this user on this host. TCP has no `SO_PEERCRED`,
-/// but the kernel's table of sockets names their users.
+/// but the kernel's table of sockets names their users. Returns false if the other end has reset the connection. Fails if the
+/// table cannot be read.
 pub(crate) fn is_of_this_user(stream: &TcpStream) -> io::Result<bool> {
-    let (SocketAddr::V4(ours), SocketAddr::V4(theirs)) = (stream.local_addr()?, stream.peer_addr()?) else {
+    let (Ok(SocketAddr::V4(ours)), Ok(SocketAddr::V4(theirs))) = (stream.local_addr(), stream.peer_addr())
+    else {
         return Ok(false);
     };
     let table = fs::read_to_string("/proc/net/tcp")?;
@@ -216,6 +218,13 @@ mod tests {
         assert!(!has_socket(&table, addresses[0], addresses[1], user + 1), "another user has made it");
         drop(client);
         assert!(!is_of_this_user(&stream).expect("a table"), "nobody knows who has made it");
+
+        let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let (stream, _) = listener.accept().expect("it has connected");
+        socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("a TCP socket");
+        drop(client);
+        assert!(stream.peer_addr().is_err(), "it was reset");
+        assert!(!is_of_this_user(&stream).expect("a table"), "nobody knows who has reset it");
     }
 
     #[test]
