@@ -44,7 +44,7 @@ pub(super) fn of(status: &Status, rates: &HashMap<u32, Rates>) -> String {
 /// Formats what the daemon has lost since its start, a line for each cause; nothing if it has lost nothing.
 fn losses(counters: &DaemonCounters) -> String {
     let causes = [
-        (counters.receive_overflows, "packets lost in the receive buffer or thinned out of a flood"),
+        (counters.receive_overflows, "packets dropped by the kernel: full buffer, flood, or UDP checksum"),
         (counters.answers_withheld, "answers to strangers withheld"),
         (counters.refused_at_listener_limit, "associations refused at the limit of their listener"),
         (counters.refused_at_prefix_limit, "associations refused at the limit of their network"),
