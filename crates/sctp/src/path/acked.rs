@@ -6,7 +6,7 @@ use super::recovery::LostChunks;
 use super::{Path, Prr, chunks_bytes};
 use crate::config::AssociationConfig;
 use crate::congestion::{Acked, RateSample, Signal};
-use crate::packet_number::after;
+use crate::packet_number::{after, follow};
 use crate::time::Time;
 
 /// Packets with chunks that a SACK acknowledged for the first time.
@@ -100,6 +100,7 @@ impl Path {
             self.congestion.on_recovered(now);
         }
         self.update_prr(acked.bytes, acked.advanced && lost_bytes == 0);
+        follow(&mut self.limited_until, acked.newest);
         let acked = Acked {
             bytes: acked.bytes,
             in_flight_before_bytes,

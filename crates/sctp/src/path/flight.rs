@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::delivery::Mark;
 use super::tail_loss_probe::{Expired, ProbeTime, TailLossProbe};
-use crate::packet_number::after;
+use crate::packet_number::{after, follow};
 use crate::time::Time;
 
 /// Unwrapped TSNs that a packet carries: one range of new chunks, several of retransmissions.
@@ -150,9 +150,12 @@ impl Flight {
         self.bytes -= bytes;
     }
 
-    /// Updates T3 at the end of a SACK (RFC 9260 §6.3.2 R2 to R4). `advanced`: the SACK acknowledged the earliest chunk.
+    /// Updates T3 and the mark of answered packets at the end of a SACK (RFC 9260 §6.3.2 R2 to R4). `advanced`: the SACK
+    /// acknowledged the earliest chunk.
     #[inline]
     pub(super) fn on_sack(&mut self, advanced: bool, t3_at: Time) {
+        let next_packet = self.next_packet();
+        follow(&mut self.unanswered, next_packet);
         if self.bytes == 0 {
             self.t3 = None;
             self.tail_loss_probe.cancel();
@@ -354,5 +357,19 @@ mod tests {
         assert_eq!(flight.sack_due_at(0, delay), at(30));
         assert_eq!(flight.sack_due_at(1, delay), at(30), "it asks for its SACK");
         assert_eq!(flight.sack_due_at(2, delay), None);
+    }
+
+    #[test]
+    fn a_packet_is_unanswered_however_many_were_answered_before() {
+        let (mut flight, at) = (Flight::default(), Time::ZERO + Duration::from_secs(1));
+        for _ in 0..10 {
+            let newest = flight.next_packet();
+            sent(&mut flight, 0, false);
+            flight.leave(1000);
+            flight.pop();
+            flight.on_sack(true, at);
+            assert_eq!(flight.first_unanswered(Some(newest)), newest + 1);
+            flight.first_packet = flight.first_packet.wrapping_add(1 << 29);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::packet_number::after;
+use crate::packet_number::{after, follow};
 use crate::time::Time;
 
 /// Number of later packets acknowledged before a missing one counts as lost (RFC 9260 §7.2.4: three miss indications), as long as
@@ -83,6 +83,9 @@ impl Rack {
         }
         if self.newest().is_none_or(|newest| after(number, newest)) {
             self.newest = Some((number, rtt));
+        }
+        if let Some(until) = &mut self.widened_until {
+            follow(until, number);
         }
     }
 
@@ -202,5 +205,18 @@ mod tests {
         assert_eq!(rack.min_rtt(), Some(RTT));
         rack.measure(at(301_000), 2 * RTT);
         assert_eq!(rack.min_rtt(), Some(2 * RTT));
+    }
+
+    #[test]
+    fn the_window_widens_however_many_packets_have_left_since_it_did() {
+        let (mut rack, _) = acked(5);
+        rack.widen(6);
+        let mut newest = 5;
+        for _ in 0..5 {
+            newest += 1 << 29;
+            rack.on_acked(newest, RTT, false);
+        }
+        rack.widen(newest + 1);
+        assert_eq!(rack.window(RTT, false, None), 3 * RTT / 4);
     }
 }

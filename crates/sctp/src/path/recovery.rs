@@ -2,7 +2,7 @@
 
 use super::prr::Prr;
 use super::spurious_loss::{LateArrivals, Spurious, SpuriousLoss};
-use crate::packet_number::after;
+use crate::packet_number::{after, follow};
 
 /// Chunks that were declared lost together.
 #[derive(Debug, Clone, Copy)]
@@ -121,6 +121,9 @@ impl Recovery {
             (self.active, self.prr) = (false, None);
         }
         self.before_exit &= first_tsn.map_or(self.active, |first| first < self.exit_tsn);
+        if let Some(newest) = newest {
+            follow(&mut self.until_packet, newest);
+        }
         ended
     }
 
@@ -237,5 +240,17 @@ mod tests {
         assert!(!recovery.is_new_mark(500), "that window is still being repaired");
         recovery.on_arrival(Some(10), Some(500));
         assert!(recovery.is_new_mark(500) && !recovery.is_new_mark(499));
+    }
+
+    #[test]
+    fn a_loss_is_new_however_many_packets_have_left_since_the_last() {
+        let mut recovery = Recovery::default();
+        recovery.enter(1, 500, None, None);
+        let mut newest = 1_u32;
+        for _ in 0..10 {
+            recovery.on_arrival(Some(newest), None);
+            newest = newest.wrapping_add(1 << 29);
+            assert!(recovery.is_new_loss(newest, None), "packet {newest}");
+        }
     }
 }
