@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use sctp_wire::packet::HEADER_BYTES;
 
-use crate::packet_number::after;
+use crate::packet_number::{after, follow};
 use crate::path_hints::PathHints;
 use crate::statistics::MtuState;
 use crate::time::Time;
@@ -275,6 +275,9 @@ impl Discovery {
             self.newest_long = Some(packet);
             self.long_lost = 0;
         }
+        if let Some(newest) = &mut self.newest_long {
+            follow(newest, packet);
+        }
     }
 
     /// Handles the loss of a data packet with this many bytes of chunks. Returns whether the path is a black hole for long
@@ -388,4 +391,18 @@ impl Discovery {
 /// Returns the length of the longest packet that fits an IP packet of `ip_bytes` behind headers of `header_bytes`.
 const fn packet_bytes(ip_bytes: usize, header_bytes: usize) -> usize {
     (ip_bytes - header_bytes) & !3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_black_hole_is_found_however_many_short_packets_have_arrived_since_a_long_one() {
+        let hints = PathHints { mtu_bytes: 1480, leaves_host: true, on_link: true, ..PathHints::default() };
+        let mut discovery = Discovery::new(hints, true, None);
+        discovery.on_arrival(1, true);
+        (1..6).for_each(|n| discovery.on_arrival(n << 29, false));
+        assert!(discovery.on_lost((5 << 29) + 1, 1400, LossReason::Timeout));
+    }
 }
