@@ -40,8 +40,8 @@ impl Association {
             return path.mtu_bytes();
         }
         let paced = path.batch_bytes().unwrap_or(usize::MAX);
-        let window = path.window_bytes().min(self.outbound.peer_window_bytes());
-        let batch = limits.bytes_max.min(window).min(paced);
+        let room = path.room_bytes().min(self.outbound.peer_window_bytes());
+        let batch = limits.bytes_max.min(room).min(paced);
         batch.max(path.mtu_bytes())
     }
 

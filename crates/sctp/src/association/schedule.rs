@@ -91,7 +91,7 @@ impl Association {
         if slow_id == fast.id() || !self.outbound.leaves_room(fast) {
             return;
         }
-        let (room_bytes, fast_rtt) = (fast.window_bytes(), fast.rto().srtt());
+        let (room_bytes, fast_rtt) = (fast.room_bytes(), fast.rto().srtt());
         let slow = &mut self.paths[slow_id];
         let (Some(slow_rtt), Some(fast_rtt)) = (slow.rto().srtt(), fast_rtt) else { return };
         let patience = slow.rto().unbounded().max(slow_rtt * 5 / 4);

@@ -89,7 +89,8 @@ impl Outbound {
         };
         let has_lost = self.outstanding.has_lost();
         let waiting = if has_lost { 0 } else { self.pending.wire_bytes() };
-        let backlog = (!has_lost && self.writable_wanted) || waiting >= overtakes(slow_rtt - fast_rtt);
+        let backlog =
+            (!has_lost && self.writable_wanted) || waiting >= overtakes(slow_rtt.saturating_sub(fast_rtt));
         backlog
             && self.outstanding.chunks() < OUTSTANDING_CHUNKS_MAX / 2
             && overtakes(slow_rtt).saturating_add(slow.in_flight_bytes()) <= window

@@ -25,7 +25,7 @@ fn one_packet_leaves_when_a_loss_is_found_though_it_is_not_quite_full() {
 fn another_leaves_for_what_is_delivered_then() {
     let mut path = found_a_loss();
     path.update_prr(1460, true);
-    assert_eq!(path.window_bytes(), 1460, "a packet of 1472 bytes holds that much in chunks");
+    assert_eq!(path.room_bytes(), 1460, "a packet of 1472 bytes holds that much in chunks");
 }
 
 #[test]

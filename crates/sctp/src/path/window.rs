@@ -27,7 +27,7 @@ impl Path {
 
     /// Returns the number of bytes that may be added to those in flight.
     #[inline]
-    pub(crate) fn window_bytes(&self) -> usize {
+    pub(crate) fn room_bytes(&self) -> usize {
         let cwnd = self.cwnd_bytes();
         let limit = self.in_flight_limit_bytes.map_or(cwnd, |limit| limit.min(cwnd));
         limit.saturating_sub(self.flight.bytes())
