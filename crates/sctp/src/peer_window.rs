@@ -14,8 +14,8 @@ const SILLY_PART_IDLE: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct PeerWindow {
-    /// The window that the peer has reported last. The data in flight has its room there.
-    reported_bytes: usize,
+    /// The window that the peer has advertised last (a_rwnd). The data in flight has its room there.
+    advertised_bytes: usize,
     /// The widest window so far.
     max_bytes: usize,
     /// The time when a closed window is probed, and the interval since it was found closed.
@@ -32,7 +32,7 @@ pub(crate) struct PeerWindow {
 impl PeerWindow {
     pub(crate) const fn closed() -> Self {
         PeerWindow {
-            reported_bytes: 0,
+            advertised_bytes: 0,
             max_bytes: 0,
             probe_at: None,
             interval: None,
@@ -46,7 +46,7 @@ impl PeerWindow {
     /// §6.2.1 C).
     #[inline]
     pub(crate) fn bytes(&self, in_flight_bytes: usize) -> usize {
-        self.reported_bytes.saturating_sub(in_flight_bytes)
+        self.advertised_bytes.saturating_sub(in_flight_bytes)
     }
 
     /// Returns whether the data in flight occupies more than half of the window, so that the peer may have dropped some
@@ -56,11 +56,11 @@ impl PeerWindow {
         self.bytes(in_flight_bytes) < self.max_bytes / 2
     }
 
-    /// Handles the peer's report.
+    /// Handles the window that the peer advertises in a SACK, or in its INIT or INIT ACK.
     #[inline]
-    pub(crate) fn on_reported(&mut self, reported_bytes: usize) {
-        self.reported_bytes = reported_bytes;
-        self.max_bytes = self.max_bytes.max(reported_bytes);
+    pub(crate) fn on_advertised(&mut self, advertised_bytes: usize) {
+        self.advertised_bytes = advertised_bytes;
+        self.max_bytes = self.max_bytes.max(advertised_bytes);
     }
 
     /// Returns how much of a chunk's payload may be sent: all of it, a part, or nothing.
@@ -134,13 +134,13 @@ impl PeerWindow {
     pub(crate) fn probe_to_repeat(
         &mut self,
         first: u64,
-        reported_bytes: usize,
+        advertised_bytes: usize,
         in_flight_bytes: usize,
     ) -> Option<u64> {
         let probe = self.probe?;
         if probe < first {
             (self.probe, self.refused) = (None, false);
-        } else if reported_bytes < in_flight_bytes {
+        } else if advertised_bytes < in_flight_bytes {
             self.refused = true;
         } else if std::mem::take(&mut self.refused) {
             return Some(probe);
@@ -169,22 +169,22 @@ mod tests {
     #[test]
     fn a_chunk_is_cut_only_to_a_window_that_is_not_silly() {
         let mut window = PeerWindow::closed();
-        window.on_reported(1000);
+        window.on_advertised(1000);
         assert_eq!((window.room(1000, 0), window.room(1001, 0)), (1000, 1000));
         assert_eq!((window.room(900, 100), window.room(901, 100)), (900, 900));
-        window.on_reported(499);
+        window.on_advertised(499);
         assert_eq!((window.room(499, 0), window.room(500, 0)), (499, 496));
-        window.on_reported(599);
+        window.on_advertised(599);
         assert_eq!((window.room(499, 100), window.room(500, 100)), (499, 0));
-        window.on_reported(249);
+        window.on_advertised(249);
         assert_eq!((window.room(249, 0), window.room(250, 0)), (249, 0));
     }
 
     #[test]
     fn a_window_narrower_than_the_data_in_flight_has_no_room() {
         let mut window = PeerWindow::closed();
-        window.on_reported(1000);
-        window.on_reported(300);
+        window.on_advertised(1000);
+        window.on_advertised(300);
         assert_eq!((window.bytes(500), window.bytes(300), window.bytes(200)), (0, 0, 100));
         assert!(window.is_tight(0));
     }
@@ -192,8 +192,8 @@ mod tests {
     #[test]
     fn probes_come_ever_more_rarely_until_the_window_opens() {
         let mut window = PeerWindow::closed();
-        window.on_reported(1000);
-        window.on_reported(0);
+        window.on_advertised(1000);
+        window.on_advertised(0);
         let mut times = Vec::new();
         let mut now = at(0);
         for tsn in 0..4 {
@@ -208,10 +208,10 @@ mod tests {
             assert_eq!(window.room(10, 0), 0);
         }
         assert_eq!(times, [1, 3, 6, 9].map(at));
-        window.on_reported(1000);
+        window.on_advertised(1000);
         window.plan_probe(now, 0, true, RTO, RTO_MAX);
         assert_eq!(window.probe_at(), None);
-        window.on_reported(0);
+        window.on_advertised(0);
         window.plan_probe(now, 0, true, RTO, RTO_MAX);
         assert_eq!(window.probe_at(), Some(now + RTO));
     }

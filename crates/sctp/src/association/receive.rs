@@ -15,7 +15,7 @@ use super::{Association, Context, State};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
 use crate::inbound::Outcome;
-use crate::outbound::{Report, SackOutcome};
+use crate::outbound::{SackInfo, SackOutcome};
 use crate::route::Route;
 use crate::time::Time;
 
@@ -250,7 +250,7 @@ impl Association {
         match fields {
             Ok((cum_tsn, a_rwnd, gaps, nr_gaps, duplicates)) if self.reaction.is_first_sack() => {
                 let count = gaps.len() + nr_gaps.as_ref().map_or(0, ExactSizeIterator::len);
-                let report = Report {
+                let sack = SackInfo {
                     path_id,
                     cum_tsn,
                     window_bytes: a_rwnd as usize,
@@ -258,7 +258,7 @@ impl Association {
                     nr_gaps: nr_gaps.map(ascending),
                     duplicates,
                 };
-                self.handle_sack(cx, report, count);
+                self.handle_sack(cx, sack, count);
             }
             _ => self.discard_chunk(),
         }
@@ -301,7 +301,7 @@ impl Association {
         }));
     }
 
-    fn handle_sack<H, G, D>(&mut self, cx: &mut Context<'_, H>, sack: Report<G, D>, gaps: usize)
+    fn handle_sack<H, G, D>(&mut self, cx: &mut Context<'_, H>, sack: SackInfo<G, D>, gaps: usize)
     where
         H: Host + ?Sized,
         G: Iterator<Item = (u16, u16)> + Clone,

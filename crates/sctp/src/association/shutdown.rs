@@ -10,7 +10,7 @@ use super::retry::Retry;
 use super::{Association, Context, State};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
-use crate::outbound::Report;
+use crate::outbound::SackInfo;
 use crate::trace::{self, Timer};
 
 /// Maximum length of a user-initiated abort reason that is kept.
@@ -190,7 +190,7 @@ impl Association {
         shutdown: &Shutdown,
     ) {
         let window_bytes = self.outbound.peer_window_bytes() + self.outbound.in_flight_payload_bytes();
-        let sack = Report {
+        let sack = SackInfo {
             path_id: self.paths.primary(),
             cum_tsn: shutdown.cum_tsn,
             window_bytes,

@@ -62,7 +62,7 @@ pub use message_limits::MessageLimits;
 use outstanding::Outstanding;
 use pending::{Pending, Waiting};
 pub(crate) use run::wire_bytes;
-pub(crate) use sack::{Report, SackOutcome};
+pub(crate) use sack::{SackInfo, SackOutcome};
 use short::NextSsn;
 use stage::StageLimits;
 pub use stage::{Stage, Staged};
@@ -228,7 +228,7 @@ impl Outbound {
     /// Takes window and streams from the peer's INIT or INIT ACK. The numbers of many streams need memory of `pool`, which bounds
     /// what peers make this side hold; without it there are fewer streams.
     pub(crate) fn set_peer(&mut self, window_bytes: usize, streams: u16, pool: Option<ReceivePool>) {
-        self.peer_window.on_reported(window_bytes);
+        self.peer_window.on_advertised(window_bytes);
         self.streams_charge = ReceiveCharge::new(pool);
         let beyond_bytes = NextSsn::bytes_max(streams) - NextSsn::bytes_max(streams.min(STREAMS_FREE));
         let has_memory = self.streams_charge.grow_exactly_to(beyond_bytes);

@@ -24,7 +24,7 @@ const RENEGE_INTERVAL: Duration = Duration::from_millis(100);
 /// The contents of a SACK, or of a SHUTDOWN, which has no gaps. Gaps are first and last TSN as distances from `cum_tsn`, as
 /// received.
 #[derive(Debug, Clone)]
-pub(crate) struct Report<G, D> {
+pub(crate) struct SackInfo<G, D> {
     /// The path on which it arrived.
     pub(crate) path_id: PathId,
     pub(crate) cum_tsn: Tsn,
@@ -37,7 +37,7 @@ pub(crate) struct Report<G, D> {
 
 /// TSNs that gap blocks acknowledge.
 #[derive(Debug, Default, Clone, Copy)]
-struct Reported {
+struct GapTotals {
     chunks: u64,
     /// The TSN after the last of them (unwrapped).
     end: u64,
@@ -80,7 +80,7 @@ impl Outbound {
     pub(crate) fn handle_sack<G, D>(
         &mut self,
         now: Time,
-        sack: Report<G, D>,
+        sack: SackInfo<G, D>,
         paths: &mut Paths,
         config: &AssociationConfig,
         statistics: &mut Statistics,
@@ -199,20 +199,20 @@ impl Outbound {
     fn acknowledge_gaps<G, D>(
         &mut self,
         now: Time,
-        sack: &Report<G, D>,
+        sack: &SackInfo<G, D>,
         cumulative: u64,
         paths: &mut Paths,
         acked: &mut PathsAcked,
     ) where
         G: Iterator<Item = (u16, u16)> + Clone,
     {
-        let nr_reported = sack.nr_gaps.as_ref().map_or(Reported::default(), |gaps| {
+        let nr_totals = sack.nr_gaps.as_ref().map_or(GapTotals::default(), |gaps| {
             self.acknowledge(tsns(gaps, cumulative), false, paths, acked)
         });
         let Some(gaps) = &sack.gaps else { return };
-        let reported = self.acknowledge(tsns(gaps, cumulative), true, paths, acked);
-        let chunks = reported.chunks + nr_reported.chunks;
-        let end = if chunks == 0 { self.outstanding.next_tsn() } else { reported.end.max(nr_reported.end) };
+        let totals = self.acknowledge(tsns(gaps, cumulative), true, paths, acked);
+        let chunks = totals.chunks + nr_totals.chunks;
+        let end = if chunks == 0 { self.outstanding.next_tsn() } else { totals.end.max(nr_totals.end) };
         if !self.has_reneged(&mut paths[sack.path_id], cumulative, chunks) {
             return;
         }
@@ -231,19 +231,19 @@ impl Outbound {
         renegable: bool,
         paths: &mut Paths,
         acked: &mut PathsAcked,
-    ) -> Reported {
+    ) -> GapTotals {
         let (first, next) = (self.outstanding.first_tsn(), self.outstanding.next_tsn());
         let sent = gaps
             .map(|gap| gap.start..gap.end.min(next))
             .filter(|tsns| tsns.start >= first && !tsns.is_empty());
-        let mut reported = Reported::default();
+        let mut totals = GapTotals::default();
         for tsns in sent.clone() {
-            reported.chunks += tsns.end - tsns.start;
-            reported.end = reported.end.max(tsns.end);
+            totals.chunks += tsns.end - tsns.start;
+            totals.end = totals.end.max(tsns.end);
         }
         let credit = |run, path: &Path| credit(run, path, acked);
         self.buffered_bytes -= self.outstanding.ack(sent, renegable, paths, credit);
-        reported
+        totals
     }
 
     /// Returns whether the peer has reneged: a SACK that came on `path` and acknowledges `chunks` beyond the cumulative
@@ -252,7 +252,7 @@ impl Outbound {
     /// reneged in any case.
     fn has_reneged(&mut self, path: &mut Path, cumulative: u64, chunks: u64) -> bool {
         let total = cumulative + chunks;
-        let before = path.on_reported(total);
+        let before = path.on_sack(total);
         let may_be_old = self.multipath && total >= before && !self.outstanding.first_is_gap_acked();
         self.outstanding.is_renegable() && self.outstanding.gap_acked() > chunks && !may_be_old
     }
@@ -271,7 +271,7 @@ impl Outbound {
     /// Updates the peer's window. A chunk that probed a closed window and was dropped leaves again at once.
     fn update_peer_window(&mut self, window_bytes: usize, paths: &mut Paths) {
         let in_flight_bytes = self.outstanding.in_flight_payload_bytes();
-        self.peer_window.on_reported(window_bytes);
+        self.peer_window.on_advertised(window_bytes);
         let first = self.outstanding.first_tsn();
         if let Some(probe) = self.peer_window.probe_to_repeat(first, window_bytes, in_flight_bytes) {
             self.outstanding.nack(probe, paths);

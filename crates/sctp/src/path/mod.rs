@@ -110,7 +110,7 @@ pub(crate) struct Path {
     heartbeat: Heartbeat,
     silence: Silence,
     /// Number of chunks that the last SACK on this path acknowledged in all: an unwrapped TSN, plus the chunks in gap blocks.
-    reported_chunks: u64,
+    acked_chunks: u64,
     counts: PathCounts,
     notes: PathNotes,
 }
@@ -147,7 +147,7 @@ impl Path {
             limited_until: 0,
             heartbeat: Heartbeat::default(),
             silence: Silence::default(),
-            reported_chunks: 0,
+            acked_chunks: 0,
             counts: PathCounts::default(),
             notes: PathNotes::new(config.trace),
         }
@@ -328,8 +328,8 @@ impl Path {
 
     /// Records the number of chunks that a SACK on this path acknowledged in all. Returns the number of the SACK before.
     #[inline]
-    pub(crate) fn on_reported(&mut self, chunks: u64) -> u64 {
-        std::mem::replace(&mut self.reported_chunks, chunks)
+    pub(crate) fn on_sack(&mut self, chunks: u64) -> u64 {
+        std::mem::replace(&mut self.acked_chunks, chunks)
     }
 
     /// Records that a probe leaves.
