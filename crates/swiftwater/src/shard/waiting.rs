@@ -303,9 +303,9 @@ impl Inner {
         self.waiting.sleeps[sleeper as usize] = None;
     }
 
-    /// Prepares a wait: lets modules send on what they had no room for, sends the queued messages, and takes arrivals if
-    /// some are likely, which is cheaper than sleeping. Returns whether modules or arrivals may have ended the wait.
-    pub(crate) fn before_wait(&mut self) -> bool {
+    /// Prepares a wait for `s`: lets modules send on what they had no room for, sends the queued messages, and takes arrivals if
+    /// some are likely, which is cheaper than sleeping. Returns whether this may have ended the wait.
+    pub(crate) fn before_wait(&mut self, s: StreamId, interest: Interest) -> bool {
         self.activity += 1;
         let serves = self.executive.is_runnable();
         if serves {
@@ -313,11 +313,20 @@ impl Inner {
             self.guarded(None, |inner| inner.executive.at(Instant::now()).run());
         }
         self.flush(true);
-        if self.arrivals.are_likely() {
-            self.take_arrivals();
-            return true;
+        if self.is_observer(s) {
+            // Its stream does not tell whether arrivals have ended its wait. They end the sleep that follows.
+            return serves;
         }
-        serves
+        let takes = self.arrivals.are_likely();
+        if takes {
+            self.take_arrivals();
+        }
+        (serves || takes) && self.is_ready(s, interest)
+    }
+
+    /// Returns whether the waiters of `s` wait for a condition of the whole stack.
+    fn is_observer(&self, s: StreamId) -> bool {
+        self.waiting.observers.contains(&s)
     }
 
     /// Wakes one of the waiting threads, if any, to become the leader.

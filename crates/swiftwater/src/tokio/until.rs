@@ -52,8 +52,7 @@ where
             if let Some(why) = inner.take_failure() {
                 return Poll::Ready(Err(Fault::new(why)));
             }
-            inner.before_wait();
-            if !inner.is_ready(stream, this.interest) {
+            if !inner.before_wait(stream, this.interest) && !inner.is_ready(stream, this.interest) {
                 break;
             }
         }

@@ -67,6 +67,20 @@ fn each_of_many_peers_is_told_of_an_abort() {
 }
 
 #[test]
+fn a_wait_for_the_end_sees_a_last_packet_that_came_before_it() {
+    must_end(|| {
+        for _ in 0..20 {
+            let (own, peer_stack) = (stack(), stack());
+            let listener = own.listen(7).unwrap();
+            let client = peer_stack.connect(listener.address()).unwrap();
+            client.send(b"one").unwrap();
+            client.close().unwrap();
+            assert!(internals::await_end(&own, Duration::MAX));
+        }
+    });
+}
+
+#[test]
 fn a_wait_for_the_end_returns_with_the_last_association() {
     must_end(|| {
         let (own, peer_stack) = (stack(), stack());

@@ -20,10 +20,12 @@ impl Shard {
         interest: Interest,
         deadline: Option<Instant>,
     ) -> (Entered<'a>, bool) {
-        if inner.before_wait() && inner.is_ready(s, interest) {
+        if inner.before_wait(s, interest) {
             return (inner, true);
         }
-        if inner.poller.current() != Poller::Leader && inner.busy_poll.should_poll() {
+        // A busy poll ends when the stream is ready, which that of an observer never is.
+        let may_poll = inner.poller.current() != Poller::Leader && !inner.is_observer(s);
+        if may_poll && inner.busy_poll.should_poll() {
             let ready;
             (inner, ready) = self.poll_busily(inner, s, interest);
             if ready {
