@@ -73,6 +73,12 @@ impl Socket {
         })
     }
 
+    /// Publishes the configuration of the listener, before it accepts an association for this stream. It stays that of an
+    /// association which has ended by then: its own has gone with it. [`Socket::publish`] replaces it by that of any other.
+    pub(crate) fn publish_listener_config(&self, config: &AssociationConfig) {
+        self.published.on_begun(config);
+    }
+
     /// Publishes the state of the association of a one-to-one stream that begins: of its configuration, and of its
     /// handshake if that is complete.
     pub(crate) fn publish(&self) {

@@ -157,6 +157,7 @@ impl SharedListener {
         let peer = *addresses.list.first().ok_or_else(|| failed("the provider named no peer"))?;
         let opened = Socket::open(&self.stack.shard, Style::OneToOne);
         let socket = opened.map_err(|errno| failed(&errno.to_string()))?;
+        socket.publish_listener_config(&self.config());
         let acceptor = socket.stream.index() as u32;
         match self.socket.ask(Primitive::ConnRes { sequence, acceptor }) {
             Ok(Primitive::OkAck { .. }) => Ok(Some((SharedAssociation::accepted(socket, peer), peer))),

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use sctp::{AssociationConfig, MessageLimits};
 
 /// State that the core owns, as last published. It is written inside the perimeter only, together with the change of the core
-/// that it follows, so the order of writes is that of the changes.
+/// that it follows, so the order of writes is that of the changes. Only a stream without an association gets the configuration
+/// of its listener from outside.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     /// Number of outbound streams; known once the association is up.

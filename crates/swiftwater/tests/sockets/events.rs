@@ -9,7 +9,7 @@ use swiftwater::{
     Association, AssociationOptions, Event, LossKind, PathChange, PathReason, Received, RecvError, SendInfo,
 };
 
-use crate::pair::{assert_pattern, must_end, pair, pair_with, pattern, recv_whole};
+use crate::pair::{assert_pattern, listen_with, must_end, pair, pair_with, pattern, recv_whole};
 
 fn pair_with_events() -> (Association, Association) {
     pair_with(&AssociationOptions::default().with_events(true).into())
@@ -36,6 +36,20 @@ fn come_in_order_with_the_messages() {
         assert_eq!(all, ["Up", "one", "two", "PeerShutdown", "Down(None)", "end"]);
         let all: Vec<String> = (0..4).map(|_| told(&server)).collect();
         assert_eq!(all, ["Up", "SenderDry", "Down(None)", "end"]);
+    });
+}
+
+#[test]
+fn come_from_an_association_that_has_ended_before_it_was_accepted() {
+    must_end(|| {
+        let listener = listen_with(&AssociationOptions::default().with_events(true).into());
+        let client = Association::connect(listener.address()).unwrap();
+        client.send(b"one").unwrap();
+        client.close().unwrap();
+        assert!(internals::await_end(listener.stack(), Duration::MAX), "the server has the last packet");
+        let (server, _) = listener.accept().unwrap();
+        let all: Vec<String> = (0..5).map(|_| told(&server)).collect();
+        assert_eq!(all, ["Up", "one", "PeerShutdown", "Down(None)", "end"]);
     });
 }
 
