@@ -27,7 +27,12 @@ const ERRNO_MAX: c_long = 4095;
 /// The caller meets the requirements of the system call.
 pub(crate) unsafe fn make<const N: usize>(number: c_long, given: [usize; N]) -> c_long {
     let mut arguments = [0; 6];
-    arguments[..N].copy_from_slice(&given);
+    // Without optimization, a call that copies needs half a kilobyte of a stack that may be small.
+    let mut n = 0;
+    while n < N {
+        arguments[n] = given[n];
+        n += 1;
+    }
     // SAFETY: the caller guarantees it.
     let returned = unsafe { trap(number, arguments) };
     if (-ERRNO_MAX..0).contains(&returned) {
