@@ -55,9 +55,14 @@ pub(super) struct Manifest {
     pub(super) elapsed_s: f64,
     #[serde(default)]
     pub(super) settings: RunSettings,
-    /// The experiment that was still being measured.
+    /// The experiment that was still being measured, or the next one if none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) unfinished: Option<String>,
+    /// Number of runs that were measured, and of those that the user has asked for.
+    #[serde(default)]
+    pub(super) runs: usize,
+    #[serde(default)]
+    pub(super) planned_runs: usize,
     /// Number of traces.
     #[serde(default)]
     pub(super) traces: usize,
@@ -136,8 +141,14 @@ impl Archive {
         })
     }
 
-    /// Describes the settings of the run and the conditions on this host.
-    pub(super) fn describe(&mut self, settings: &live::Settings<'_>, conditions: &live::Conditions) {
+    /// Describes the settings of the run, its number of runs, and the conditions on this host.
+    pub(super) fn describe(
+        &mut self,
+        settings: &live::Settings<'_>,
+        planned_runs: usize,
+        conditions: &live::Conditions,
+    ) {
+        self.manifest.planned_runs = planned_runs;
         self.manifest.settings = RunSettings {
             case: settings.case.to_owned(),
             seconds: settings.seconds,
@@ -149,14 +160,21 @@ impl Archive {
         self.manifest.left_out = conditions.left_out();
     }
 
-    /// Keeps an experiment that has ended: all rows so far, and its traces.
+    /// Tells how many runs of all experiments were measured.
+    pub(super) fn count(&mut self, runs: usize) {
+        self.manifest.runs = runs;
+    }
+
+    /// Keeps an experiment that has ended: all rows so far, and its traces. `unfinished` is the experiment that is not complete or
+    /// comes next, if the command has not measured all.
     pub(super) fn keep(
         &mut self,
         experiment: &str,
         rows: &[impl Serialize],
         traces: &[Trace],
+        unfinished: Option<&str>,
     ) -> Result<(), LabError> {
-        self.manifest.unfinished = None;
+        self.manifest.unfinished = unfinished.map(str::to_owned);
         self.replace(experiment, rows, traces)?;
         self.traces += traces.len();
         Ok(())
@@ -383,7 +401,7 @@ mod tests {
         }
         fs::create_dir_all(traces.join("0003-lossy.json")).expect("a folder of others");
         let mut archive = Archive::create(&folder, 7).expect("a folder");
-        archive.keep("lossy", &NO_ROWS, &[]).expect("room");
+        archive.keep("lossy", &NO_ROWS, &[], None).expect("room");
         let text = fs::read_to_string(folder.join(MANIFEST)).expect("written");
         let manifest: Manifest = serde_json::from_str(&text).expect("JSON");
         assert_eq!((manifest.seed, manifest.experiments), (7, vec!["lossy".to_owned()]));
@@ -395,7 +413,7 @@ mod tests {
             1,
             "it remains until there are results"
         );
-        archive.keep("lossy", &NO_ROWS, &[]).expect("room");
+        archive.keep("lossy", &NO_ROWS, &[], None).expect("room");
         assert_eq!(names(&folder), [MANIFEST, RESULTS, TRACES], "nothing half written");
         let others = ["0002-old.json", "0003-lossy.json", "2-lossy.json", "my.json", "thesis.txt"];
         assert_eq!(names(&traces), others);
@@ -412,11 +430,11 @@ mod tests {
         for name in [NEW, READY] {
             symlink(&victim, folder.join(name)).expect("room");
         }
-        archive.keep("lossy", &NO_ROWS, &[]).expect_err("a link is in the way");
+        archive.keep("lossy", &NO_ROWS, &[], None).expect_err("a link is in the way");
         assert_eq!(fs::read_to_string(victim.join(RESULTS)).expect("it remains"), "mine");
         fs::remove_file(folder.join(READY)).expect("it remains");
         symlink(&victim, folder.join(NEW)).expect("room");
-        archive.keep("lossy", &NO_ROWS, &[]).expect("room");
+        archive.keep("lossy", &NO_ROWS, &[], None).expect("room");
         assert_eq!(fs::read_to_string(victim.join(RESULTS)).expect("it remains"), "mine");
         fs::remove_dir_all(folder.join(TRACES)).expect("ours");
         symlink("/tmp", folder.join(TRACES)).expect("room");
@@ -475,7 +493,7 @@ mod tests {
             let said = format!("{name} there belongs to user 41001");
             let Err(error) = Archive::create(&folder, 3) else { panic!("{name} is not ours") };
             assert!(error.to_string().contains(&said), "{error}");
-            archive.keep("lossy", &NO_ROWS, &[trace()]).expect_err("it is in the way");
+            archive.keep("lossy", &NO_ROWS, &[trace()], None).expect_err("it is in the way");
             assert!(
                 planted.join(RESULTS).exists() && !folder.join(other).exists(),
                 "neither used nor removed"
@@ -528,7 +546,7 @@ mod tests {
     fn two_runs(name: &str) -> PathBuf {
         let folder = scratch(name);
         let mut first = Archive::create(&folder, 1).expect("a folder");
-        first.keep("lossy", &NO_ROWS, &[trace(), trace()]).expect("room");
+        first.keep("lossy", &NO_ROWS, &[trace(), trace()], None).expect("room");
         let mut second = Archive::create(&folder, 2).expect("ours");
         second.write("failover", &["a row"], &[trace()]).expect("room");
         folder
@@ -555,15 +573,15 @@ mod tests {
             let text = fs::read(folder.join(MANIFEST)).expect("written");
             serde_json::from_slice::<Manifest>(&text).expect("JSON")
         };
-        archive.keep("lossy", &["a row"], &[trace()]).expect("room");
+        archive.keep("lossy", &["a row"], &[trace()], None).expect("room");
         archive.keep_part("failover", &["a row"; 2], &[trace()]).expect("room");
         archive.keep_part("failover", &["a row"; 3], &[trace(), trace()]).expect("room");
         let found = kept(&folder);
         let traces = ["0001-lossy.json", "0002-failover.json", "0003-failover.json"];
         assert_eq!((found.results, found.traces), (3, traces.map(OsString::from).into()));
         assert_eq!((manifest().traces, manifest().unfinished.as_deref()), (3, Some("failover")));
-        archive.keep("failover", &["a row"; 3], &[trace(), trace()]).expect("room");
-        archive.keep("datatag", &["a row"; 4], &[trace()]).expect("room");
+        archive.keep("failover", &["a row"; 3], &[trace(), trace()], None).expect("room");
+        archive.keep("datatag", &["a row"; 4], &[trace()], None).expect("room");
         assert_eq!(kept(&folder).traces.last(), Some(&OsString::from("0004-datatag.json")));
         assert_eq!(manifest().experiments, ["lossy", "failover", "datatag"]);
         assert_eq!((manifest().traces, manifest().unfinished), (4, None));
@@ -610,7 +628,7 @@ mod tests {
         fs::create_dir_all(folder.join(READY)).expect("room");
         fs::write(folder.join(READY).join("in the way"), "").expect("room");
         let error =
-            archive.keep("lossy", &NO_ROWS, &[trace()]).expect_err("it cannot be renamed").to_string();
+            archive.keep("lossy", &NO_ROWS, &[trace()], None).expect_err("it cannot be renamed").to_string();
         let named = format!("cannot write {}: ", folder.display());
         assert!(error.starts_with(&named), "only the folder is known to users: {error}");
         let found = kept(&folder);

@@ -659,8 +659,15 @@ fn a_folder_has_the_results_of_one_run_whenever_a_run_is_killed() {
 }
 
 #[test]
-fn an_experiment_that_is_killed_leaves_what_it_has_measured() {
-    let folder = Folder::new("part");
+fn an_experiment_that_is_ended_leaves_what_it_has_measured() {
+    for signal in [Signal::SIGKILL, Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        assert_leaves_a_part(signal);
+    }
+}
+
+/// Fails unless an experiment that a signal ends leaves its results, which say what they lack.
+fn assert_leaves_a_part(signal: Signal) {
+    let folder = Folder::new(&format!("part-{signal}"));
     let out = folder.file("out");
     let place = out.to_str().expect("ours");
     let words = ["--live", "loopback", "--case", "16384 bytes", "--seconds", "0.2", "--repeat", "100"];
@@ -670,13 +677,16 @@ fn an_experiment_that_is_killed_leaves_what_it_has_measured() {
         serde_json::from_slice(&text).unwrap_or_default()
     };
     wait::until("a transport is kept", || !rows().is_empty());
-    running.child.kill().expect("a child");
+    send_signal(&running.child, signal);
     wait::end_of("the command", &mut running.child);
     let (made, said) = output(&mut lab(None, &["report", place]));
     assert!(made.status.success(), "{said}");
     let manifest: Value =
         serde_json::from_slice(&fs::read(out.join("manifest.json")).expect("written")).expect("JSON");
-    assert_eq!(manifest["unfinished"], "loopback");
+    assert_eq!(manifest["unfinished"], "loopback", "{signal}: {manifest}");
+    let runs = number(&manifest, "runs");
+    assert!(runs >= 1.0 && number(&manifest, "planned_runs") >= 100.0 * runs.min(1.0), "{manifest}");
+    assert!(rows().iter().all(|row| row["published"] == true || row["interrupted"] == true), "{signal}");
     let page = fs::read_to_string(out.join("report.html")).expect("written");
     assert!(!rows().is_empty() && page.contains("<dt>unfinished</dt>"), "{page}");
 }

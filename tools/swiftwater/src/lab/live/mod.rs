@@ -253,19 +253,28 @@ pub(super) fn run(
     conditions: &Conditions,
     keep: &mut Keep<'_>,
 ) -> Results {
+    // A command that is killed leaves its last part as Ctrl-C would.
+    let mut keep = |part: &dyn Fn() -> Results| {
+        keep(&|| {
+            let mut part = part();
+            mark_interrupted(&mut part.outcomes, settings.repeat(), true);
+            part
+        });
+    };
     let mut results = match name {
-        LiveName::Strsctp => strsctp::run(settings, keep),
-        _ => run_plans(name, settings, conditions, keep),
+        LiveName::Strsctp => strsctp::run(settings, &mut keep),
+        _ => run_plans(name, settings, conditions, &mut keep),
     };
     mark_interrupted(&mut results.outcomes, settings.repeat(), interrupt::requested());
     results
 }
 
-/// Marks the outcomes that have fewer runs than the user has asked for because Ctrl-C came. The runs that they have are whole.
+/// Marks the outcomes that have fewer runs than the user has asked for, or lack the answers of one, because the command ended. The
+/// runs that they have are whole.
 fn mark_interrupted(outcomes: &mut [(Outcome, Source)], repeat: u32, is_interrupted: bool) {
     for (outcome, source) in outcomes {
         let is_short = source.figures().is_some_and(|figures| figures.runs() < repeat as usize);
-        outcome.interrupted = is_interrupted && is_short;
+        outcome.interrupted = is_interrupted && (is_short || outcome.interrupted);
     }
 }
 
@@ -767,14 +776,24 @@ mod tests {
     fn ctrl_c_marks_only_outcomes_that_lack_runs() {
         let plan = plan(LiveName::Lossy);
         let rates: [(&str, usize, &[f64]); 2] = [("tcp-cubic", 1, &[9e6, 8e6]), ("sctp-message", 2, &[7e6])];
-        let mut outcomes = outcomes(&plan, &measured(&plan, 0, &rates), &SETTINGS, &[]);
-        let mut marks = |repeat, is_interrupted| {
+        let all = outcomes(&plan, &measured(&plan, 0, &rates), &SETTINGS, &[]);
+        let marks = |repeat, is_interrupted| {
+            let mut outcomes = all.clone();
             mark_interrupted(&mut outcomes, repeat, is_interrupted);
             outcomes.iter().map(|(outcome, _)| outcome.interrupted).collect::<Vec<_>>()
         };
         assert_eq!(marks(2, true), [false, true]);
         assert_eq!(marks(1, true), [false, false]);
         assert_eq!(marks(2, false), [false, false], "a failed run was left out");
+        let plan = self::plan(LiveName::Flapping);
+        let mut cells = measured(&plan, 0, &[("tcp-cubic", 1, &[9e6, 8e6])]);
+        cells[0].turns[0].request_response = Some(run(1e6));
+        for (answered, lacks) in [(None, true), (Some(run(1e6)), false)] {
+            cells[0].turns[1].request_response = answered;
+            let mut outcomes = outcomes::outcomes(&plan, &cells, &SETTINGS, &[]);
+            mark_interrupted(&mut outcomes, 2, true);
+            assert_eq!(outcomes[0].0.interrupted, lacks, "answers of the second run");
+        }
     }
 
     #[test]

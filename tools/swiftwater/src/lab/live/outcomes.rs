@@ -118,6 +118,8 @@ fn outcomes_of(
         latency_s: latency(&answered, |latency| latency.mean_s),
         gap_s_max: outages.and_then(|outages| outages.gap_s_max),
         returns: outages.and_then(|outages| outages.returns),
+        // Unless the answers have failed, which only the caller knows.
+        interrupted: load.latency && answered.len() < runs.len(),
         ..Outcome::default()
     };
     let run_beside = pair.and_then(|turn| turn.beside.as_ref());

@@ -102,7 +102,7 @@ impl Session {
             note(format_args!("{sentence}"));
         }
         if let Some(archive) = &mut self.archive {
-            archive.describe(settings, &conditions);
+            archive.describe(settings, self.planned_runs, &conditions);
         }
         for (number, &experiment) in (1..).zip(experiments) {
             if interrupt::requested() || self.goes_nowhere() {
@@ -116,7 +116,12 @@ impl Session {
                 self.on_part(name, part, Instant::now());
             });
             let heading = if count > 1 { format!("{name}\n") } else { String::new() };
-            self.on_results(name, &heading, results, others.sentence());
+            let is_cut =
+                interrupt::requested() && lacks_runs(&results, super::estimate(experiment, settings).runs());
+            // `number` counts from one.
+            let next = experiments.get(number).map(|&next| super::name(next));
+            let unfinished = if is_cut { Some(name) } else { next };
+            self.on_results(name, &heading, results, others.sentence(), unfinished);
         }
     }
 
@@ -129,6 +134,7 @@ impl Session {
             return;
         }
         self.parts = Parts::Written(now);
+        archive.count(runs(&self.measured) + part.runs);
         let all = of_all(&self.measured).chain([(name, &part)]);
         if let Err(error) = archive.keep_part(name, &rows(all), &part.traces) {
             note(format_args!("{}; measuring goes on", without_numbers(&error.to_string())));
@@ -137,7 +143,15 @@ impl Session {
     }
 
     /// Prints and keeps the results of an experiment, and tells the user what has disturbed it. A failed print loses no results.
-    fn on_results(&mut self, name: &'static str, heading: &str, mut results: Results, busy: Option<String>) {
+    /// `unfinished` is the experiment that the command has still to measure.
+    fn on_results(
+        &mut self,
+        name: &'static str,
+        heading: &str,
+        mut results: Results,
+        busy: Option<String>,
+        unfinished: Option<&str>,
+    ) {
         let missing = results.failure.take().map(LabError::from);
         let mut printed = Ok(());
         if self.is_printed && self.json.leaves_text() && !results.outcomes.is_empty() {
@@ -155,7 +169,8 @@ impl Session {
         let kept = match &mut self.archive {
             // An experiment that has measured nothing does not take the place of results from before.
             Some(archive) if has_figures(&self.measured) => {
-                archive.keep(name, &rows(of_all(&self.measured)), &traces)
+                archive.count(runs(&self.measured));
+                archive.keep(name, &rows(of_all(&self.measured)), &traces, unfinished)
             }
             _ => Ok(()),
         };
@@ -188,8 +203,7 @@ impl Session {
             self.on_failure("--json", error.into());
         }
         if interrupt::requested() {
-            let runs = self.measured.iter().map(|(_, results)| results.runs).sum();
-            note(format_args!("{}", interruption(runs, self.planned_runs)));
+            note(format_args!("{}", interruption(runs(&self.measured), self.planned_runs)));
         }
         if !has_figures && !interrupt::requested() {
             // What the kernel lacks is no failure beside other figures.
@@ -205,6 +219,16 @@ fn interruption(runs: usize, planned: usize) -> String {
         0 => "interrupted: nothing was measured".to_owned(),
         _ => format!("interrupted: {runs} of {planned} runs were measured, each to its end"),
     }
+}
+
+/// Returns whether Ctrl-C has left out a run of an experiment, or the answers of one.
+fn lacks_runs(results: &Results, planned: usize) -> bool {
+    results.runs < planned || results.outcomes.iter().any(|(outcome, _)| outcome.interrupted)
+}
+
+/// Returns the number of runs that were measured to their end.
+fn runs(measured: &[(&'static str, Results)]) -> usize {
+    measured.iter().map(|(_, results)| results.runs).sum()
 }
 
 /// Returns whether something was measured.
@@ -286,8 +310,8 @@ mod tests {
     #[test]
     fn the_first_failure_decides_and_later_experiments_are_kept() {
         let mut session = session();
-        session.on_results("lossy", "", failed("first", 1), None);
-        session.on_results("failover", "", failed("second", 1), None);
+        session.on_results("lossy", "", failed("first", 1), None, None);
+        session.on_results("failover", "", failed("second", 1), None, None);
         assert_eq!(rows(of_all(&session.measured)).len(), 2);
         assert_eq!(session.finish().expect_err("one has failed").to_string(), "first: it hangs");
     }
@@ -299,7 +323,7 @@ mod tests {
         let full = |_: &str| Err(OutputError::System(std::io::ErrorKind::StorageFull.into()));
         let mut session = Session { print: full, archive, ..session() };
         for name in ["lossy", "failover"] {
-            session.on_results(name, "", Results { failure: None, ..failed(name, 1) }, None);
+            session.on_results(name, "", Results { failure: None, ..failed(name, 1) }, None, None);
             assert!(!session.goes_nowhere());
         }
         let kept = std::fs::read_to_string(folder.join("results.json")).expect("it is kept");
@@ -318,7 +342,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("swiftwater-part-{}", std::process::id()));
         let archive = Some(Archive::create(&folder, 1).expect("a folder"));
         let mut session = Session { archive, ..session() };
-        session.on_results("lossy", "", Results { failure: None, ..failed("lossy", 1) }, None);
+        session.on_results("lossy", "", Results { failure: None, ..failed("lossy", 1) }, None, None);
         let began = Instant::now();
         let mut on_part =
             |measured, at| session.on_part("datatag", &|| failed("datatag", measured), began + at);
@@ -339,9 +363,39 @@ mod tests {
             let experiments: Vec<_> = kept().iter().map(|row| row["experiment"].clone()).collect();
             assert_eq!(experiments, [&["lossy"][..], &vec!["datatag"; written]].concat(), "{at:?}");
         }
-        session.on_results("datatag", "", Results { failure: None, ..failed("datatag", 4) }, None);
+        session.on_results("datatag", "", Results { failure: None, ..failed("datatag", 4) }, None, None);
         assert_eq!(kept().len(), 5, "the end of an experiment is written at once");
         std::fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn a_folder_of_an_interrupted_command_says_what_it_lacks() {
+        let folder = std::env::temp_dir().join(format!("swiftwater-cut-{}", std::process::id()));
+        let archive = Some(Archive::create(&folder, 1).expect("a folder"));
+        let mut session = Session { archive, ..session() };
+        let manifest = || -> serde_json::Value {
+            let text = std::fs::read(folder.join("manifest.json")).expect("it is kept");
+            serde_json::from_slice(&text).expect("JSON")
+        };
+        let results = |runs| Results { failure: None, runs, ..failed("lossy", 1) };
+        for (name, unfinished, runs) in
+            [("lossy", Some("failover"), 2), ("failover", Some("failover"), 1), ("datatag", None, 1)]
+        {
+            session.on_results(name, "", results(runs), None, unfinished);
+            assert_eq!(manifest()["unfinished"].as_str(), unfinished);
+        }
+        assert_eq!(manifest()["runs"], 4);
+        std::fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn an_experiment_without_its_last_answers_lacks_runs() {
+        let outcome =
+            |interrupted| (Outcome { interrupted, ..Outcome::default() }, Source::Virtual { seed: 1 });
+        let results =
+            |runs, interrupted| Results { outcomes: vec![outcome(interrupted)], runs, ..Results::default() };
+        assert!(lacks_runs(&results(1, false), 2) && lacks_runs(&results(2, true), 2));
+        assert!(!lacks_runs(&results(2, false), 2));
     }
 
     #[test]

@@ -266,7 +266,10 @@ fn of_manifest(manifest: &Manifest) -> String {
     ];
     lines.extend(manifest.commit.iter().map(|commit| ("commit", commit.clone())));
     let unfinished = manifest.unfinished.as_ref();
-    lines.extend(unfinished.map(|name| ("unfinished", format!("{name}: what it had measured"))));
+    // A folder of an earlier version has no number.
+    let runs = Some((manifest.runs, manifest.planned_runs)).filter(|(_, planned)| *planned > 0);
+    let runs = runs.map(|(runs, planned)| format!("; {runs} of {planned} runs")).unwrap_or_default();
+    lines.extend(unfinished.map(|name| ("unfinished", format!("{name}: what it had measured{runs}"))));
     lines.extend(manifest.limits.iter().map(|limit| ("limit", limit.clone())));
     lines.extend(manifest.left_out.iter().map(|left_out| ("left out", left_out.clone())));
     lines.iter().map(|(name, text)| format!("<dt>{name}</dt><dd>{}</dd>", escape(text))).collect()
@@ -325,6 +328,8 @@ mod tests {
             limits: vec!["net.core.* cannot be changed".into()],
             left_out: vec!["without mptcp: no <such> protocol".into()],
             unfinished: Some("datatag".into()),
+            runs: 14,
+            planned_runs: 23,
             ..Manifest::default()
         };
         let page = render(&manifest, &[], &[]);
@@ -332,10 +337,12 @@ mod tests {
             "<dd>1.55 processors: compare nothing before you have repeated this on a quiet machine</dd>",
             "<dt>limit</dt><dd>net.core.* cannot be changed</dd>",
             "<dt>left out</dt><dd>without mptcp: no &lt;such&gt; protocol</dd>",
-            "<dt>unfinished</dt><dd>datatag: what it had measured</dd>",
+            "<dt>unfinished</dt><dd>datatag: what it had measured; 14 of 23 runs</dd>",
         ] {
             assert!(page.contains(part), "{part} is missing in {page}");
         }
+        let old = render(&Manifest { planned_runs: 0, ..manifest }, &[], &[]);
+        assert!(old.contains("<dd>datatag: what it had measured</dd>"), "{old}");
     }
 
     #[test]
