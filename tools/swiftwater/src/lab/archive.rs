@@ -165,8 +165,8 @@ impl Archive {
         self.manifest.runs = runs;
     }
 
-    /// Keeps an experiment that has ended: all rows so far, and its traces. `unfinished` is the experiment that is not complete or
-    /// comes next, if the command has not measured all.
+    /// Keeps an experiment that has ended: all rows so far, and its traces. `unfinished` is the experiment that is not complete
+    /// or comes next, if the command has not measured all.
     pub(super) fn keep(
         &mut self,
         experiment: &str,

@@ -71,6 +71,25 @@ impl Cell {
         Cell { load: load.clone(), series, turns: Vec::new(), repeated: 0, failed: 0 }
     }
 
+    /// Adds a turn, or replaces that with this number by a better one.
+    pub(super) fn put_turn(&mut self, number: usize, turn: Turn) {
+        match self.turns.get_mut(number) {
+            Some(disturbed) => {
+                *disturbed = turn;
+                self.repeated += 1;
+            }
+            None => self.turns.push(turn),
+        }
+    }
+
+    /// Adds the answers of a turn, or replaces them by better ones.
+    pub(super) fn put_answers(&mut self, number: usize, run: Run) {
+        let Some(turn) = self.turns.get_mut(number) else { return };
+        if turn.request_response.replace(run).is_some() {
+            self.repeated += 1;
+        }
+    }
+
     /// Returns the runs of the series.
     pub(super) fn runs(&self) -> Vec<&Run> {
         self.turns.iter().map(|turn| &turn.run).collect()

@@ -269,8 +269,8 @@ pub(super) fn run(
     results
 }
 
-/// Marks the outcomes that have fewer runs than the user has asked for, or lack the answers of one, because the command ended. The
-/// runs that they have are whole.
+/// Marks the outcomes that have fewer runs than the user has asked for, or lack the answers of one, because the command ended.
+/// The runs that they have are whole.
 fn mark_interrupted(outcomes: &mut [(Outcome, Source)], repeat: u32, is_interrupted: bool) {
     for (outcome, source) in outcomes {
         let is_short = source.figures().is_some_and(|figures| figures.runs() < repeat as usize);
@@ -341,14 +341,14 @@ fn measure_plan(
     'turns: for turn in 0..repeat {
         let seed = seed_of_turn(settings.seed, turn);
         for number in 0..cells.len() {
-            let cell = &mut cells[number];
-            bar.set_message(cell.name());
+            bar.set_message(cells[number].name());
             let (hosts, control) = (hosts.as_mut(), control.as_deref());
-            match measure_turn(&mut Testbed { plan, settings, hosts, control, seed, bar: &bar }, cell) {
+            let mut testbed = Testbed { plan, settings, hosts, control, seed, bar: &bar };
+            match measure_turn(&mut testbed, cells, number, keep) {
                 Ok(ControlFlow::Continue(())) => bar.suspend(|| keep(cells)),
                 Ok(ControlFlow::Break(())) => break 'turns,
                 Err(error) if error.is_of_one_measurement() => {
-                    leave_out(&bar, error, cell.series.is_sctp(), &mut failure);
+                    leave_out(&bar, error, cells[number].series.is_sctp(), &mut failure);
                 }
                 Err(error) => {
                     failure = Some(error);
@@ -401,32 +401,52 @@ impl Testbed<'_> {
     }
 }
 
-/// Adds a turn to a cell. If the latency cannot be measured, the turn has the rate alone. Breaks off after Ctrl-C.
-fn measure_turn(testbed: &mut Testbed<'_>, cell: &mut Cell) -> Result<ControlFlow<()>, LiveError> {
+/// Adds a turn to the cell with this number. If the latency cannot be measured, the turn has the rate alone. Breaks off after
+/// Ctrl-C. `keep` gets the cells before a disturbed run is repeated.
+fn measure_turn(
+    testbed: &mut Testbed<'_>,
+    cells: &mut [Cell],
+    number: usize,
+    keep: &mut dyn FnMut(&[Cell]),
+) -> Result<ControlFlow<()>, LiveError> {
     let (settings, bar) = (testbed.settings, testbed.bar);
     // A failure of ours is one of this command.
-    let more = if cell.series.is_sctp() { 0 } else { ATTEMPTS_MORE };
-    let (mut repeated, mut failed) = (0, 0);
-    let turn = undisturbed(settings, &mut repeated, Turn::is_disturbed, || {
-        attempt(more, &mut failed, bar, || measure_rate(testbed, cell))
-    });
-    (cell.repeated, cell.failed) = (cell.repeated + repeated, cell.failed + failed);
-    let Some(turn) = turn? else { return Ok(ControlFlow::Break(())) };
-    let number = cell.turns.len();
-    cell.turns.push(turn);
-    if cell.load.latency {
-        let (mut repeated, mut failed) = (0, 0);
-        let answered = undisturbed(settings, &mut repeated, Run::is_disturbed, || {
-            attempt(more, &mut failed, bar, || measure_request_response(testbed, cell))
-        });
-        (cell.repeated, cell.failed) = (cell.repeated + repeated, cell.failed + failed);
-        let answered = answered?;
-        if answered.is_none() {
-            return Ok(ControlFlow::Break(()));
+    let more = if cells[number].series.is_sctp() { 0 } else { ATTEMPTS_MORE };
+    let turn_number = cells[number].turns.len();
+    let mut failed = 0;
+    let mut keep_if = |again, cells: &[Cell]| {
+        if again {
+            bar.suspend(|| keep(cells));
         }
-        cell.turns[number].request_response = answered;
+    };
+    let measured = undisturbed(
+        settings,
+        cells,
+        Turn::is_disturbed,
+        |cells| attempt(more, &mut failed, bar, || measure_rate(testbed, &cells[number])),
+        |cells, turn, again| {
+            cells[number].put_turn(turn_number, turn);
+            keep_if(again, cells);
+        },
+    );
+    cells[number].failed += failed;
+    let flow = measured?;
+    if flow.is_break() || !cells[number].load.latency {
+        return Ok(flow);
     }
-    Ok(ControlFlow::Continue(()))
+    let mut failed = 0;
+    let answered = undisturbed(
+        settings,
+        cells,
+        Run::is_disturbed,
+        |cells| attempt(more, &mut failed, bar, || measure_request_response(testbed, &cells[number])),
+        |cells, run, again| {
+            cells[number].put_answers(turn_number, run);
+            keep_if(again, cells);
+        },
+    );
+    cells[number].failed += failed;
+    answered
 }
 
 /// Measures the rate of a cell, and of the series beside it.
@@ -794,6 +814,23 @@ mod tests {
             mark_interrupted(&mut outcomes, 2, true);
             assert_eq!(outcomes[0].0.interrupted, lacks, "answers of the second run");
         }
+    }
+
+    #[test]
+    fn a_better_run_replaces_the_disturbed_one_of_its_turn() {
+        let plan = plan(LiveName::Flapping);
+        let mut cell = measured(&plan, 0, &[("tcp-cubic", 1, &[9e6])]).remove(0);
+        let rates =
+            |cell: &Cell| cell.turns.iter().map(|turn| turn.run.measured.bits_per_s).collect::<Vec<_>>();
+        for (rate, repeated, all) in [(5e6, 0, [9e6, 5e6]), (7e6, 1, [9e6, 7e6])] {
+            cell.put_turn(1, Turn { run: run(rate), ..Turn::default() });
+            assert_eq!((cell.repeated, rates(&cell)), (repeated, all.to_vec()));
+        }
+        for (number, repeated) in [(1, 1), (1, 2), (0, 2)] {
+            cell.put_answers(number, run(1e6));
+            assert_eq!(cell.repeated, repeated);
+        }
+        assert_eq!(cell.request_response_runs().len(), 2);
     }
 
     #[test]

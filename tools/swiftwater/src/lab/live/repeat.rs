@@ -1,5 +1,7 @@
 //! Runs that failed or that the host disturbed are measured again.
 
+use std::ops::ControlFlow;
+
 use indicatif::ProgressBar;
 
 use super::{LiveError, Settings};
@@ -31,23 +33,26 @@ pub(super) fn attempt<T>(
     measure()
 }
 
-/// Measures once, and again if the host has disturbed the run, unless the command must be quick; returns `None` after Ctrl-C.
-/// `repeated` counts the runs that another one replaces.
-pub(super) fn undisturbed<T>(
+/// Measures once, and again if the host has disturbed the run, unless the command must be quick; breaks off after Ctrl-C. `put`
+/// takes each run into `cells`, in place of the disturbed one before it, so that the end of the command loses no whole run; it is
+/// told whether the run will be repeated.
+pub(super) fn undisturbed<T, C: ?Sized>(
     settings: &Settings<'_>,
-    repeated: &mut u32,
+    cells: &mut C,
     is_disturbed: impl Fn(&T) -> bool,
-    mut measure: impl FnMut() -> Result<Option<T>, LiveError>,
-) -> Result<Option<T>, LiveError> {
+    mut measure: impl FnMut(&C) -> Result<Option<T>, LiveError>,
+    mut put: impl FnMut(&mut C, T, bool),
+) -> Result<ControlFlow<()>, LiveError> {
     let repetitions = if settings.quick { 0 } else { REPETITIONS_MAX };
-    for _ in 0..repetitions {
-        let measured = measure()?;
-        if !measured.as_ref().is_some_and(&is_disturbed) {
-            return Ok(measured);
+    for left in (0..=repetitions).rev() {
+        let Some(measured) = measure(cells)? else { return Ok(ControlFlow::Break(())) };
+        let again = left > 0 && is_disturbed(&measured);
+        put(cells, measured, again);
+        if !again {
+            break;
         }
-        *repeated += 1;
     }
-    measure()
+    Ok(ControlFlow::Continue(()))
 }
 
 #[cfg(test)]
@@ -57,20 +62,18 @@ mod tests {
     use super::super::tests::SETTINGS;
     use super::*;
 
-    /// Measures undisturbed runs out of these, each disturbed or not, and returns the number of runs that were replaced and the
-    /// result.
-    fn repeated(quick: bool, disturbed: &[bool]) -> (u32, Option<bool>) {
-        let (settings, mut count, mut repeated) = (Settings { quick, ..SETTINGS }, 0, 0);
+    /// Measures undisturbed runs out of these, each disturbed or not, until Ctrl-C. Returns those that were put, and whether each
+    /// was to be repeated.
+    fn repeated(quick: bool, disturbed: &[bool]) -> (Vec<(bool, bool)>, ControlFlow<()>) {
+        let (settings, mut runs) = (Settings { quick, ..SETTINGS }, Vec::new());
         let measured = undisturbed(
             &settings,
-            &mut repeated,
+            &mut runs,
             |disturbed| *disturbed,
-            || {
-                count += 1;
-                Ok(disturbed.get(count - 1).copied())
-            },
+            |runs| Ok(disturbed.get(runs.len()).copied()),
+            |runs, disturbed, again| runs.push((disturbed, again)),
         );
-        (repeated, measured.expect("no failure"))
+        (runs, measured.expect("no failure"))
     }
 
     #[test]
@@ -97,10 +100,14 @@ mod tests {
 
     #[test]
     fn a_disturbed_run_is_repeated_three_times_and_then_counts() {
-        assert_eq!(repeated(false, &[false]), (0, Some(false)));
-        assert_eq!(repeated(false, &[true, true, false]), (2, Some(false)));
-        assert_eq!(repeated(false, &[true; 9]), (3, Some(true)));
-        assert_eq!(repeated(false, &[true]), (1, None), "Ctrl-C");
-        assert_eq!(repeated(true, &[true; 9]), (0, Some(true)), "no time for more");
+        let (again, last) = ((true, true), (true, false));
+        let whole = ControlFlow::Continue(());
+        assert_eq!(repeated(false, &[false]), (vec![(false, false)], whole));
+        assert_eq!(repeated(false, &[true, true, false]), (vec![again, again, (false, false)], whole));
+        assert_eq!(repeated(false, &[true; 9]), (vec![again, again, again, last], whole));
+        assert_eq!(repeated(true, &[true; 9]), (vec![last], whole), "no time for more");
+        let cut = ControlFlow::Break(());
+        assert_eq!(repeated(false, &[true]), (vec![again], cut), "Ctrl-C leaves the disturbed run");
+        assert_eq!(repeated(false, &[]), (vec![], cut));
     }
 }
