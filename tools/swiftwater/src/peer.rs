@@ -168,6 +168,17 @@ impl Drop for Peer {
     }
 }
 
+/// Calls a function once standard input has ended, in a thread: it ends with the process that has started this one, whenever and
+/// however that ends.
+pub(crate) fn at_end_of_input(end: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let wait = move || {
+        // An input that cannot be read has ended, too.
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        end();
+    };
+    thread::Builder::new().name("input".into()).spawn(wait).map(drop)
+}
+
 /// Prints a value for the process that started this one.
 pub(crate) fn print_line(what: &impl Serialize) -> Result<(), String> {
     let line = serde_json::to_string(what).map_err(|error| error.to_string())?;

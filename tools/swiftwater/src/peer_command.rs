@@ -1,7 +1,10 @@
 //! The hidden command `peer`: one process of a measurement, which `bench` starts.
 
+use std::process;
+
 use clap::{Args, Subcommand};
 
+use crate::peer::at_end_of_input;
 use crate::units::parse_seconds;
 use crate::{attack, bench, host, neighbours};
 
@@ -89,14 +92,17 @@ pub(crate) fn run(command: PeerCommand) -> Result<(), String> {
     match command {
         PeerCommand::Receive(args) => {
             set_priority_and_processors(&args)?;
+            end_with_input()?;
             bench::run::receive()
         }
         PeerCommand::Daemon(args) => {
             set_priority_and_processors(&args)?;
+            end_with_input()?;
             bench::run::serve_programs()
         }
         PeerCommand::Send { peer, port, spec, seconds } => {
             set_priority_and_processors(&peer)?;
+            end_with_input()?;
             bench::run::send(port, &spec, seconds)
         }
         PeerCommand::Trouble { peer, kind } => {
@@ -124,6 +130,11 @@ pub(crate) fn run(command: PeerCommand) -> Result<(), String> {
             attack::flood(&name, rate, dead_port)
         }
     }
+}
+
+/// Lets this process end with its standard input. The other commands read theirs.
+fn end_with_input() -> Result<(), String> {
+    at_end_of_input(|| process::exit(1)).map_err(|error| format!("cannot start a thread: {error}"))
 }
 
 /// Pins this process and sets its nice value, before any thread is started.

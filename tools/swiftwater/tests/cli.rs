@@ -1,6 +1,7 @@
 //! Tests of the command as a user runs it: two processes, real sockets, printed output.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -323,6 +324,21 @@ fn ctrl_c_at_the_server_prints_the_totals_so_far() {
     let rest = server.interrupt_and_read_rest();
     assert!(rest.contains("totals so far") && rest.contains("delivered"), "{rest}");
     wait::end_of("a client whose server has ended", &mut client);
+}
+
+#[test]
+fn processes_of_a_measurement_end_with_their_input() {
+    let server = ["perf", "server", "--end-with-input", "-p", "0", "--udp-port", "0", "-B", "127.0.0.1"];
+    for words in [&server[..], &["peer", "daemon"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_swiftwater"));
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        // A closed output would end them, too.
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        assert!(output.read_line(&mut String::new()).expect("it serves") > 0);
+        drop(child.stdin.take());
+        wait::end_of(words[0], &mut child);
+    }
 }
 
 #[test]

@@ -42,6 +42,9 @@ pub(crate) struct ServerArgs {
     /// Local address of the control connection, where it has a network of its own beside that of the data.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address, hide = true)]
     pub control: Option<IpAddr>,
+    /// End when standard input ends, as it does with the program that has started this one.
+    #[arg(long, hide = true)]
+    pub end_with_input: bool,
     /// Serve only clients of this user on this host: others could hold up a measurement on loopback.
     #[arg(long, hide = true)]
     pub own_user: bool,

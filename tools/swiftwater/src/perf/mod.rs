@@ -18,6 +18,7 @@ use thiserror::Error;
 
 use crate::interrupt;
 use crate::output::{Json, JsonArgs, OutputError, note};
+use crate::peer::at_end_of_input;
 use crate::trace::file::{TraceFile, TraceFileError};
 use args::{ClientArgs, Mode, PerfCommand, ServerArgs};
 use client::ClientError;
@@ -69,6 +70,9 @@ pub(crate) fn run(command: PerfCommand) -> Result<(), PerfError> {
 }
 
 fn serve(args: &ServerArgs) -> Result<(), PerfError> {
+    if args.end_with_input {
+        at_end_of_input(interrupt::give_up).map_err(ServerError::from)?;
+    }
     let trace = args.qlog.as_ref().map(|path| TraceFile::create(path, "swiftwater perf server", "server"));
     let trace = trace.transpose()?;
     let config = ServerConfig {

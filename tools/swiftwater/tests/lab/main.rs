@@ -692,6 +692,30 @@ fn assert_leaves_a_part(signal: Signal) {
 }
 
 #[test]
+fn a_server_without_a_client_ends_with_the_command_that_has_started_it() {
+    let words = ["--live", "loopback", "--case", "16384 bytes", "--seconds", "60"];
+    let mut running = Running::start(&words);
+    let server = || {
+        let is_server = |id: &u32| command_line(*id).contains(" perf server ");
+        running.processes().into_iter().find(is_server)
+    };
+    wait::until("a server", || server().is_some());
+    // It starts no client.
+    kill(Pid::from_raw(running.child.id() as i32), Signal::SIGSTOP).expect("it runs");
+    let server = server().expect("nobody ends it");
+    let has_socket = || {
+        let files = fs::read_dir(format!("/proc/{server}/fd")).into_iter().flatten().flatten();
+        files
+            .filter_map(|file| fs::read_link(file.path()).ok())
+            .any(|to| to.to_string_lossy().starts_with("socket:"))
+    };
+    wait::until("the server listens", has_socket);
+    running.child.kill().expect("a child");
+    wait::end_of("the command", &mut running.child);
+    wait::until("the end of the server", || !command_line(server).contains(" perf server "));
+}
+
+#[test]
 #[ignore = "needs namespaces and ip: ./test --all"]
 fn ctrl_c_is_no_defect_of_the_host_or_of_the_server() {
     if !possible(&[]) {

@@ -140,11 +140,11 @@ impl Measurement<'_> {
     fn start_perf(&self, words: &[&str], begin: Begin) -> Result<Option<Running>, LiveError> {
         let [to, from] = self.addresses.each_ref().map(|addresses| addresses.join(","));
         let control: Vec<&str> = self.control.iter().flat_map(|address| ["--control", address]).collect();
-        let mut server = vec!["perf", "server", "-p", "0", "--udp-port", "0", "-B", &to];
+        let mut server = vec!["perf", "server", "--end-with-input", "-p", "0", "--udp-port", "0", "-B", &to];
         server.extend(&control);
         // Hosts of the laboratory have nobody else.
         server.extend(self.hosts[0].is_none().then_some("--own-user"));
-        let server = Process::start(self.hosts[0], "the server", &server, Begin::AtOnce)?;
+        let server = Process::start(self.hosts[0], "the server", &server)?;
         let mut running = self.running(server, parse_perf);
         let Some(line) = running.server_line_with("")? else { return Ok(None) };
         let address = line.split(';').next().and_then(|words| words.rsplit(' ').next());
@@ -167,7 +167,7 @@ impl Measurement<'_> {
         }
         client.extend(self.request_response.then_some("--rr"));
         client.extend((begin == Begin::WhenReleased).then_some("--hold"));
-        running.client = Some(Process::start(self.hosts[1], "the client", &client, begin)?);
+        running.client = Some(Process::start(self.hosts[1], "the client", &client)?);
         Ok(Some(running))
     }
 
@@ -178,14 +178,14 @@ impl Measurement<'_> {
         let run = ["run", "--quiet", "--", "iperf3"];
         let words = ["--server", "--one-off", "--forceflush", "--port", IPERF3_PORT, "--bind", to];
         let words = [&run[..], &words].concat();
-        let server = Process::start(self.hosts[0], "iperf3 --server", &words, Begin::AtOnce)?;
+        let server = Process::start(self.hosts[0], "iperf3 --server", &words)?;
         let mut running = self.running(server, parse_iperf3);
         if running.server_line_with("listening")?.is_none() {
             return Ok(None);
         }
         let words = ["--client", to, "--bind", from, "--port", IPERF3_PORT, "--sctp", "--json"];
         let words = [&run[..], &words, &["--time", &seconds, "--length", &bytes]].concat();
-        running.client = Some(Process::start(self.hosts[1], "iperf3 --client", &words, Begin::AtOnce)?);
+        running.client = Some(Process::start(self.hosts[1], "iperf3 --client", &words)?);
         Ok(Some(running))
     }
 
@@ -390,7 +390,7 @@ fn iperf3_error(text: &str) -> Option<String> {
 struct Process {
     child: Child,
     started: Moment,
-    /// Input of a client that waits for its release.
+    /// Input of a client that waits for its release, or of a server that ends with it.
     stdin: Option<ChildStdin>,
     stdout: Output,
     stderr: Output,
@@ -398,19 +398,15 @@ struct Process {
 
 impl Process {
     /// Starts this program with these words on a host, or on this one.
-    fn start(
-        host: Option<&Host>,
-        what: &'static str,
-        words: &[&str],
-        begin: Begin,
-    ) -> Result<Self, LiveError> {
+    fn start(host: Option<&Host>, what: &'static str, words: &[&str]) -> Result<Self, LiveError> {
         let failed = |source| LiveError::Start { what, source };
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         // A daemon outside the laboratory would serve neither host.
         command.args(words).env_remove(crate::run::ADDRESS_VARIABLE);
         // The process has its own group: Ctrl-C is for us, and we end the processes.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.stdin(if begin == Begin::WhenReleased { Stdio::piped() } else { Stdio::null() });
+        // The input ends with this process, even if it is killed. A client ends after its server.
+        command.stdin(Stdio::piped());
         let started = Moment::now();
         let child = match host {
             Some(host) => host.spawn(&mut command),
