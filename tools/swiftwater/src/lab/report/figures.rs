@@ -305,9 +305,10 @@ fn highest(curves: &[Curve]) -> f64 {
     curves.iter().flat_map(|curve| &curve.points).map(|point| point.1).fold(0.0, f64::max)
 }
 
-/// Returns the median of a curve's points.
+/// Returns the median of a curve's points at which something was delivered: a flow whose line goes down may be silent for most of
+/// the time.
 fn usual(curve: &Curve) -> f64 {
-    let values: Vec<f64> = curve.points.iter().map(|point| point.1).collect();
+    let values: Vec<f64> = curve.points.iter().map(|point| point.1).filter(|value| *value > 0.0).collect();
     crate::stats::median(&values).unwrap_or_default()
 }
 
@@ -330,6 +331,16 @@ mod tests {
         let marks = beyond(&own, 60.0).expect("a peak is cut");
         assert_eq!((marks.form, marks.points), (Form::Points, vec![(3.0, 60.0 * HEADROOM)]));
         assert!(beyond(&own, 400.0).is_none());
+    }
+
+    #[test]
+    fn a_flow_that_is_silent_most_of_the_time_has_room_for_what_it_delivers() {
+        let points =
+            (0..26).map(|at_s| (f64::from(at_s), if at_s < 10 { 10e6 + 4e5 * f64::from(at_s) } else { 0.0 }));
+        let curve = |points| Curve::new("", CurveStyle::line(Color::Blue), Form::Line, points);
+        let (own, published) = ([curve(points.collect())], curve(vec![(0.0, 1.06e6), (26.0, 1.06e6)]));
+        let most = highest_of_interest(&own, &[published]);
+        assert!(beyond(&own, most).is_none(), "{most}");
     }
 
     #[test]
