@@ -31,8 +31,8 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// Returns an axis whose values are formatted by `text`. Ends that the scale does not have, such as 0 on a logarithmic one, are
-    /// replaced by the nearest ones, so that ticks and places are finite.
+    /// Returns an axis whose values are formatted by `text`. Ends that the scale does not have, such as 0 on a logarithmic one,
+    /// are replaced by the nearest ones, so that ticks and places are finite.
     pub(crate) fn new(scale: Scale, from: f64, to: f64, name: &str, text: fn(f64) -> String) -> Self {
         let least = match scale {
             Scale::Linear => -END_MAX,

@@ -572,7 +572,8 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Fails unless a folder has the results of one run, or a part of them, which a page can be made of. Returns the seed of that run.
+/// Fails unless a folder has the results of one run, or a part of them, which a page can be made of. Returns the seed of that
+/// run.
 fn assert_of_one_run(user: Option<u32>, out: &Path, at: &str) -> usize {
     let (made, said) = output(&mut lab(user, &["report", out.to_str().expect("ours")]));
     assert!(made.status.success(), "{at}: {said}");

@@ -286,8 +286,8 @@ impl Run {
         points.first().map(|_| longest)
     }
 
-    /// Returns the times from each return of one of these lines until it had carried a tenth of its rate over a tenth of a second;
-    /// `None` for a line that had not until the end. The first line belongs to the path `first`.
+    /// Returns the times from each return of one of these lines until it had carried a tenth of its rate over a tenth of a
+    /// second; `None` for a line that had not until the end. The first line belongs to the path `first`.
     pub(super) fn times_back_s(&self, lines: &[PathSpec], first: usize, seconds: f64) -> Vec<Option<f64>> {
         let states = self.history.all();
         let back = |(number, line): (usize, &PathSpec)| {

@@ -338,8 +338,8 @@ fn failover() -> Vec<Plan> {
 ///
 /// The delay varies by eight times what a packet takes to leave. With a fixed one, a full queue drops mostly the packets of the
 /// end that answers sooner, which is in the kernel: they arrive before the places of those that have left are free (Floyd and
-/// Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992). Packets stay in order, so on a full line the mean of the
-/// added delay is 0.67 ms, and packets arrive in groups of 2.2 on average.
+/// Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992). Packets stay in order, so on a full line the mean of
+/// the added delay is 0.67 ms, and packets arrive in groups of 2.2 on average.
 fn coexistence() -> Plan {
     let pairs = [
         ("cubic", STREAM.on_one_path(), TCP_CUBIC),
