@@ -37,7 +37,7 @@ const WITHOUT_CIRCLES: [&str; 21] = [
 ];
 
 /// Modules of the daemon that report counters. Elsewhere, counters may not decide anything, so no other code reads them.
-const REPORTS: [&str; 2] = ["calls::status", "calls::options::status"];
+const REPORTS: [&str; 3] = ["calls::status", "calls::report", "calls::options::status"];
 
 /// Functions of the core that keep totals, each with the one file that may call it: the totals follow from the state that the
 /// file owns. Rust cannot say that, because the function and the file have no parent in common but the crate.

@@ -6,7 +6,6 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
-use crate::lab::live::trace::TraceCurve;
 use crate::units::grouped;
 
 /// Length of the rows, and their number.
@@ -44,10 +43,10 @@ impl Total {
         check(self.bytes, TRACES_BYTES_MAX, "bytes of traces")
     }
 
-    /// Adds the curves of a trace. Fails with words if there are too many, or they have too many points.
-    pub(super) fn on_curves(&mut self, curves: &[TraceCurve]) -> Result<(), String> {
-        self.curves += curves.len();
-        self.points += curves.iter().map(|curve| curve.points.len()).sum::<usize>();
+    /// Adds the curves of a trace and all their points. Fails with words if there are too many.
+    pub(super) fn on_curves(&mut self, curves: usize, points: usize) -> Result<(), String> {
+        self.curves += curves;
+        self.points += points;
         check(self.curves as u64, CURVES_SUM_MAX as u64, "curves")?;
         check(self.points as u64, POINTS_MAX as u64, "points")
     }

@@ -191,7 +191,8 @@ fn read_traces(path: &Path, folder: &Folder) -> Result<Vec<Trace>, ReportError> 
         let text = read_bytes(&place, &folder, name, limits::TRACES_BYTES_MAX)?;
         total.on_bytes(text.len()).map_err(too_much)?;
         let trace: Trace = parse(place.join(name), &text)?;
-        total.on_curves(&trace.curves).map_err(too_much)?;
+        let points = trace.curves.iter().map(|curve| curve.points.len()).sum();
+        total.on_curves(trace.curves.len(), points).map_err(too_much)?;
         Ok(trace)
     };
     names.iter().map(read).collect()
