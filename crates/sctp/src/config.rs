@@ -1,12 +1,10 @@
 //! Configuration of endpoints and associations: plain structs whose fields document their defaults.
 
-use std::fmt;
 use std::net::IpAddr;
-use std::str::FromStr;
 use std::time::Duration;
 
 use crate::congestion::{Algorithm, Coupling};
-use crate::error::UnknownName;
+use crate::error::by_name;
 use crate::receive_pool::ReceivePool;
 use crate::send_pool::SendPool;
 use crate::timeout_pacer::TimeoutPacer;
@@ -64,7 +62,7 @@ impl Multipath {
     /// All values.
     pub const ALL: [Multipath; 3] = [Multipath::Off, Multipath::Agreed, Multipath::Always];
 
-    /// Returns the name that [`FromStr`] parses.
+    /// Returns the name that [`FromStr`](std::str::FromStr) parses.
     pub fn name(self) -> &'static str {
         match self {
             Multipath::Off => "off",
@@ -74,20 +72,7 @@ impl Multipath {
     }
 }
 
-impl fmt::Display for Multipath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Multipath {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let found = Multipath::ALL.into_iter().find(|m| m.name() == name);
-        found.ok_or(UnknownName("no such use of several paths: choose off, agreed or always"))
-    }
-}
+by_name!(Multipath, "no such use of several paths: choose off, agreed or always");
 
 /// Configuration of an association. Changes of fields marked *fixed* have no effect once the association is up;
 /// [`Endpoint::set_config`](crate::Endpoint::set_config) changes all others.

@@ -214,6 +214,27 @@ impl fmt::Display for CloseReason {
 
 impl std::error::Error for CloseReason {}
 
+/// Displays a type by its `name`, and parses it from the names of its values (`ALL`).
+macro_rules! by_name {
+    ($type:ident, $unknown:literal) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = $crate::error::UnknownName;
+
+            fn from_str(name: &str) -> Result<Self, Self::Err> {
+                let found = $type::ALL.into_iter().find(|value| value.name() == name);
+                found.ok_or($crate::error::UnknownName($unknown))
+            }
+        }
+    };
+}
+pub(crate) use by_name;
+
 /// A name that denotes none of the choices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownName(pub(crate) &'static str);

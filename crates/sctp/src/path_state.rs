@@ -1,9 +1,6 @@
 //! The states of a path (RFC 9260 §8.2, RFC 7829).
 
-use std::fmt;
-use std::str::FromStr;
-
-use crate::error::UnknownName;
+use crate::error::by_name;
 
 /// Whether a path may carry data (RFC 9260 §5.4, §8.2, RFC 7829).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -30,7 +27,7 @@ impl PathState {
         PathState::Inactive,
     ];
 
-    /// Returns the name of the state in reports and traces, which [`FromStr`] parses.
+    /// Returns the name of the state in reports and traces, which [`FromStr`](std::str::FromStr) parses.
     pub fn name(self) -> &'static str {
         match self {
             PathState::Unconfirmed => "unconfirmed",
@@ -59,17 +56,4 @@ impl PathState {
     }
 }
 
-impl fmt::Display for PathState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for PathState {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let found = PathState::ALL.into_iter().find(|state| state.name() == name);
-        found.ok_or(UnknownName("no such state of a path"))
-    }
-}
+by_name!(PathState, "no such state of a path");

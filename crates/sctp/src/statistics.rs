@@ -4,12 +4,10 @@
 //! `SCTP_GET_PEER_ADDR_INFO`; `sas_` of Linux's `SCTP_GET_ASSOC_STATS`) and of the MIB (RFC 3873: `sctp...`).
 //! `docs/statistics.md` has them as a table. Counters start at zero and never decrease.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
 use std::time::Duration;
 
-use crate::error::UnknownName;
+use crate::error::by_name;
 use crate::path_state::PathState;
 use crate::time::Time;
 
@@ -51,7 +49,7 @@ impl AssociationState {
         AssociationState::ShutdownAckSent,
     ];
 
-    /// Returns the name of the state in RFC 9260 §4, which [`FromStr`] parses.
+    /// Returns the name of the state in RFC 9260 §4, which [`FromStr`](std::str::FromStr) parses.
     pub fn name(self) -> &'static str {
         match self {
             AssociationState::Closed => "CLOSED",
@@ -66,20 +64,7 @@ impl AssociationState {
     }
 }
 
-impl fmt::Display for AssociationState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for AssociationState {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let found = AssociationState::ALL.into_iter().find(|state| state.name() == name);
-        found.ok_or(UnknownName("no such state of an association"))
-    }
-}
+by_name!(AssociationState, "no such state of an association");
 
 /// Counters and measurements of one association.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

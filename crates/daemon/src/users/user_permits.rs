@@ -39,7 +39,7 @@ impl UserPermits {
         Arc::new(UserPermits { max, of_user_max, taken: Mutex::default() })
     }
 
-    /// Returns permits of which each user may take `of_user_max`, so that no user loses one.
+    /// Returns permits without a limit of the sum, so that no user loses one to another. Each user may take `of_user_max`.
     pub(crate) fn of_each(of_user_max: usize) -> Arc<UserPermits> {
         UserPermits::new(usize::MAX, of_user_max)
     }

@@ -249,18 +249,15 @@ fn packets_sent_before_a_restart_do_not_reach_the_lines_after_it() {
     assert_eq!(offered, [1, 0]);
 }
 
-/// A device of the second path. While it is drained, an end of the last run still sends over the first path.
-struct StillSends {
-    sender: UnixDatagram,
+/// A device that calls a function before each receive, which fails if the function does.
+struct BeforeReceive<F> {
+    before: F,
     device: Box<dyn Device>,
-    sent: bool,
 }
 
-impl Device for StillSends {
+impl<F: FnMut() -> io::Result<()> + Send> Device for BeforeReceive<F> {
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>> {
-        if !std::mem::replace(&mut self.sent, true) {
-            self.sender.send(b"of the last run")?;
-        }
+        (self.before)()?;
         self.device.receive(buffer)
     }
 
@@ -282,7 +279,10 @@ fn packets_sent_while_other_paths_restart_do_not_reach_the_lines_after_it() {
     let ([first, _second], one) = path(Default::default());
     let (_hosts, Path { devices: [near, far], pipes }) = path(Default::default());
     let sender = first.try_clone().expect("a socket");
-    let near = Box::new(StillSends { sender, device: near, sent: false });
+    // While the second path is drained, an end of the last run still sends over the first path.
+    let mut unsent = Some(b"of the last run");
+    let before = move || unsent.take().map_or(Ok(()), |packet| sender.send(packet).map(drop));
+    let near = Box::new(BeforeReceive { before, device: near });
     let mut worker = worker(vec![one, Path { devices: [near, far], pipes }]);
     worker.restart(0);
     worker.read(&Ready::all());
@@ -313,40 +313,12 @@ fn a_line_with_many_packets_due_leaves_the_others_their_turn() {
     assert_eq!(written(), [WRITES_MAX as u64 + 1, 1]);
 }
 
-/// A device whose next packets the kernel cannot describe.
-struct Undescribed {
-    packets: u32,
-    device: Box<dyn Device>,
-}
-
-impl Device for Undescribed {
-    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>> {
-        match self.packets.checked_sub(1) {
-            Some(rest) => {
-                self.packets = rest;
-                Err(Errno::EINVAL.into())
-            }
-            None => self.device.receive(buffer),
-        }
-    }
-
-    fn send(&mut self, header: VnetHeader, parts: [&[u8]; 2]) -> io::Result<()> {
-        self.device.send(header, parts)
-    }
-
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.device.descriptor()
-    }
-
-    fn dropped_packets(&mut self) -> u64 {
-        self.device.dropped_packets()
-    }
-}
-
 #[test]
 fn packets_that_the_kernel_cannot_describe_are_counted_and_hold_up_no_other() {
     let ([first, _second], Path { devices: [near, far], pipes }) = path(Default::default());
-    let near = Box::new(Undescribed { packets: 3, device: near });
+    let mut undescribed = 0..3;
+    let before = move || undescribed.next().map_or(Ok(()), |_| Err(Errno::EINVAL.into()));
+    let near = Box::new(BeforeReceive { before, device: near });
     let mut worker = worker(vec![Path { devices: [near, far], pipes }]);
     first.send(b"plain").expect("room");
     worker.read(&Ready::all());

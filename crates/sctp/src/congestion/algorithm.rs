@@ -1,9 +1,6 @@
 //! The congestion control algorithms, and their names.
 
-use std::fmt;
-use std::str::FromStr;
-
-use crate::error::UnknownName;
+use crate::error::by_name;
 
 /// The congestion control of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -22,7 +19,7 @@ impl Algorithm {
     /// All algorithms, the default first.
     pub const ALL: [Algorithm; 3] = [Algorithm::Cubic, Algorithm::NewReno, Algorithm::Bbr];
 
-    /// Returns the name that [`FromStr`] parses.
+    /// Returns the name that [`FromStr`](std::str::FromStr) parses.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Cubic => "cubic",
@@ -32,20 +29,7 @@ impl Algorithm {
     }
 }
 
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Algorithm {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let found = Algorithm::ALL.into_iter().find(|a| a.name() == name);
-        found.ok_or(UnknownName("no such congestion control: choose cubic, newreno or bbr"))
-    }
-}
+by_name!(Algorithm, "no such congestion control: choose cubic, newreno or bbr");
 
 #[cfg(test)]
 mod tests {

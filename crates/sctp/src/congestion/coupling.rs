@@ -13,12 +13,10 @@
 //! | CMT/RPv2 | x_r / Σx | w_r · max(1/2, Σx / 2x_r) |
 //! | BALIA, with α = max x / x_r | (x_r / Σx)² · (1 + α)/2 · (4 + α)/5 | w_r/2 · min(α, 3/2) |
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use super::window::PACKETS_MIN;
-use crate::error::UnknownName;
+use crate::error::by_name;
 
 /// Whether the paths of an association share one congestion control.
 ///
@@ -45,7 +43,7 @@ impl Coupling {
     /// All values, the default first.
     pub const ALL: [Coupling; 3] = [Coupling::None, Coupling::ResourcePooling, Coupling::Balia];
 
-    /// Returns the name that [`FromStr`] parses.
+    /// Returns the name that [`FromStr`](std::str::FromStr) parses.
     pub fn name(self) -> &'static str {
         match self {
             Coupling::None => "none",
@@ -89,20 +87,7 @@ impl Coupling {
     }
 }
 
-impl fmt::Display for Coupling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Coupling {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let found = Coupling::ALL.into_iter().find(|c| c.name() == name);
-        found.ok_or(UnknownName("no such coupling of congestion control: choose none, rpv2 or balia"))
-    }
-}
+by_name!(Coupling, "no such coupling of congestion control: choose none, rpv2 or balia");
 
 /// Returns the rate of a window: its bytes per round trip.
 pub(crate) fn rate_bytes_per_s(cwnd_bytes: usize, srtt: Duration) -> u64 {

@@ -158,7 +158,7 @@ struct Outages {
 }
 
 impl Outages {
-    /// Summarizes runs of so many seconds over these lines, the first of which belongs to the path `first`.
+    /// Summarizes the outages of runs that last `seconds` each. `lines` belong to the paths from `first` on.
     fn new(runs: &[&Run], lines: &[PathSpec], first: usize, seconds: f64) -> Self {
         Outages {
             gap_s_max: runs.iter().filter_map(|run| run.gap_s()).reduce(f64::max),
