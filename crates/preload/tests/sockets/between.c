@@ -18,8 +18,8 @@ static void *copy(void *direction)
     char text[BYTES];
     ssize_t bytes;
     while ((bytes = recv(way->from, text, sizeof text, 0)) > 0) {
+        __sync_fetch_and_add(&copied, 1); /* Before the receiver of this message reads the count. */
         CHECK(send(way->to, text, bytes, 0) == bytes);
-        __sync_fetch_and_add(&copied, 1);
     }
     CHECK(bytes == 0);
     shutdown(way->to, SHUT_WR);
