@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sctp::config::PEER_ADDRESSES_MAX;
+use sctp::config::{COOKIE_BYTES_MAX, PEER_ADDRESSES_MAX};
 use sctp::{AssociationConfig, CloseReason, Event};
 use sctp_wire::cause::Cause;
 use sctp_wire::chunk::{Chunk, CookieAck, CookieEcho, DataFlags, Init, InitAck};
@@ -354,4 +354,14 @@ fn both_ends_have_the_smaller_numbers_of_streams() {
     peer.expects("COOKIE ECHO");
     peer.sends().chunk(|_, out| CookieAck.write(out)).go();
     assert!(peer.app.saw(|e| *e == Event::Connected { streams_out: 10, streams_in: 10 }));
+}
+
+#[test]
+fn a_cookie_that_is_too_long_is_none() {
+    for (bytes, answer) in [(COOKIE_BYTES_MAX, "COOKIE ECHO"), (COOKIE_BYTES_MAX + 1, "ABORT")] {
+        let mut peer = Peer::connecting(41, AssociationConfig::default());
+        peer.takes_init();
+        peer.sends().init_ack(&vec![7; bytes]).go();
+        peer.expects(answer);
+    }
 }
