@@ -148,6 +148,11 @@ impl PeerWindow {
         None
     }
 
+    /// Returns whether the peer has answered the outstanding probe and has no room for it.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.refused
+    }
+
     /// Returns, after the expiry of the probe timer, whether the peer had answered, so that the expiry indicates no
     /// failure.
     pub(crate) fn take_refused(&mut self) -> bool {

@@ -277,6 +277,11 @@ impl Outbound {
         self.peer_window.is_probed()
     }
 
+    /// Returns whether the peer has answered the probe of its closed window, and has no room for it.
+    pub(crate) fn window_probe_was_refused(&self) -> bool {
+        self.peer_window.has_refused()
+    }
+
     /// Returns when a closed window must be probed.
     pub(crate) fn probe_at(&self) -> Option<Time> {
         self.peer_window.probe_at()

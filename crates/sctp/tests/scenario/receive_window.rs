@@ -8,7 +8,7 @@ use sctp::{AssociationConfig, SendInfo};
 use sctp_wire::chunk::DataFlags;
 
 use lab::packets::{data_of, sack_of};
-use lab::script::Peer;
+use lab::script::{self, Peer};
 use lab::{A, B, Fate, Reading, TwoHosts};
 
 const BUFFER_BYTES: usize = 64 << 10;
@@ -197,6 +197,40 @@ fn a_closed_window_is_probed_after_one_timeout() {
     peer.sends().sack_with(-1, 0, &[]).go();
     peer.sends().sack_with(-1, 1000, &[]).go();
     peer.expects("DATA 0, DATA 1");
+}
+
+#[test]
+fn a_probe_that_the_peer_has_refused_is_repeated_by_t3_alone() {
+    let round_trip = Duration::from_millis(20);
+    for is_refused in [true, false] {
+        let mut peer =
+            Peer::established_with(11, AssociationConfig { tail_loss_probes: true, ..script::plain() });
+        // Tail loss probes need a measured round trip.
+        peer.app_sends(SendInfo::default(), vec![0; 100]);
+        peer.expects("DATA 0");
+        peer.waits(round_trip);
+        peer.sends().sack_with(0, 0, &[]).go();
+        peer.app_sends(SendInfo::default(), vec![1; 100]);
+        peer.waits(Duration::from_millis(1000));
+        peer.expects("DATA 1");
+        if !is_refused {
+            peer.waits(Duration::from_millis(999));
+            peer.expects("DATA 1");
+            continue;
+        }
+        for ms in [1000, 2000, 4000] {
+            peer.waits(round_trip);
+            peer.sends().sack_with(0, 0, &[]).go();
+            peer.waits(Duration::from_millis(ms - 1) - round_trip);
+            peer.expects_nothing();
+            peer.waits(Duration::from_millis(1));
+            peer.expects("DATA 1");
+        }
+        // The window opens.
+        peer.sends().sack_with(0, 0, &[]).go();
+        peer.sends().sack_with(0, 1000, &[]).go();
+        peer.expects("DATA 1");
+    }
 }
 
 #[test]
