@@ -33,6 +33,10 @@ const OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 /// The port of iperf3.
 const IPERF3_PORT: &str = "5201";
+/// Address of the daemon on each host: hosts of the laboratory have abstract names of their own.
+const DAEMON_PLACE: &str = "@swiftwater-lab";
+/// Beginning of the line that a daemon writes when it serves.
+const DAEMON_SERVES: &str = "swiftwater daemon:";
 
 /// A measurement: data, ends and limits.
 #[derive(Clone, Debug)]
@@ -171,15 +175,28 @@ impl Measurement<'_> {
         Ok(Some(running))
     }
 
-    /// Starts iperf3 with our SCTP sockets.
+    /// Starts iperf3 with our SCTP sockets, and a daemon for each end. One that `swiftwater run` starts would be nobody's child,
+    /// whose processor time is not ours, and outlive the measurement.
     fn start_iperf3(&self) -> Result<Option<Running>, LiveError> {
         let (seconds, bytes) = (self.seconds.ceil().to_string(), self.message_bytes.to_string());
         let [to, from] = [&self.addresses[0][0], &self.addresses[1][0]];
         let run = ["run", "--quiet", "--", "iperf3"];
         let words = ["--server", "--one-off", "--forceflush", "--port", IPERF3_PORT, "--bind", to];
         let words = [&run[..], &words].concat();
+        let until = Instant::now() + limit(self.seconds);
+        let mut daemons = Vec::new();
+        for host in self.hosts {
+            let mut daemon = Process::start(host, "a daemon", &["daemon", "--place", DAEMON_PLACE])?;
+            match daemon.stderr.wait_for(DAEMON_SERVES, until) {
+                Awaited::Line(_) => daemons.push(daemon),
+                Awaited::Interrupted => return Ok(None),
+                Awaited::Closed | Awaited::TimedOut => {
+                    return Err(LiveError::End { name: self.name.clone(), said: daemon.complaint() });
+                }
+            }
+        }
         let server = Process::start(self.hosts[0], "iperf3 --server", &words)?;
-        let mut running = self.running(server, parse_iperf3);
+        let mut running = Running { _daemons: daemons, ..self.running(server, parse_iperf3) };
         if running.server_line_with("listening")?.is_none() {
             return Ok(None);
         }
@@ -192,7 +209,8 @@ impl Measurement<'_> {
     /// Returns the measurement with its server alone. Its time limit begins now.
     fn running(&self, server: Process, parse: Parse) -> Running {
         let limit = limit(self.seconds);
-        Running { name: self.name.clone(), server, client: None, parse, limit, until: Instant::now() + limit }
+        let (name, until) = (self.name.clone(), Instant::now() + limit);
+        Running { name, server, client: None, _daemons: Vec::new(), parse, limit, until }
     }
 }
 
@@ -210,6 +228,8 @@ pub(super) struct Running {
     /// The client, once the server listens. It ends before the server.
     client: Option<Process>,
     server: Process,
+    /// The daemons of both ends, for programs that need them. They end after those.
+    _daemons: Vec<Process>,
     parse: Parse,
     limit: Duration,
     until: Instant,
@@ -402,7 +422,7 @@ impl Process {
         let failed = |source| LiveError::Start { what, source };
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         // A daemon outside the laboratory would serve neither host.
-        command.args(words).env_remove(crate::run::ADDRESS_VARIABLE);
+        command.args(words).env(crate::run::ADDRESS_VARIABLE, DAEMON_PLACE);
         // The process has its own group: Ctrl-C is for us, and we end the processes.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         // The input ends with this process, even if it is killed. A client ends after its server.
@@ -638,6 +658,30 @@ mod tests {
     }
 
     #[test]
+    fn the_time_of_daemons_counts_when_their_measurement_has_finished() {
+        let used = Duration::from_millis(50);
+        // The shell itself uses the time, not a child that it waits for.
+        let script = "trap exit TERM; n=0; while [ $n -lt 1000000 ]; do n=$((n+1)); \
+            [ $((n % 1000)) -eq 0 ] && read -r line </proc/self/schedstat && [ ${line%% *} -gt 50000000 ] && break; done; \
+            echo ready; while :; do sleep 0.01; done";
+        let mut daemon = shell(script);
+        assert_eq!(daemon.stdout.wait_for("ready", soon()), Awaited::Line("ready\n".to_owned()));
+        let running = Running {
+            name: "two-equal".to_owned(),
+            server: shell("exit"),
+            client: Some(shell("exit")),
+            _daemons: vec![daemon],
+            parse: |_, _| Some(Measured::default()),
+            limit: limit(5.0),
+            until: soon(),
+        };
+        let before = crate::host::processor_time_of_children();
+        running.finish(None).expect("it is measured");
+        let counted = crate::host::processor_time_of_children().saturating_sub(before);
+        assert!(counted >= used, "{counted:?}");
+    }
+
+    #[test]
     fn a_client_that_fails_before_it_has_connected_tells_why() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo swiftwater: no route to the server >&2"]).stderr(Stdio::piped());
@@ -657,6 +701,7 @@ mod tests {
             name: "coexistence".to_owned(),
             server,
             client: Some(client),
+            _daemons: Vec::new(),
             parse: parse_perf,
             limit: limit(5.0),
             until: soon(),
@@ -677,6 +722,7 @@ mod tests {
             name: "lossy".to_owned(),
             server: process(),
             client: Some(process()),
+            _daemons: Vec::new(),
             parse: parse_perf,
             limit: limit(5.0),
             until,
