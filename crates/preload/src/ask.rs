@@ -32,8 +32,21 @@ const TRIES: u32 = 8;
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// Pause before the second try; each later one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// Error of a request that the daemon has not read.
-const UNREAD: Errno = Errno(libc::ECONNRESET);
+
+/// Error of one try to make a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AskError {
+    /// The daemon has not read the request, or wants it later: the next try may succeed.
+    Unread,
+    /// Another try would find the same.
+    Errno(Errno),
+}
+
+impl From<Errno> for AskError {
+    fn from(error: Errno) -> AskError {
+        AskError::Errno(error)
+    }
+}
 
 /// Answer of the daemon, with its descriptors.
 pub(crate) struct Reply {
@@ -51,23 +64,16 @@ struct Frame {
 
 impl Reply {
     pub(crate) fn answer(&self) -> Result<Answer<'_>> {
-        self.frame.answer()
+        let here = &self.frame.beginning[..self.frame.bytes.min(ANSWER_BYTES_MAX)];
+        Answer::parse(here).ok_or(Errno(libc::EPROTO))
     }
 
     /// Returns the reply unless its answer is a failure.
-    fn unless_failed(self) -> Result<Reply> {
-        self.answer()?;
-        Ok(self)
-    }
-}
-
-impl Frame {
-    fn answer(&self) -> Result<Answer<'_>> {
-        let here = &self.beginning[..self.bytes.min(ANSWER_BYTES_MAX)];
-        match Answer::parse(here).ok_or(Errno(libc::EPROTO))? {
-            Answer::Failed(ASK_AGAIN) => Err(UNREAD),
-            Answer::Failed(errno) => Err(Errno(errno)),
-            answer => Ok(answer),
+    fn unless_failed(self) -> Result<Reply, AskError> {
+        match self.answer()? {
+            Answer::Failed(ASK_AGAIN) => Err(AskError::Unread),
+            Answer::Failed(errno) => Err(AskError::Errno(Errno(errno))),
+            _ => Ok(self),
         }
     }
 }
@@ -117,9 +123,9 @@ pub(crate) fn linger(cookie: u64, time: Duration) {
         let connection = send_request_once(&DaemonRequest::Linger { cookie }.into(), None)?;
         let wait = || system::await_events([connection], libc::POLLIN, Some(system::timespec(time)));
         let reply = match cancel::undoing(|| system::close(connection), wait) {
-            Ok([0]) => Err(Errno(libc::EAGAIN)),
+            Ok([0]) => Err(Errno(libc::EAGAIN).into()),
             Ok(_) => receive_answer(connection, false, Destination::NOWHERE),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         };
         system::close(connection);
         reply?.unless_failed()
@@ -128,22 +134,26 @@ pub(crate) fn linger(cookie: u64, time: Duration) {
     let _ = repeated(ask_once);
 }
 
-/// Repeats a request that fails with [`UNREAD`].
+/// Repeats a request that the daemon does not read.
 ///
 /// # Errors
 ///
 /// `ENOBUFS`: the daemon has read the request in none of many tries.
-fn repeated<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
-    for tries in 1..TRIES {
+fn repeated<T>(ask: impl Fn() -> Result<T, AskError>) -> Result<T> {
+    for tries in 0..TRIES {
+        if tries > 0 {
+            system::sleep(FIRST_PAUSE * (1 << (tries - 1)));
+        }
         match ask() {
-            Err(UNREAD) => system::sleep(FIRST_PAUSE * (1 << (tries - 1))),
-            asked => return asked,
+            Err(AskError::Unread) => {}
+            Err(AskError::Errno(error)) => return Err(error),
+            Ok(asked) => return Ok(asked),
         }
     }
-    ask().map_err(|error| if error == UNREAD { Errno(libc::ENOBUFS) } else { error })
+    Err(Errno(libc::ENOBUFS))
 }
 
-fn ask_once(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
+fn ask_once(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply, AskError> {
     let connection = send_request_once(&Request::Socket(*request), Some(fd))?;
     let late = request.answer_kind() == AnswerKind::LateFrame;
     if late {
@@ -190,12 +200,12 @@ fn ask_once_for_value<'a>(
     request: &dyn Fn() -> SocketRequest<'a>,
     about: RawFd,
     place: Destination<'_>,
-) -> Result<usize> {
+) -> Result<usize, AskError> {
     let connection = send_request_once(&Request::Socket(request()), Some(about))?;
     let reply = receive_answer(connection, false, place.after(VALUE_BYTES_HERE));
     system::close(connection);
-    let reply = reply?;
-    let Answer::Value(beginning) = reply.answer()? else { return Err(Errno(libc::EPROTO)) };
+    let reply = reply?.unless_failed()?;
+    let Answer::Value(beginning) = reply.answer()? else { return Err(Errno(libc::EPROTO).into()) };
     place.write(beginning)?;
     Ok((reply.frame.bytes - Answer::VALUE_AT).min(place.bytes()))
 }
@@ -205,12 +215,12 @@ pub(crate) fn send_request(request: &SocketRequest<'_>, fd: RawFd) -> Result<Raw
     repeated(|| send_request_once(&Request::Socket(*request), Some(fd)))
 }
 
-fn send_request_once(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
+fn send_request_once(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd, AskError> {
     send_request_to(daemon_address().ok_or(Errno(libc::ENETDOWN))?, request, about)
 }
 
 #[inline(never)]
-fn send_request_to(daemon: Address, request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
+fn send_request_to(daemon: Address, request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd, AskError> {
     let mut head = [0; HEAD_BYTES_MAX];
     let (bytes, value) = request.encode_head(&mut head).ok_or(Errno(libc::EINVAL))?;
     let connection = connect_to(daemon)?;
@@ -219,18 +229,22 @@ fn send_request_to(daemon: Address, request: &Request<'_>, about: Option<RawFd>)
 }
 
 /// Sends a request, with the descriptor that it concerns.
-fn send(connection: RawFd, frame: &[Source<'_>], about: Option<RawFd>) -> Result<usize> {
-    system::send(connection, Content::new(frame), about, libc::MSG_NOSIGNAL).map_err(request_error)
+fn send(connection: RawFd, frame: &[Source<'_>], about: Option<RawFd>) -> Result<usize, AskError> {
+    system::send(connection, Content::new(frame), about, libc::MSG_NOSIGNAL).map_err(connection_error)
 }
 
-/// Returns the error of a request. The kernel reports a connection that ends with a request unread like the end of a
-/// peer, whether the daemon has ended it or has ended itself: the next try finds out.
-fn request_error(error: Errno) -> Errno {
-    if error == Errno(libc::EPIPE) { UNREAD } else { error }
+/// Returns the error of a try whose connection has failed with this error of the kernel. The kernel reports a connection that
+/// ends with a request unread like the end of a peer, whether the daemon has ended the connection or has ended itself: the next
+/// try finds out.
+fn connection_error(error: Errno) -> AskError {
+    match error.0 {
+        libc::EPIPE | libc::ECONNRESET => AskError::Unread,
+        _ => AskError::Errno(error),
+    }
 }
 
 /// Receives an answer. The part that exceeds a [`Frame`] goes to `rest`, as far as it fits.
-fn receive_answer(connection: RawFd, late: bool, rest: Destination<'_>) -> Result<Reply> {
+fn receive_answer(connection: RawFd, late: bool, rest: Destination<'_>) -> Result<Reply, AskError> {
     let mut beginning = [0; ANSWER_BYTES_MAX];
     let received = loop {
         let places = [Destination::of(&mut beginning), rest];
@@ -240,14 +254,14 @@ fn receive_answer(connection: RawFd, late: bool, rest: Destination<'_>) -> Resul
         };
         match received {
             Err(Errno(libc::EINTR)) if !late => {}
-            other => break other.map_err(request_error),
+            other => break other.map_err(connection_error),
         }
     }?;
     if received.descriptors_lost {
-        return Err(Errno(libc::EMFILE));
+        return Err(Errno(libc::EMFILE).into());
     }
     match received.bytes {
-        0 => Err(Errno(libc::ENETDOWN)),
+        0 => Err(Errno(libc::ENETDOWN).into()),
         bytes => Ok(Reply { frame: Frame { beginning, bytes }, descriptors: received.descriptors }),
     }
 }
@@ -360,7 +374,7 @@ mod tests {
     use super::*;
 
     /// Sends a request to a daemon that was killed, after it has read or has not read an earlier one.
-    fn send_after_end(has_unread: bool) -> Result<usize> {
+    fn send_after_end(has_unread: bool) -> Result<usize, AskError> {
         let mut pair = [-1; 2];
         // SAFETY: the array has room for two descriptors.
         let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, pair.as_mut_ptr()) };
@@ -377,9 +391,9 @@ mod tests {
     #[test]
     fn a_request_to_a_daemon_that_was_killed_was_not_read() {
         for has_unread in [false, true] {
-            assert_eq!(send_after_end(has_unread), Err(UNREAD));
+            assert_eq!(send_after_end(has_unread), Err(AskError::Unread));
         }
-        assert_eq!(request_error(Errno(libc::EMFILE)), Errno(libc::EMFILE));
+        assert_eq!(connection_error(Errno(libc::EMFILE)), AskError::Errno(Errno(libc::EMFILE)));
     }
 
     /// Treatment of a connection by a daemon.
@@ -389,6 +403,7 @@ mod tests {
         CloseUnread,
         CloseRead,
         PutOff,
+        Refuse,
         Answer,
     }
 
@@ -414,12 +429,13 @@ mod tests {
                     if !matches!(treatment, Treatment::CloseAtOnce) {
                         libc::poll(&raw mut entry, 1, -1);
                     }
-                    if matches!(treatment, Treatment::CloseRead | Treatment::Answer) {
+                    if matches!(treatment, Treatment::CloseRead | Treatment::Refuse | Treatment::Answer) {
                         assert!(libc::recv(connection, frame.as_mut_ptr().cast(), frame.len(), 0) > 0);
                     }
                     let answer = match treatment {
                         Treatment::Answer => Some(Answer::Done),
                         Treatment::PutOff => Some(Answer::Failed(ASK_AGAIN)),
+                        Treatment::Refuse => Some(Answer::Failed(libc::ECONNRESET)),
                         _ => None,
                     };
                     if let Some(answer) = answer {
@@ -435,7 +451,8 @@ mod tests {
             let connection = send_request_to(daemon, &DaemonRequest::Barrier.into(), None)?;
             let reply = receive_answer(connection, false, Destination::NOWHERE);
             system::close(connection);
-            reply?.answer().map(|answer| assert_eq!(answer, Answer::Done))
+            assert_eq!(reply?.unless_failed()?.answer()?, Answer::Done);
+            Ok(())
         });
         serving.join().expect("it ends");
         answered
@@ -454,13 +471,13 @@ mod tests {
 
         let reply = receive_answer(connection.as_raw_fd(), false, Destination::NOWHERE).expect("an answer");
         assert!(!system::is_hung_up(peer.as_raw_fd()), "the reply has the descriptor");
-        assert_eq!(reply.unless_failed().err(), Some(Errno(libc::EPERM)));
+        assert_eq!(reply.unless_failed().err(), Some(AskError::Errno(Errno(libc::EPERM))));
         assert!(system::is_hung_up(peer.as_raw_fd()), "it was the last one");
     }
 
     #[test]
     fn a_request_that_was_not_read_is_repeated() {
-        use Treatment::{Answer, CloseAtOnce, CloseRead, CloseUnread, PutOff};
+        use Treatment::{Answer, CloseAtOnce, CloseRead, CloseUnread, PutOff, Refuse};
         assert_eq!(ask_daemon_that(&[CloseAtOnce, CloseUnread, PutOff, CloseAtOnce, Answer]), Ok(()));
         let full = Err(Errno(libc::ENOBUFS));
         assert_eq!(ask_daemon_that(&[PutOff; TRIES as usize]), full);
@@ -471,6 +488,8 @@ mod tests {
             Err(Errno(libc::ENETDOWN)),
             "there is no daemon any more"
         );
+        // The kernel reports an unread request with the same number.
+        assert_eq!(ask_daemon_that(&[Refuse]), Err(Errno(libc::ECONNRESET)));
     }
 
     #[test]

@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_pointer_into_the_first_page_is_refused() {
         let start = ptr::without_provenance_mut(8);
-        // SAFETY: the memory is touched by nobody.
+        // SAFETY: no code touches the memory.
         let (place, content) = unsafe { (Destination::of_program(start, 4), [Source::of_program(start, 4)]) };
         assert_eq!(place.write(b"value"), Err(Errno(libc::EFAULT)));
         assert_eq!(place.write(b""), Ok(0), "nothing is written");

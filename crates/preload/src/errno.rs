@@ -18,7 +18,7 @@ impl Errno {
     }
 }
 
-pub(crate) type Result<T> = std::result::Result<T, Errno>;
+pub(crate) type Result<T, E = Errno> = std::result::Result<T, E>;
 
 /// Returns the result of a system call of the C library.
 pub(crate) fn check(returned: c_long) -> Result<usize> {

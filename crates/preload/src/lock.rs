@@ -24,12 +24,27 @@ const NONBLOCKING_LIMIT: Duration = Duration::from_millis(100);
 /// Longest wait of `sctp_peeloff`, which has no time limit of its own. Another caller may hold the lock while the daemon sorts
 /// the content of the carrier.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
-/// Error for a wait that took too long. `EAGAIN` would mean that nothing has come.
-pub(crate) const TIMED_OUT: Errno = Errno(libc::ETIMEDOUT);
 
-/// Returns the error that the program sees.
-pub(crate) fn program_error(error: Errno) -> Errno {
-    if error == TIMED_OUT { Errno(libc::EAGAIN) } else { error }
+/// Reason for which a call does not get a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockError {
+    /// This thread holds the lock, and the call comes from a signal handler.
+    HeldByThisThread,
+    /// The call has waited for as long as it may.
+    TimedOut,
+    /// The call has waited, and a signal was handled meanwhile.
+    Interrupted,
+}
+
+impl From<LockError> for Errno {
+    /// Returns the error that the program sees.
+    fn from(error: LockError) -> Errno {
+        Errno(match error {
+            LockError::HeldByThisThread => libc::EDEADLK,
+            LockError::TimedOut => libc::EAGAIN,
+            LockError::Interrupted => libc::EINTR,
+        })
+    }
 }
 
 /// The lock, held until this is dropped.
@@ -136,16 +151,11 @@ fn duration(time: libc::timespec) -> Option<Duration> {
 
 /// Takes the lock. A sharer can write any word into the page: one that names a thread makes the other sharers wait, each for as
 /// long as its call may.
-///
-/// # Errors
-///
-/// `EDEADLK`: this thread holds the lock, and the call comes from a signal handler. `ETIMEDOUT`: the time is over, which programs
-/// see as `EAGAIN` ([`program_error`]). `EINTR`: a signal was handled meanwhile.
-pub(crate) fn hold<'a>(word: &'a AtomicU32, patience: &Patience) -> Result<Held<'a>> {
+pub(crate) fn hold<'a>(word: &'a AtomicU32, patience: &Patience) -> Result<Held<'a>, LockError> {
     let thread = thread_id();
     let list = List::of_this_thread();
     if list.is_pending(word) {
-        return Err(Errno(libc::EDEADLK));
+        return Err(LockError::HeldByThisThread);
     }
     let taken = |before, after| {
         let pending = list.announce(word);
@@ -170,7 +180,7 @@ fn wait<'a>(
     word: &AtomicU32,
     patience: &Patience,
     take: impl Fn(u32) -> Option<Held<'a>>,
-) -> Result<Held<'a>> {
+) -> Result<Held<'a>, LockError> {
     loop {
         let found = word.load(Relaxed);
         if found & FUTEX_TID_MASK == 0 {
@@ -186,11 +196,11 @@ fn wait<'a>(
         }
         let left = patience.left();
         if left == Some(Duration::ZERO) {
-            return Err(TIMED_OUT);
+            return Err(LockError::TimedOut);
         }
         // In all other cases the lock was released, the word has changed, or the time is over; the loop sees each of these.
         if let Err(Errno(libc::EINTR)) = futex(word, libc::FUTEX_WAIT, marked, left) {
-            return Err(Errno(libc::EINTR));
+            return Err(LockError::Interrupted);
         }
     }
 }
@@ -400,7 +410,7 @@ mod tests {
             for waiters in [0, FUTEX_WAITERS] {
                 let word = AtomicU32::new(thread | waiters);
                 let held = hold(&word, &Patience::of_a_look());
-                assert_eq!(held.map(drop), Err(TIMED_OUT));
+                assert_eq!(held.map(drop), Err(LockError::TimedOut));
             }
         });
     }
@@ -430,7 +440,7 @@ mod tests {
         let held = hold(&word, &Patience::of_a_look()).expect("it is free");
         // SAFETY: the word lives.
         unsafe { abandon_since(mark()) };
-        assert_eq!(hold(&word, &Patience::of_a_look()).map(drop), Err(Errno(libc::EDEADLK)));
+        assert_eq!(hold(&word, &Patience::of_a_look()).map(drop), Err(LockError::HeldByThisThread));
         drop(held);
     }
 
@@ -438,7 +448,7 @@ mod tests {
     fn one_patience_is_for_all_waits_of_a_call() {
         with_live_thread(|thread| {
             let (word, patience) = (AtomicU32::new(thread), Patience::of_a_look());
-            assert_eq!(hold(&word, &patience).map(drop), Err(TIMED_OUT));
+            assert_eq!(hold(&word, &patience).map(drop), Err(LockError::TimedOut));
             assert_eq!(patience.left(), Some(Duration::ZERO));
         });
     }
@@ -450,7 +460,7 @@ mod tests {
         // A thread may hold another lock meanwhile.
         drop(hold(&other, &Patience::of_a_look()).expect("it is free"));
         let again = hold(&word, &Patience::of_a_request());
-        assert_eq!(again.map(drop), Err(Errno(libc::EDEADLK)));
+        assert_eq!(again.map(drop), Err(LockError::HeldByThisThread));
         drop(held);
         assert!(!hold(&word, &Patience::of_a_look()).expect("it is free").inherited);
     }
@@ -459,7 +469,7 @@ mod tests {
     #[test]
     fn a_word_that_names_this_thread_is_that_of_another() {
         let word = AtomicU32::new(thread_id());
-        assert_eq!(hold(&word, &Patience::of_a_look()).map(drop), Err(TIMED_OUT));
+        assert_eq!(hold(&word, &Patience::of_a_look()).map(drop), Err(LockError::TimedOut));
     }
 
     #[test]
@@ -482,8 +492,7 @@ mod tests {
 
     #[test]
     fn a_time_that_is_over_is_told_as_that_of_a_socket() {
-        assert_eq!(program_error(TIMED_OUT), Errno(libc::EAGAIN));
-        assert_eq!(program_error(Errno(libc::EINTR)), Errno(libc::EINTR));
+        assert_eq!(Errno::from(LockError::TimedOut), Errno(libc::EAGAIN));
     }
 
     extern "C" fn ignore(_signal: c_int) {}
@@ -512,7 +521,7 @@ mod tests {
                 });
                 let held = hold(&word, &Patience::of_a_request());
                 done.store(true, Relaxed);
-                assert_eq!(held.map(drop), Err(Errno(libc::EINTR)));
+                assert_eq!(held.map(drop), Err(LockError::Interrupted));
             });
         });
     }

@@ -15,7 +15,7 @@ use ring::{Ring, Writer};
 use crate::mapping;
 use crate::owned::Owned;
 use crate::pages::Pages;
-use crate::system::{self, Errno, Result};
+use crate::system::{self, Result};
 
 /// Number of messages that a process sends as records before it announces a ring: a ring costs some ten of them.
 const RECORDS_BEFORE: u32 = 16;
@@ -133,6 +133,3 @@ impl Drop for OwnRing {
         unmap(*self.words.get_mut());
     }
 }
-
-/// The ring cannot be used: the message goes as a record of its own.
-pub(crate) const ALONE: Errno = Errno(libc::EDEADLK);

@@ -10,7 +10,7 @@ use carrier::request::{PUT_BACK_BYTES_MAX, SocketRequest};
 
 use crate::ask::request;
 use crate::descriptor::Descriptor;
-use crate::lock::{self, Patience};
+use crate::lock::Patience;
 use crate::owned::Owned;
 use crate::reader::Reader;
 use crate::system::{self, Buffers, Destination, Errno, Result};
@@ -37,8 +37,7 @@ pub(crate) enum Plain {
 /// standard input.
 pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Result<Plain> {
     let pages = descriptor.pages();
-    let reader =
-        Reader::lock_in_any_form(fd, pages, &Patience::of_a_request()).map_err(lock::program_error)?;
+    let reader = Reader::lock_in_any_form(fd, pages, &Patience::of_a_request())?;
     match request(fd, &SocketRequest::Hold) {
         Err(Errno(libc::ESHUTDOWN)) if is_input => {
             return rest(&reader).map(|file| Plain::Rest(file.release()));
@@ -61,7 +60,7 @@ pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Re
 /// [`form::STAYS_PLAIN`].
 pub(crate) fn of_records(fd: RawFd, descriptor: Descriptor) -> Result<Descriptor> {
     if descriptor.pages().status.plain.load(Relaxed) != 0 {
-        Reader::lock(fd, descriptor.pages(), &Patience::of_a_request()).map_err(lock::program_error)?;
+        Reader::lock(fd, descriptor.pages(), &Patience::of_a_request())?;
     }
     Ok(descriptor)
 }

@@ -10,7 +10,7 @@ use libc::c_int;
 
 use crate::cancel;
 use crate::descriptor::Descriptor;
-use crate::lock::{self, Patience};
+use crate::lock::Patience;
 use crate::message::{END, Message};
 use crate::pages::Pages;
 use crate::reader::{Reader, end};
@@ -40,7 +40,7 @@ pub(crate) fn receive(
 /// The outcome of a receive on one number.
 enum Outcome {
     Received(Message),
-    /// The number was closed while the call slept. The call goes on with this copy, which it closes.
+    /// The number was closed while the call slept. The call continues with this copy, which it closes.
     Moved(RawFd),
 }
 
@@ -78,12 +78,8 @@ fn receive_at(fd: RawFd, descriptor: &Descriptor, buffers: Buffers<'_>, flags: c
     }
     loop {
         let seen = Seen::in_page(pages);
-        // Only here: the error of an association that has timed out has the same number.
-        let reader = match Reader::lock(fd, pages, &patience) {
-            Err(lock::TIMED_OUT) => return Err(Errno(libc::EAGAIN)),
-            reader => reader,
-        };
-        match reader.and_then(|reader| reader.take(buffers, flags)) {
+        let taken = Reader::lock(fd, pages, &patience)?.take(buffers, flags);
+        match taken {
             Err(Errno(libc::EAGAIN)) => {
                 if let Some(result) = seen.without_message(pages, || system::waits(fd, flags)) {
                     return result.map(Outcome::Received);
@@ -196,7 +192,7 @@ fn await_message(
 /// Returns the number of bytes that the next call would return (`FIONREAD`).
 pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
     let pages = descriptor.pages();
-    let reader = Reader::lock(fd, pages, &Patience::of_a_look()).map_err(lock::program_error)?;
+    let reader = Reader::lock(fd, pages, &Patience::of_a_look())?;
     let consumed = pages.sharers.position().load().consumed();
     Ok(reader.front()?.map_or(0, |header| header.bytes.saturating_sub(consumed) as usize))
 }
@@ -211,13 +207,14 @@ pub(crate) fn next(fd: RawFd, descriptor: &Descriptor) -> Option<Header> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
     use carrier::status_page::StatusPage;
 
     use super::*;
     use crate::descriptor;
     use crate::system::{self, Destination};
 
-    /// The wait for a lock fails with the same number where it has taken too long, and that is another matter.
     #[test]
     fn an_association_that_has_timed_out_is_reported_as_such() {
         let mut ends = [-1; 2];
@@ -243,6 +240,9 @@ mod tests {
         };
         assert_eq!(receive(libc::MSG_DONTWAIT), Err(Errno(libc::ETIMEDOUT)));
         assert_eq!(receive(0), Err(Errno(libc::ENOTCONN)), "the error was reported");
+        // A sharer that holds the lock for too long is no error of the association.
+        descriptor.pages().sharers.read_lock().store(system::thread_id(), Relaxed);
+        assert_eq!(receive(libc::MSG_DONTWAIT), Err(Errno(libc::EAGAIN)));
         ends.into_iter().for_each(system::close);
     }
 }

@@ -14,8 +14,7 @@ use libc::c_int;
 use ring::{PutOutcome, Writer};
 
 use crate::descriptor::Descriptor;
-use crate::lock::{self, Patience};
-use crate::own_ring::ALONE;
+use crate::lock::{self, LockError, Patience};
 use crate::system::{self, Content, Errno, Result, Source};
 
 /// Number of records of long messages that this process has sent.
@@ -24,19 +23,39 @@ static LONG_MESSAGES: AtomicU32 = AtomicU32::new(0);
 /// Length of a filler, without its header: with it the smallest send buffer is full.
 const FILLER_BYTES: usize = 3840;
 
+/// Reason for which a message is not in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PutError {
+    /// The daemon reads no ring of this process, or the call comes from a signal handler that has interrupted this thread in a
+    /// send: the message can be sent as a record.
+    RingUnusable,
+    /// The message cannot be sent.
+    Errno(Errno),
+}
+
+impl From<Errno> for PutError {
+    fn from(error: Errno) -> PutError {
+        PutError::Errno(error)
+    }
+}
+
+impl From<LockError> for PutError {
+    fn from(error: LockError) -> PutError {
+        match error {
+            LockError::HeldByThisThread => PutError::RingUnusable,
+            LockError::TimedOut | LockError::Interrupted => PutError::Errno(error.into()),
+        }
+    }
+}
+
 /// Sends a message that the ring can hold; waits for room, if a call with these flags may.
-///
-/// # Errors
-///
-/// [`ALONE`]: there is no ring of this process that the daemon reads; or this thread is sending there, and a signal handler has
-/// interrupted it.
 pub(crate) fn send(
     fd: RawFd,
     descriptor: &Descriptor,
     header: &Header,
     content: Content<'_>,
     flags: c_int,
-) -> Result<()> {
+) -> Result<(), PutError> {
     content.check()?;
     put_waiting(fd, descriptor, flags, |ring| {
         let sequence = Sequence::sent_after(descriptor.pages().sharers.records_sent());
@@ -51,17 +70,13 @@ pub(crate) fn send(
 
 /// Sends a message whose content is in a memfd: `send_record` sends its record, and the ring gets the header, so that the message
 /// keeps its place among the others.
-///
-/// # Errors
-///
-/// As [`send`].
 pub(crate) fn send_long(
     fd: RawFd,
     descriptor: &Descriptor,
     header: Header,
     flags: c_int,
     send_record: impl Fn(&Header) -> Result<()>,
-) -> Result<()> {
+) -> Result<(), PutError> {
     put_waiting(fd, descriptor, flags, |ring| {
         if !ring.fits(HEADER_BYTES) {
             return Ok(PutOutcome::Full);
@@ -83,10 +98,10 @@ fn put_waiting(
     descriptor: &Descriptor,
     flags: c_int,
     put: impl Fn(Writer<'_>) -> Result<PutOutcome>,
-) -> Result<()> {
+) -> Result<(), PutError> {
     let patience = Patience::of_send(fd, flags);
     let sent = wait_for_room(fd, flags, &patience, || try_put(fd, descriptor, &patience, &put));
-    if let Err(Errno(libc::EPIPE | libc::ECONNRESET)) = sent {
+    if let Err(PutError::Errno(Errno(libc::EPIPE | libc::ECONNRESET))) = sent {
         // The daemon has died or forgotten the socket. A message that fits the ring would wait there for ever.
         descriptor.ring.abandon();
     }
@@ -102,16 +117,16 @@ pub(crate) fn send_alone(fd: RawFd, flags: c_int, send: impl Fn() -> Result<()>)
 }
 
 /// Repeats `attempt` until it returns true, and waits in between for room in the carrier, if a call with these flags may.
-fn wait_for_room(
+fn wait_for_room<E: From<Errno>>(
     fd: RawFd,
     flags: c_int,
     patience: &Patience,
-    attempt: impl Fn() -> Result<bool>,
-) -> Result<()> {
+    attempt: impl Fn() -> Result<bool, E>,
+) -> Result<(), E> {
     while !attempt()? {
         // Other senders may take the room again and again.
         if !system::waits(fd, flags) || patience.is_over() {
-            return Err(Errno(libc::EAGAIN));
+            return Err(Errno(libc::EAGAIN).into());
         }
         let filler = Header::new(Kind::Filler).encode();
         system::send_waiting(fd, Content::new(&[Source::of(&filler)]), None, libc::MSG_NOSIGNAL)?;
@@ -125,12 +140,12 @@ fn try_put(
     descriptor: &Descriptor,
     patience: &Patience,
     put: impl Fn(Writer<'_>) -> Result<PutOutcome>,
-) -> Result<bool> {
+) -> Result<bool, PutError> {
     let pages = descriptor.pages();
-    let _held = lock::hold(pages.sharers.write_lock(), patience).map_err(lock::program_error)?;
+    let _held = lock::hold(pages.sharers.write_lock(), patience)?;
     let Some(ring) = descriptor.ring.writer(pages) else {
         descriptor.ring.count(pages, |number, memfd| announce(fd, number, memfd));
-        return Err(ALONE);
+        return Err(PutError::RingUnusable);
     };
     let mut done = put(ring)?;
     if done == PutOutcome::Full {
@@ -139,7 +154,10 @@ fn try_put(
     }
     let sleep = match done {
         PutOutcome::Done { sleep } => sleep,
-        PutOutcome::Full => return fill(fd, pages.sharers).map(|()| false),
+        PutOutcome::Full => {
+            fill(fd, pages.sharers)?;
+            return Ok(false);
+        }
     };
     if ring.fits(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
         restore(fd, pages.sharers)?;
@@ -162,8 +180,7 @@ fn try_put(
 /// Restores the send buffer that a sharer has made small because its ring was full.
 pub(crate) fn restore_send_buffer(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<()> {
     let sharers = descriptor.pages().sharers;
-    let _held =
-        lock::hold(sharers.write_lock(), &Patience::of_send(fd, flags)).map_err(lock::program_error)?;
+    let _held = lock::hold(sharers.write_lock(), &Patience::of_send(fd, flags))?;
     restore(fd, sharers)
 }
 

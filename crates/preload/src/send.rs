@@ -22,11 +22,10 @@ use crate::cancel;
 use crate::child;
 use crate::descriptor::Descriptor;
 use crate::lock::Patience;
-use crate::own_ring::ALONE;
 use crate::owned::Owned;
 use crate::pages::Pages;
 use crate::parts::sent_behind;
-use crate::ring;
+use crate::ring::{self, PutError};
 use crate::self_connect;
 use crate::setup;
 use crate::system::{self, Content, Errno, Result, Source};
@@ -223,7 +222,7 @@ impl Outgoing<'_> {
 
     /// Keeps others from sending to an association to which nothing was sent. Returns false if something was.
     fn close_unused(&self, assoc_id: AssocId) -> bool {
-        // Of more associations than entries nothing is known.
+        // Without an entry, the page does not say whether anything was sent.
         self.entry_of(assoc_id).is_none_or(|(entry, sent)| sent.close_unused(entry, assoc_id))
     }
 
@@ -431,18 +430,21 @@ impl Outgoing<'_> {
     /// Sends a message through the ring, or as a record.
     fn send_short(&self, header: &Header, flags: c_int) -> Result<()> {
         match ring::send(self.fd, self.descriptor, header, self.content, self.flags) {
-            Err(ALONE) => sent_behind(&self.record_of(header).encode(), self.content, |record| {
-                match system::send_waiting(self.fd, record, None, flags) {
-                    // A sharer has made the send buffer small, because its ring is full.
-                    Err(Errno(libc::EMSGSIZE)) => {
-                        ring::restore_send_buffer(self.fd, self.descriptor, self.flags)?;
-                        system::send_waiting(self.fd, record, None, flags)
+            Ok(()) => Ok(()),
+            Err(PutError::Errno(error)) => Err(error),
+            Err(PutError::RingUnusable) => {
+                sent_behind(&self.record_of(header).encode(), self.content, |record| {
+                    match system::send_waiting(self.fd, record, None, flags) {
+                        // A sharer has made the send buffer small, because its ring is full.
+                        Err(Errno(libc::EMSGSIZE)) => {
+                            ring::restore_send_buffer(self.fd, self.descriptor, self.flags)?;
+                            system::send_waiting(self.fd, record, None, flags)
+                        }
+                        sent => sent,
                     }
-                    sent => sent,
-                }
-            })
-            .map(|_| self.pages().sharers.count_record()),
-            sent => sent,
+                })
+                .map(|_| self.pages().sharers.count_record())
+            }
         }
     }
 
@@ -455,9 +457,12 @@ impl Outgoing<'_> {
     /// Sends a long message; `send` sends the record with its memfd and does not wait.
     fn send_long(&self, header: Header, send: impl Fn(&Header) -> Result<()>) -> Result<()> {
         self.in_order(|| match ring::send_long(self.fd, self.descriptor, header, self.flags, &send) {
-            Err(ALONE) => ring::send_alone(self.fd, self.flags, || send(&self.record_of(&header)))
-                .map(|()| self.pages().sharers.count_record()),
-            sent => sent,
+            Ok(()) => Ok(()),
+            Err(PutError::Errno(error)) => Err(error),
+            Err(PutError::RingUnusable) => {
+                ring::send_alone(self.fd, self.flags, || send(&self.record_of(&header)))
+                    .map(|()| self.pages().sharers.count_record())
+            }
         })
     }
 }

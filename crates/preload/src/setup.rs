@@ -228,7 +228,7 @@ pub(crate) fn await_room(fd: RawFd, assoc_id: AssocId) -> Result<()> {
 pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, assoc_id: AssocId, flags: c_int) -> Result<RawFd> {
     let pages = descriptor.pages();
     // No sharer reads while the daemon sorts the content of the carrier.
-    let reader = Reader::lock(fd, pages, &Patience::of_a_request()).map_err(lock::program_error)?;
+    let reader = Reader::lock(fd, pages, &Patience::of_a_request())?;
     let front = pages.sharers.position().load();
     let front_begun = front.consumed() > 0;
     let header = if front_begun { reader.front()? } else { None };
@@ -237,7 +237,7 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, assoc_id: AssocId, fl
     // After an error it is unknown whether the daemon has sorted the content.
     let reply = ask(&request, fd).inspect_err(|_| reader.recover())?;
     if reader.on_sorted(front, header).is_err() {
-        // The association was peeled off all the same.
+        // The association was peeled off nevertheless.
         reader.recover();
     }
     drop(reader);
@@ -262,10 +262,7 @@ pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result
     }
     let patience = Patience::of_receive(fd, 0);
     loop {
-        let guard = match lock::hold(pages.sharers.read_lock(), &patience) {
-            Err(lock::TIMED_OUT) => return Err(Errno(libc::EAGAIN)),
-            guard => guard?,
-        };
+        let guard = lock::hold(pages.sharers.read_lock(), &patience)?;
         match take_association(fd, &guard, flags) {
             // The kernel reports once that the daemon has died; the next look finds the end.
             Err(Errno(libc::EAGAIN | libc::ECONNRESET)) => {}

@@ -16,7 +16,7 @@ use crate::message::{self, Message};
 use crate::pages::Pages;
 use crate::reader::Reader;
 use crate::system::{self, Buffers, Content, Destination, Errno, Result};
-use crate::{bundle, lock, receive, table};
+use crate::{bundle, receive, table};
 
 /// Returns the SCTP option that is equivalent to a TCP option, if there is one; other options stay as they are.
 pub(crate) fn as_sctp(level: c_int, name: c_int) -> (c_int, c_int) {
@@ -109,7 +109,7 @@ pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
         return receive::available(fd, descriptor);
     }
     let pages = descriptor.pages();
-    let reader = Reader::lock(fd, pages, &Patience::of_a_look()).map_err(lock::program_error)?;
+    let reader = Reader::lock(fd, pages, &Patience::of_a_look())?;
     if reader.front()?.is_none() {
         return Ok(0);
     }
