@@ -204,6 +204,8 @@ struct PathState {
     empty_ns: [u64; 2],
     /// Turns that their time ended.
     long_turns: u64,
+    /// Longest time that one packet took from the line into the device of a host.
+    write_ns_max: u64,
 }
 
 /// Packet that was read from a device.
@@ -238,6 +240,7 @@ impl PathState {
             deleted: [false; 2],
             empty_ns: [0; 2],
             long_turns: 0,
+            write_ns_max: 0,
         };
         state.dropped_before = state.dropped_by_devices();
         state
@@ -311,7 +314,9 @@ impl PathState {
                     self.write_drops += u64::from(delivery.segment_count());
                 }
             }
-            write_ns = now_ns();
+            let written_ns = now_ns();
+            self.write_ns_max = self.write_ns_max.max(written_ns - write_ns);
+            write_ns = written_ns;
             if write_ns - began_ns > turn.ns_max {
                 self.long_turns += 1;
                 return;
@@ -337,6 +342,7 @@ impl PathState {
     fn reset_counts(&mut self) {
         self.empty_ns = [0; 2];
         self.long_turns = 0;
+        self.write_ns_max = 0;
         self.write_drops = 0;
         self.failed_reads = 0;
         self.dropped_before = self.dropped_by_devices();
@@ -506,6 +512,9 @@ impl Worker {
             paths: self.paths.iter_mut().map(PathState::counts).collect(),
             late: self.late.distribution(),
             long_turns: self.paths.iter().map(|path| path.long_turns).sum(),
+            write_max: Duration::from_nanos(
+                self.paths.iter().map(|path| path.write_ns_max).max().unwrap_or_default(),
+            ),
             elapsed: self.started.elapsed(),
             processor: processor_time().saturating_sub(self.processor_at_start),
             realtime: self.realtime,

@@ -244,6 +244,9 @@ pub struct EmulatorCounts {
     pub late: Distribution,
     /// Number of times that a device or a line used up its time, and the others had to wait for it.
     pub long_turns: u64,
+    /// Longest time that the write of one packet, or of segments in one piece, took. Behind it the kernel does the work of the
+    /// receiving host.
+    pub write_max: Duration,
     /// Elapsed time.
     pub elapsed: Duration,
     /// Processor time.

@@ -412,6 +412,10 @@ fn a_turn_ends_after_its_time() {
     state.read(0, STALE_TURN, &mut buffer, now_ns, |line, arrival| {
         line.handle_packet(0, SuperPacket::new(arrival.header, arrival.bytes, &budget));
     });
+    assert_eq!(state.write_ns_max, 0, "only writes count");
     state.write(0, WRITE_TURN, &mut Vec::new(), &mut Times::new(), now_ns);
     assert_eq!((state.lines[0].counts().packets_written, state.long_turns), (2, 2));
+    assert_eq!(state.write_ns_max, TURN_NS_MAX / 2 + 1);
+    state.reset_counts();
+    assert_eq!((state.long_turns, state.write_ns_max), (0, 0));
 }

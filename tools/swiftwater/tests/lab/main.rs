@@ -399,6 +399,8 @@ const MEASURED: [&str; 15] = [
     "late_us_p50",
     "late_us_p99",
     "emulator_cpu",
+    "long_turns",
+    "write_us_max",
     "client_cpu_ns_per_byte",
     "server_cpu_ns_per_byte",
     "disturbed",

@@ -55,6 +55,7 @@ pub(super) struct Row {
     late_us_p99: f64,
     emulator_cpu: f64,
     long_turns: u64,
+    write_us_max: f64,
 }
 
 /// Returns the flows of all paths, the largest first.
@@ -112,6 +113,7 @@ impl Row {
             late_us_p99: us(counts.late.p99),
             emulator_cpu: processors(counts),
             long_turns: counts.long_turns,
+            write_us_max: us(counts.write_max),
         }
     }
 
@@ -243,6 +245,7 @@ mod tests {
             paths: vec![path],
             late: Default::default(),
             long_turns: 0,
+            write_max: Duration::ZERO,
             elapsed: Duration::from_secs(1),
             processor: Duration::ZERO,
             realtime: false,

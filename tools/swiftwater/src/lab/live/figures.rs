@@ -11,7 +11,7 @@ use super::measure::{Cpu, Latency, Measured};
 use super::plan::{Load, Series};
 use super::watch::{LineHistory, StateAt, return_times};
 use crate::host::OTHERS_BUSY_MAX;
-use crate::lab::line::report::{is_late, ms, processors, us};
+use crate::lab::line::report::{is_late, ms, us};
 use crate::lab::line::spec::PathSpec;
 use crate::stats::median;
 use crate::units::{grouped, mbits};
@@ -200,6 +200,8 @@ struct LineFigures {
     late_us_p50: f64,
     late_us_p99: f64,
     emulator_cpu: f64,
+    long_turns: u64,
+    write_us_max: f64,
     /// Whether the emulator had a real-time priority.
     #[serde(skip)]
     realtime: bool,
@@ -211,7 +213,7 @@ impl Run {
         counts: Option<&(EmulatorCounts, u64)>,
         history: LineHistory,
     ) -> Self {
-        let line = counts.map(|(counts, dropped)| LineFigures::new(counts, *dropped));
+        let line = counts.map(|(counts, dropped)| LineFigures::new(counts, *dropped, measured.seconds));
         Run { measured, line, history, ..Run::default() }
     }
 
@@ -336,7 +338,9 @@ fn used_at_s(states: &[&StateAt], path: usize, back_at_s: f64, bits_per_s: f64) 
 }
 
 impl LineFigures {
-    fn new(counts: &EmulatorCounts, host_dropped_packets: u64) -> Self {
+    /// Sums up the counters of a test that took so many seconds.
+    fn new(counts: &EmulatorCounts, host_dropped_packets: u64, seconds: f64) -> Self {
+        let seconds = if seconds > 0.0 { seconds } else { counts.elapsed.as_secs_f64() };
         let lines = || counts.paths.iter().flat_map(|path| &path.lines);
         let sum = |count: fn(&netsim::PipeStats) -> u64| lines().map(|line| count(&line.pipe)).sum();
         let to_server = |count: fn(&netsim::PipeStats) -> u64| {
@@ -356,7 +360,10 @@ impl LineFigures {
             queue_ms_p95: ms(queue.p95),
             late_us_p50: us(counts.late.p50),
             late_us_p99: us(counts.late.p99),
-            emulator_cpu: processors(counts),
+            // Without the start and the end of both processes, in which the emulator has next to nothing to do.
+            emulator_cpu: counts.processor.as_secs_f64() / seconds,
+            long_turns: counts.long_turns,
+            write_us_max: us(counts.write_max),
             realtime: counts.realtime,
         }
     }

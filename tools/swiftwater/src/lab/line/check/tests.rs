@@ -28,6 +28,7 @@ fn row_of(text: &str, pipe: PipeStats, packets_received: u64, delays: &[Duration
         processor: Duration::ZERO,
         realtime: true,
         long_turns: 0,
+        write_max: Duration::ZERO,
     };
     let received = Received {
         packets_sent: flood.packets().ceil() as u64,

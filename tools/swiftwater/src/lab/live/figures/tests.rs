@@ -51,6 +51,25 @@ fn figures_until_a_mark_have_no_counters_of_the_whole_run() {
 }
 
 #[test]
+fn the_time_of_the_emulator_is_a_part_of_that_of_the_test() {
+    let counts = EmulatorCounts {
+        paths: Vec::new(),
+        late: Default::default(),
+        long_turns: 7,
+        write_max: Duration::from_micros(250),
+        elapsed: Duration::from_secs(4),
+        processor: Duration::from_secs(1),
+        realtime: true,
+    };
+    let keys = |seconds| {
+        let figures = LineFigures::new(&counts, 0, seconds);
+        (figures.emulator_cpu, figures.long_turns, figures.write_us_max)
+    };
+    assert_eq!(keys(2.0), (0.5, 7, 250.0), "both processes took a second to start and to end");
+    assert_eq!(keys(0.0).0, 0.25, "nothing was delivered");
+}
+
+#[test]
 fn a_run_is_disturbed_by_losses_of_the_host_and_by_a_late_emulator() {
     assert!(!run(1.0, 0, 1_000.0).is_disturbed());
     assert!(run(1.0, 1, 1.0).is_disturbed() && run(1.0, 0, 1_001.0).is_disturbed());
