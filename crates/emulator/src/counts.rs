@@ -239,8 +239,8 @@ pub struct EmulatorCounts {
     /// The paths in their order.
     pub paths: Vec<PathCounts>,
     /// Lateness of each segment when its write to the host began, unless the host refused it: the time since the pipe delivered
-    /// it, including the wait for the segments that travel with it, and the longest time for which it may have waited in the
-    /// device of its sender.
+    /// it, including the wait for the segments that travel with it, and the longest time by which it may have left the line later
+    /// because it waited in the device of its sender.
     pub late: Distribution,
     /// Number of times that a device or a line used up its time, and the others had to wait for it.
     pub long_turns: u64,

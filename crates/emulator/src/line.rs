@@ -18,6 +18,8 @@ pub struct Line {
     join_ns: u64,
     /// One lane.
     transit: Transit<Burst>,
+    /// Longest time by which the pipe would be free sooner, had each packet been read when it was sent.
+    shift_ns: u64,
     waited: Times,
     flows: Flows,
     packets_read: u64,
@@ -29,7 +31,7 @@ pub struct Line {
 #[derive(Debug)]
 struct Burst {
     packet: SuperPacket,
-    /// Longest time for which the packet may have waited to be read.
+    /// Longest time by which the packet may arrive later because it or one before it waited to be read.
     read_late_ns: u64,
     /// Time at which the pipe delivers the first segment. The last arrives when all do.
     first_ns: u64,
@@ -84,6 +86,7 @@ impl Line {
             pipe: Pipe::new(config, seed),
             join_ns: if joins { nanoseconds(join) } else { 0 },
             transit,
+            shift_ns: 0,
             waited: Times::new(),
             flows: Flows::default(),
             packets_read: 0,
@@ -97,9 +100,18 @@ impl Line {
         self.handle_late_packet(now_ns, 0, packet);
     }
 
-    /// Offers each segment of a packet to the pipe that may have been sent up to `read_late_ns` before.
-    pub(crate) fn handle_late_packet(&mut self, now_ns: u64, read_late_ns: u64, packet: SuperPacket) {
+    /// Returns the longest time by which a packet leaves later that is offered now and may have been sent up to `unread_ns`
+    /// before. One that waits for others in any case is only as late as these.
+    fn read_late_ns(&self, now_ns: u64, unread_ns: u64) -> u64 {
+        let free_ns = self.pipe.busy_until_ns();
+        let on_time_ns = free_ns.saturating_sub(self.shift_ns).max(now_ns.saturating_sub(unread_ns));
+        free_ns.max(now_ns) - on_time_ns
+    }
+
+    /// Offers each segment of a packet to the pipe that may have been sent up to `unread_ns` before.
+    pub(crate) fn handle_late_packet(&mut self, now_ns: u64, unread_ns: u64, packet: SuperPacket) {
         self.packets_read += 1;
+        let (free_ns, read_late_ns) = (self.pipe.busy_until_ns(), self.read_late_ns(now_ns, unread_ns));
         let (ecn, flow) = (packet.ecn(), self.flows.place(packet.flow()));
         let offered = Offered { packet: &packet, read_late_ns, flow };
         let delay_ns = nanoseconds(self.pipe.config().delay);
@@ -131,6 +143,9 @@ impl Line {
             }
         }
         self.send_run(run, &offered);
+        if self.pipe.busy_until_ns() > free_ns {
+            self.shift_ns = read_late_ns;
+        }
     }
 
     /// Drops a packet for lack of memory, and counts its segments.

@@ -247,6 +247,18 @@ impl Pipe {
         &self.config
     }
 
+    /// Returns the time from which a packet would not wait for others.
+    ///
+    /// ```
+    /// # use netsim::{Pipe, PipeConfig};
+    /// let mut pipe = Pipe::new(&PipeConfig { rate_bits_per_s: Some(8_000_000), ..PipeConfig::default() }, 0);
+    /// pipe.offer(0, 1000);
+    /// assert_eq!(pipe.busy_until_ns(), 1_000_000);
+    /// ```
+    pub fn busy_until_ns(&self) -> u64 {
+        self.busy_until_ns
+    }
+
     /// Returns the number of bytes that wait at `now_ns`, with the packet that is leaving. `now_ns` is not before the last
     /// packet came.
     ///

@@ -64,9 +64,9 @@ fn segments_that_are_due_together_arrive_with_the_last_of_them() {
 #[test]
 fn segments_that_wait_for_others_are_late_by_that_time() {
     let mut line = Line::new(&fast(), 0, JOIN);
-    line.handle_late_packet(0, 500, super_packet(3, Ecn::NotCapable, &MemoryBudget::default()));
-    let delivery = line.poll_delivery(1_037_000).expect("it is due");
-    let mut lateness: Vec<u64> = delivery.lateness_ns(1_037_000).collect();
+    line.handle_late_packet(1_000, 500, super_packet(3, Ecn::NotCapable, &MemoryBudget::default()));
+    let delivery = line.poll_delivery(1_038_000).expect("it is due");
+    let mut lateness: Vec<u64> = delivery.lateness_ns(1_038_000).collect();
     lateness.sort_unstable();
     assert_eq!(lateness, [1_500, 13_500, 25_500]);
 }
@@ -193,7 +193,50 @@ fn memory_is_in_use_until_the_last_segment_has_arrived() {
     assert_eq!(budget.used_bytes(), 0);
 }
 
+#[test]
+fn a_packet_that_waits_for_others_in_any_case_is_only_as_late_as_these() {
+    let mut line = Line::new(&fast(), 0, JOIN);
+    let mut late_ns = |now_ns, unread_ns| {
+        line.handle_late_packet(
+            now_ns,
+            unread_ns,
+            super_packet(1, Ecn::NotCapable, &MemoryBudget::default()),
+        );
+        let delivery = line.poll_delivery(u64::MAX).expect("it is due");
+        delivery.lateness_ns(delivery.at_ns).collect::<Vec<_>>()
+    };
+    assert_eq!(late_ns(1_000_000, 0), [0], "it leaves at 1,012 µs");
+    assert_eq!(late_ns(1_010_000, 9_000), [0], "it had to wait until then");
+    assert_eq!(late_ns(1_030_000, 20_000), [6_000], "the line was free at 1,024 µs");
+    assert_eq!(late_ns(1_031_000, 0), [6_000], "it would have been free sooner");
+    assert_eq!(late_ns(1_060_000, 0), [0]);
+}
+
 proptest! {
+    /// A packet is as late as it arrives later than one that was offered when it was sent.
+    #[test]
+    fn the_lateness_of_reading_is_that_of_the_arrival(
+        packets in prop::collection::vec((0u64..40_000, 0u64..60_000), 1..40),
+        is_limited in any::<bool>(),
+    ) {
+        let rate_bits_per_s = fast().rate_bits_per_s.filter(|_| is_limited);
+        let config = PipeConfig { rate_bits_per_s, ..fast() };
+        let mut line = Line::new(&config, 0, Duration::ZERO);
+        let mut on_time = Pipe::new(&config, 0);
+        let (mut sent_ns, mut read_ns) = (1_000_000, 1_000_000);
+        for (gap_ns, unread_ns) in packets {
+            sent_ns += gap_ns;
+            read_ns = read_ns.max(sent_ns + unread_ns);
+            let packet = super_packet(1, Ecn::NotCapable, &MemoryBudget::default());
+            line.handle_late_packet(read_ns, read_ns - sent_ns, packet);
+            let delivery = line.poll_delivery(u64::MAX).expect("it is due");
+            let Verdict::Deliver(expected) = on_time.offer(sent_ns, PACKET_BYTES) else { panic!("there is room") };
+            let late_ns: Vec<u64> = delivery.lateness_ns(delivery.at_ns).collect();
+            // The rate has a fraction of a nanosecond, which begins anew after a rest.
+            prop_assert!(late_ns.len() == 1 && late_ns[0].abs_diff(delivery.at_ns - expected.at_ns) <= 40);
+        }
+    }
+
     /// Joined or not, every segment meets the same fate as if its sender had cut the super-packet, and none arrives early.
     #[test]
     fn segments_fare_as_single_packets_do(
