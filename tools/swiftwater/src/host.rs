@@ -16,6 +16,9 @@ pub(crate) const COMMIT: Option<&str> = option_env!("SWIFTWATER_COMMIT");
 /// Load of other programs, in processors, from which figures are not to be compared.
 pub(crate) const OTHERS_BUSY_MAX: f64 = 0.15;
 
+/// Error of a difference of idle times: `/proc/stat` has two of them, in steps of 10 ms each.
+const IDLE_RESOLUTION: Duration = Duration::from_millis(20);
+
 /// Returns the numbers of the processors that this process may use.
 pub(crate) fn allowed_processors() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return vec![0] };
@@ -77,42 +80,73 @@ pub(crate) fn processor_time_of_children() -> Duration {
     time_of(UsageWho::RUSAGE_CHILDREN)
 }
 
-/// Returns the time that all processors together were not idle since the start of the system, in steps of 10 ms. It includes time
-/// that another guest of the same host took.
-pub(crate) fn busy_time() -> Duration {
-    const TICKS_PER_S: u64 = 100;
-    let line = first_line("/proc/stat").unwrap_or_default();
-    let ticks: Vec<u64> = line.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0)).collect();
-    // The fields are user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user.
-    let busy: u64 =
-        ticks.iter().take(8).enumerate().filter(|(field, _)| !matches!(field, 3 | 4)).map(|(_, t)| t).sum();
-    Duration::from_millis(busy * 1000 / TICKS_PER_S)
+/// What the processors of this system have done until a moment.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    at: Instant,
+    processors: usize,
+    /// Time that they were idle together, waits for disks included.
+    idle: Duration,
+    /// Processor time of this program and of its children that were waited for.
+    own: Duration,
 }
 
-/// Returns the time that processors were busy for other programs than this one and its finished children.
-pub(crate) fn others_busy_time() -> Duration {
-    busy_time().saturating_sub(processor_time() + processor_time_of_children())
+impl Load {
+    /// Returns the load until now; `None` if the system does not tell.
+    fn now() -> Option<Self> {
+        let text = fs::read_to_string("/proc/stat").ok()?;
+        let (idle, processors) = idle_time(&text)?;
+        Some(Load {
+            at: Instant::now(),
+            processors,
+            idle,
+            own: processor_time() + processor_time_of_children(),
+        })
+    }
+
+    /// Returns the number of processors that others kept busy from another load on; `None` if it is unknown, as when they would
+    /// have been less than idle. The system samples the busy time, but not the idle one, so that is the difference. It includes
+    /// time that another guest of the same host took.
+    fn others_busy_since(&self, before: &Load) -> Option<f64> {
+        let elapsed_s = self.at.saturating_duration_since(before.at).as_secs_f64();
+        let since = |time: fn(&Load) -> Duration| time(self).as_secs_f64() - time(before).as_secs_f64();
+        let others_s = elapsed_s * self.processors as f64 - since(|load| load.idle) - since(|load| load.own);
+        let is_known = elapsed_s > 0.0
+            && self.processors == before.processors
+            && others_s > -IDLE_RESOLUTION.as_secs_f64();
+        is_known.then(|| others_s.max(0.0) / elapsed_s)
+    }
+}
+
+/// Returns the idle time of all processors together, and their number, from the text of `/proc/stat`.
+fn idle_time(stat: &str) -> Option<(Duration, usize)> {
+    const TICKS_PER_S: u64 = 100;
+    let mut lines = stat.lines().take_while(|line| line.starts_with("cpu"));
+    // The fields are user, nice, system, idle, iowait, irq, softirq, steal.
+    let mut fields = lines.next()?.split_whitespace().skip(4);
+    let idle: u64 = fields.next()?.parse().ok()?;
+    let waits: u64 = fields.next()?.parse().ok()?;
+    Some((Duration::from_millis((idle + waits) * 1000 / TICKS_PER_S), lines.count()))
 }
 
 /// Measures how busy other programs keep the processors.
-pub(crate) struct OthersBusy {
-    began: Instant,
-    busy_before: Duration,
-}
+#[derive(Debug)]
+pub(crate) struct OthersBusy(Option<Load>);
 
 impl OthersBusy {
     pub(crate) fn begin() -> Self {
-        OthersBusy { began: Instant::now(), busy_before: others_busy_time() }
+        OthersBusy(Load::now())
     }
 
-    /// Returns the number of processors that other programs kept busy since the begin.
-    pub(crate) fn processors(&self) -> f64 {
-        others_busy_time().saturating_sub(self.busy_before).div_duration_f64(self.began.elapsed())
+    /// Returns the number of processors that other programs than this one and its finished children kept busy since the begin, if
+    /// it is known.
+    pub(crate) fn processors(&self) -> Option<f64> {
+        Load::now()?.others_busy_since(self.0.as_ref()?)
     }
 
     /// Returns the sentence of [`busy_sentence`] about the time since the begin.
     pub(crate) fn sentence(&self) -> Option<String> {
-        busy_sentence(self.processors())
+        self.processors().and_then(busy_sentence)
     }
 }
 
@@ -218,6 +252,32 @@ mod tests {
         assert!(!allowed_processors().is_empty());
         assert!(loopback_packet_bytes() >= 1500);
         assert!(!kernel().is_empty() && !processor_model().is_empty());
+    }
+
+    #[test]
+    fn others_have_kept_busy_what_was_neither_idle_nor_ours() {
+        let at = Instant::now();
+        let load = |ms: u64, processors, idle_ms, own_ms| Load {
+            at: at + Duration::from_millis(ms),
+            processors,
+            idle: Duration::from_millis(idle_ms),
+            own: Duration::from_millis(own_ms),
+        };
+        let since_begin = |until: Load| until.others_busy_since(&load(0, 2, 5_000, 100));
+        assert_eq!(since_begin(load(1_000, 2, 6_000, 600)), Some(0.5));
+        assert_eq!(since_begin(load(1_000, 2, 6_010, 1_100)), Some(0.0), "within what the system tells");
+        assert_eq!(since_begin(load(1_000, 2, 6_500, 1_100)), None, "more than there was");
+        assert_eq!(since_begin(load(1_000, 3, 6_000, 600)), None, "a processor was added");
+        assert_eq!(since_begin(load(0, 2, 5_000, 100)), None, "no time has passed");
+    }
+
+    #[test]
+    fn idle_time_is_that_of_all_processors_with_waits_for_disks() {
+        let stat =
+            "cpu  1 2 3 400 50 6 7 8 0 0\ncpu0 0 0 0 200 50 0 0 0 0 0\ncpu1 1 2 3 200 0 6 7 8 0 0\nintr 5\n";
+        assert_eq!(idle_time(stat), Some((Duration::from_millis(4_500), 2)));
+        assert_eq!(idle_time("cpu  1 2 3\n"), None);
+        assert!(Load::now().is_some_and(|load| load.processors > 0 && load.idle > Duration::ZERO));
     }
 
     #[test]

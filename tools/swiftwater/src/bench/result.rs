@@ -83,7 +83,7 @@ pub(crate) struct Row {
     pub sender_nice: i32,
     pub receiver_nice: i32,
     pub runs: usize,
-    pub others_busy_processors: f64,
+    pub others_busy_processors: Option<f64>,
     pub seconds_per_run: f64,
     pub kernel: String,
     pub processor: String,
@@ -126,7 +126,8 @@ impl Results {
     fn row(&self, measured: &Measured, conditions: &Conditions) -> Option<Row> {
         let Cell { series, cpus, packet_cap, parallel, message_bytes, .. } = measured.cell;
         let runs: Vec<&Outcome> = measured.runs.iter().flatten().map(|run| &run.outcome).collect();
-        let others_busy: Vec<f64> = measured.runs.iter().flatten().map(|run| run.others_busy).collect();
+        let others_busy: Vec<f64> =
+            measured.runs.iter().flatten().filter_map(|run| run.others_busy).collect();
         let last = runs.last()?;
         let middle = |value: &dyn Fn(&Outcome) -> f64| {
             median(&runs.iter().map(|run| value(run)).collect::<Vec<f64>>()).unwrap_or(0.0)
@@ -163,7 +164,7 @@ impl Results {
             sender_nice: last.client.nice,
             receiver_nice: last.server.nice,
             runs: runs.len(),
-            others_busy_processors: median(&others_busy).unwrap_or(0.0),
+            others_busy_processors: median(&others_busy),
             seconds_per_run: conditions.seconds_per_run,
             kernel: conditions.kernel.clone(),
             processor: conditions.processor.clone(),
@@ -211,7 +212,7 @@ pub(crate) mod tests {
             began: Default::default(),
             interrupted: false,
         };
-        Some(Run { outcome, others_busy: 0.5 })
+        Some(Run { outcome, others_busy: Some(0.5) })
     }
 
     pub(crate) fn conditions() -> Conditions {

@@ -40,8 +40,8 @@ struct Serving {
 pub(crate) struct Run {
     /// The result.
     pub outcome: Outcome,
-    /// Processors that other programs kept busy meanwhile.
-    pub others_busy: f64,
+    /// Processors that other programs kept busy meanwhile, if that is known.
+    pub others_busy: Option<f64>,
 }
 
 /// Starts runs.
@@ -60,11 +60,9 @@ impl Runner {
 
     /// Measures the cell once.
     pub(crate) fn run(&self, cell: &Cell, seconds: f64) -> Result<Run, PeerError> {
-        let (began, busy, ours) = (Instant::now(), host::busy_time(), our_time());
+        let others = host::OthersBusy::begin();
         let outcome = self.run_peers(cell, seconds)?;
-        let (busy, ours) = (host::busy_time().saturating_sub(busy), our_time().saturating_sub(ours));
-        let others_busy = busy.saturating_sub(ours).as_secs_f64() / began.elapsed().as_secs_f64();
-        Ok(Run { outcome, others_busy })
+        Ok(Run { outcome, others_busy: others.processors() })
     }
 
     fn run_peers(&self, cell: &Cell, seconds: f64) -> Result<Outcome, PeerError> {
@@ -181,11 +179,6 @@ impl Daemon {
     fn environment(&self) -> [(&'static str, OsString); 2] {
         [(PRELOAD_VARIABLE, preload(&self.shim)), (ADDRESS_VARIABLE, self.address.clone().into())]
     }
-}
-
-/// Returns the processor time of this program and of its finished children.
-fn our_time() -> Duration {
-    host::processor_time() + host::processor_time_of_children()
 }
 
 /// Serves as `swiftwater daemon` does, on any UDP port, at an address that other users cannot guess and take before.

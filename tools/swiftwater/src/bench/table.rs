@@ -106,7 +106,7 @@ fn range(row: &Row) -> String {
 
 /// Returns the processors that other programs kept busy during the runs, if that was too many to ignore.
 pub(crate) fn others_busy(rows: &[Row]) -> Option<f64> {
-    let busy: Vec<f64> = rows.iter().map(|row| row.others_busy_processors).collect();
+    let busy: Vec<f64> = rows.iter().filter_map(|row| row.others_busy_processors).collect();
     median(&busy).filter(|&busy| busy >= OTHERS_BUSY_MAX)
 }
 

@@ -13,7 +13,7 @@
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ use super::live;
 use super::live::trace::Trace;
 use super::{LabError, write_error};
 use crate::folder::Folder;
-use crate::host;
+use crate::host::{self, OthersBusy};
 
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const RESULTS: &str = "results.json";
@@ -50,7 +50,7 @@ pub(super) struct Manifest {
     pub(super) command: Vec<String>,
     pub(super) experiments: Vec<String>,
     pub(super) seed: u64,
-    /// Number of processors that other programs kept busy during the run; `None` until the command has ended.
+    /// Number of processors that other programs kept busy during the run; `None` if it is unknown.
     pub(super) others_busy_processors: Option<f64>,
     pub(super) elapsed_s: f64,
     #[serde(default)]
@@ -93,7 +93,7 @@ pub(super) struct Archive {
     folder: Folder,
     manifest: Manifest,
     began: Instant,
-    busy_before: Duration,
+    others: OthersBusy,
     /// Number of traces of all experiments that have ended.
     traces: usize,
     /// Whether the folder has results of this run.
@@ -128,13 +128,13 @@ impl Archive {
         check_writable(&folder).map_err(failed)?;
         check_writable(&traces).map_err(|error| write_error(&path.join(TRACES), &error))?;
         let path = path.to_owned();
-        let busy_before = host::others_busy_time();
+        let others = OthersBusy::begin();
         Ok(Archive {
             path,
             folder,
             manifest,
             began: Instant::now(),
-            busy_before,
+            others,
             traces: 0,
             has_results: false,
             made_traces,
@@ -220,10 +220,9 @@ impl Archive {
             self.manifest.experiments.push(experiment.to_owned());
         }
         let elapsed_s = self.began.elapsed().as_secs_f64();
-        let busy = host::others_busy_time().saturating_sub(self.busy_before).as_secs_f64();
         self.manifest.elapsed_s = elapsed_s;
         self.manifest.traces = self.traces + traces.len();
-        self.manifest.others_busy_processors = Some(busy / elapsed_s.max(1e-9));
+        self.manifest.others_busy_processors = self.others.processors();
         write(&new, MANIFEST, &self.manifest).map_err(failed)?;
         write(&new, RESULTS, &rows).map_err(failed)?;
         for (number, trace) in (self.traces + 1..).zip(traces) {
@@ -405,7 +404,7 @@ mod tests {
         let text = fs::read_to_string(folder.join(MANIFEST)).expect("written");
         let manifest: Manifest = serde_json::from_str(&text).expect("JSON");
         assert_eq!((manifest.seed, manifest.experiments), (7, vec!["lossy".to_owned()]));
-        assert!(manifest.others_busy_processors.is_some());
+        assert!(text.contains("\"others_busy_processors\": "), "{text}");
         fs::write(traces.join("0001-lossy.json"), "{}").expect("room");
         let mut archive = Archive::create(&folder, 8).expect("ours");
         assert_eq!(

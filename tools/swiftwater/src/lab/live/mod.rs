@@ -468,7 +468,7 @@ fn measure_rate(testbed: &mut Testbed<'_>, cell: &Cell) -> Result<Option<Turn>, 
     let parts = rate_windows(testbed.plan, cell, &measured, seconds);
     let runs = measured.into_iter().zip(parts).map(|(measured, part)| {
         let history = observed.since(measured.began_s);
-        Run::new(measured, counts.as_ref(), history).with_rate_window(part).beside_others(Some(others_busy))
+        Run::new(measured, counts.as_ref(), history).with_rate_window(part).beside_others(others_busy)
     });
     let runs: Vec<Run> = runs.collect();
     if runs.iter().any(|run| run.bits_per_s(None).is_none()) {
@@ -493,7 +493,7 @@ fn measure_request_response(testbed: &mut Testbed<'_>, cell: &Cell) -> Result<Op
     let Some(AtOnce { mut measured, others_busy }) = at_once(&[asked], None)? else { return Ok(None) };
     let counts = testbed.counts()?;
     let run = |measured| Run::new(measured, counts.as_ref(), LineHistory::default());
-    Ok(measured.pop().map(|measured| run(measured).beside_others(Some(others_busy))))
+    Ok(measured.pop().map(|measured| run(measured).beside_others(others_busy)))
 }
 
 /// Returns the part of each run that its rate is of, if it is not the whole run: with marks, the time of the sending, as at each
@@ -518,8 +518,8 @@ fn rate_windows(plan: &Plan, cell: &Cell, measured: &[Measured], seconds: f64) -
 /// Measurements that ran at the same time.
 struct AtOnce {
     measured: Vec<Measured>,
-    /// Number of processors that other programs kept busy meanwhile.
-    others_busy: f64,
+    /// Number of processors that other programs kept busy meanwhile, if it is known.
+    others_busy: Option<f64>,
 }
 
 /// Runs measurements at the same time; returns `None` after Ctrl-C. Several clients first connect, and then begin at once.

@@ -141,7 +141,7 @@ fn is_ours(series: Series) -> bool {
 
 fn run_of(run: &bench::run::Run) -> Run {
     let measured = measured_of(&run.outcome);
-    Run::new(measured, None, LineHistory::default()).beside_others(Some(run.others_busy))
+    Run::new(measured, None, LineHistory::default()).beside_others(run.others_busy)
 }
 
 fn measured_of(outcome: &crate::perf::client::Outcome) -> Measured {
@@ -263,7 +263,8 @@ mod tests {
             interrupted: false,
         };
         let run = |others_busy| run_of(&bench::run::Run { outcome: outcome.clone(), others_busy });
-        assert!(run(0.5).is_disturbed() && !run(0.01).is_disturbed());
+        assert!(run(Some(0.5)).is_disturbed());
+        assert!(!run(Some(0.01)).is_disturbed() && !run(None).is_disturbed());
     }
 
     #[test]
