@@ -133,6 +133,15 @@ impl Cell {
         format!("{}, {}, paths: {}", self.load.name(), self.series.name, self.series.paths)
     }
 
+    /// Returns the name for users of one of the series of the cell.
+    pub(super) fn name_of(&self, series: Series) -> String {
+        if series == self.series {
+            self.name()
+        } else {
+            format!("{}: {} beside it", self.name(), series.name)
+        }
+    }
+
     /// Returns the series of the cell, and the one beside it.
     pub(super) fn all_series(&self) -> impl Iterator<Item = Series> + use<> {
         [Some(self.series), self.load.beside].into_iter().flatten()

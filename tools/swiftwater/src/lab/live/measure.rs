@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde::Deserialize;
 
 use super::LiveError;
-use super::plan::Tool;
+use super::plan::{Series, Tool};
 use super::watch::{self, Progress};
 use crate::interrupt;
 use crate::moment::Moment;
@@ -49,7 +49,7 @@ pub(super) struct Measurement<'a> {
     pub(super) addresses: [Vec<String>; 2],
     /// The server's address beside the lines for the control connection of perf; `None` is its first of `addresses`.
     pub(super) control: Option<&'a str>,
-    pub(super) tool: Tool,
+    pub(super) series: Series,
     /// Buffers at both ends; `None` is the default.
     pub(super) buffer_bytes: Option<usize>,
     pub(super) message_bytes: usize,
@@ -135,7 +135,7 @@ struct Row {
 impl Measurement<'_> {
     /// Starts both ends; returns `None` after Ctrl-C.
     pub(super) fn start(&self, begin: Begin) -> Result<Option<Running>, LiveError> {
-        match self.tool {
+        match self.series.tool {
             Tool::Perf(words) => self.start_perf(words, begin),
             Tool::Iperf3 => self.start_iperf3(),
         }

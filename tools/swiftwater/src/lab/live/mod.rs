@@ -52,7 +52,7 @@ pub(super) use figures::{Figures, columns, disturbance};
 use measure::{Begin, Measured, Measurement, Running};
 use outcomes::outcomes;
 use plan::{MPTCP, Plan, Series};
-use repeat::{ATTEMPTS_MORE, attempt, undisturbed};
+use repeat::{attempt, undisturbed};
 use selection::{BeforeOutage, NoCase, cells};
 pub(super) use selection::{Estimate, case_names, check_seconds, estimate, select};
 use trace::Trace;
@@ -141,12 +141,34 @@ pub(crate) enum LiveError {
     /// The ends cannot be run.
     #[error("cannot run the two ends: {0}")]
     Io(#[from] io::Error),
+    /// The measurement of a transport failed.
+    #[error("{error}")]
+    Of {
+        /// Whether the transport is ours.
+        is_ours: bool,
+        /// The failure.
+        error: Box<LiveError>,
+    },
 }
 
 impl LiveError {
     /// Returns whether one measurement has failed, which others need not share.
     fn is_of_one_measurement(&self) -> bool {
-        matches!(self, LiveError::End { .. } | LiveError::Deadline { .. } | LiveError::Stalled { .. })
+        match self {
+            LiveError::End { .. } | LiveError::Deadline { .. } | LiveError::Stalled { .. } => true,
+            LiveError::Of { error, .. } => error.is_of_one_measurement(),
+            _ => false,
+        }
+    }
+
+    /// Returns the failure as one of a transport.
+    fn of(self, is_ours: bool) -> Self {
+        LiveError::Of { is_ours, error: Box::new(self) }
+    }
+
+    /// Returns whether it is a failure of ours: transports of the kernel sometimes stop delivering.
+    fn is_ours(&self) -> bool {
+        !matches!(self, LiveError::Of { is_ours: false, .. })
     }
 }
 
@@ -348,7 +370,7 @@ fn measure_plan(
                 Ok(ControlFlow::Continue(())) => bar.suspend(|| keep(cells)),
                 Ok(ControlFlow::Break(())) => break 'turns,
                 Err(error) if error.is_of_one_measurement() => {
-                    leave_out(&bar, error, cells[number].series.is_sctp(), &mut failure);
+                    leave_out(&bar, error, &mut failure);
                 }
                 Err(error) => {
                     failure = Some(error);
@@ -362,11 +384,10 @@ fn measure_plan(
     failure.map_or(Ok(()), Err)
 }
 
-/// Tells the user that a measurement is left out. It is a failure of this command if the transport is ours: those of the kernel
-/// sometimes stop delivering.
-fn leave_out(bar: &ProgressBar, error: LiveError, is_ours: bool, failure: &mut Option<LiveError>) {
+/// Tells the user that a measurement is left out. It is a failure of this command if the transport is ours.
+fn leave_out(bar: &ProgressBar, error: LiveError, failure: &mut Option<LiveError>) {
     bar.suspend(|| note(format_args!("left out: {error}")));
-    if is_ours {
+    if error.is_ours() {
         failure.get_or_insert(error);
     }
 }
@@ -410,8 +431,6 @@ fn measure_turn(
     keep: &mut dyn FnMut(&[Cell]),
 ) -> Result<ControlFlow<()>, LiveError> {
     let (settings, bar) = (testbed.settings, testbed.bar);
-    // A failure of ours is one of this command.
-    let more = if cells[number].series.is_sctp() { 0 } else { ATTEMPTS_MORE };
     let turn_number = cells[number].turns.len();
     let mut failed = 0;
     let mut keep_if = |again, cells: &[Cell]| {
@@ -423,7 +442,7 @@ fn measure_turn(
         settings,
         cells,
         Turn::is_disturbed,
-        |cells| attempt(more, &mut failed, bar, || measure_rate(testbed, &cells[number])),
+        |cells| attempt(&mut failed, bar, || measure_rate(testbed, &cells[number])),
         |cells, turn, again| {
             cells[number].put_turn(turn_number, turn);
             keep_if(again, cells);
@@ -439,7 +458,7 @@ fn measure_turn(
         settings,
         cells,
         Run::is_disturbed,
-        |cells| attempt(more, &mut failed, bar, || measure_request_response(testbed, &cells[number])),
+        |cells| attempt(&mut failed, bar, || measure_request_response(testbed, &cells[number])),
         |cells, run, again| {
             cells[number].put_answers(turn_number, run);
             keep_if(again, cells);
@@ -471,9 +490,9 @@ fn measure_rate(testbed: &mut Testbed<'_>, cell: &Cell) -> Result<Option<Turn>, 
         Run::new(measured, counts.as_ref(), history).with_rate_window(part).beside_others(others_busy)
     });
     let runs: Vec<Run> = runs.collect();
-    if runs.iter().any(|run| run.bits_per_s(None).is_none()) {
+    if let Some((_, short)) = runs.iter().zip(&measurements).find(|(run, _)| run.bits_per_s(None).is_none()) {
         let said = "its reports end before the test".to_owned();
-        return Err(LiveError::End { name: cell.name(), said });
+        return Err(LiveError::End { name: short.name.clone(), said }.of(short.series.is_sctp()));
     }
     let mut runs = runs.into_iter();
     Ok(runs.next().map(|run| Turn { run, beside: runs.next(), request_response: None }))
@@ -532,18 +551,22 @@ fn at_once(
     let begin = if measurements.len() > 1 { Begin::WhenReleased } else { Begin::AtOnce };
     let mut running = Vec::new();
     for measurement in measurements {
-        let Some(started) = measurement.start(begin)? else { return Ok(None) };
+        let started = measurement.start(begin).map_err(|error| error.of(measurement.series.is_sctp()))?;
+        let Some(started) = started else { return Ok(None) };
         running.push(started);
     }
     if begin == Begin::WhenReleased {
-        for one in &mut running {
-            if one.wait_until_connected()?.is_none() {
+        for (one, measurement) in running.iter_mut().zip(measurements) {
+            let connected = one.wait_until_connected();
+            if connected.map_err(|error| error.of(measurement.series.is_sctp()))?.is_none() {
                 return Ok(None);
             }
         }
         running.iter_mut().for_each(Running::release);
     }
-    let measured = running.into_iter().map(|running| running.finish(progress));
+    let measured = running.into_iter().zip(measurements).map(|(running, measurement)| {
+        running.finish(progress).map_err(|error| error.of(measurement.series.is_sctp()))
+    });
     let Some(measured) = measured.collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
     Ok(Some(AtOnce { measured, others_busy: busy.processors() }))
 }
@@ -565,14 +588,14 @@ fn measurement<'a>(
     let ends = [server, client];
     let first = cell.load.first;
     Measurement {
-        name: cell.name(),
+        name: cell.name_of(series),
         hosts: ends.map(|end| hosts.map(|hosts| hosts.host(end))),
         addresses: ends.map(|end| match hosts {
             Some(_) => (first..first + named).map(|path| address(path, end)).collect(),
             None => loopback(end),
         }),
         control: None,
-        tool: series.tool,
+        series,
         // The kernel limits a requested buffer to net.core.rmem_max and then does not let it grow. TCP's default buffer grows to
         // the capacity of the lines.
         buffer_bytes: cell.load.buffer_bytes.filter(|_| series.is_sctp()),

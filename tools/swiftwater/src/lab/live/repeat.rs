@@ -10,20 +10,19 @@ use crate::output::note;
 
 /// Number of repetitions of a run that is disturbed.
 const REPETITIONS_MAX: u32 = 3;
-/// Number of further attempts after a run of a transport of the kernel has failed: those sometimes stop delivering.
-pub(super) const ATTEMPTS_MORE: u32 = 3;
+/// Number of further attempts after a run has failed by a transport of the kernel: those sometimes stop delivering.
+const ATTEMPTS_MORE: u32 = 3;
 
-/// Measures, and again if that fails, up to `more` times. `failed` counts the runs that others replace, and the user is told of
-/// each.
+/// Measures, and again if a transport of the kernel fails. One of ours may not: that is a failure of this command. `failed` counts
+/// the runs that others replace, and the user is told of each.
 pub(super) fn attempt<T>(
-    more: u32,
     failed: &mut u32,
     bar: &ProgressBar,
     mut measure: impl FnMut() -> Result<T, LiveError>,
 ) -> Result<T, LiveError> {
-    for _ in 0..more {
+    for _ in 0..ATTEMPTS_MORE {
         match measure() {
-            Err(error) if error.is_of_one_measurement() && !interrupt::requested() => {
+            Err(error) if error.is_of_one_measurement() && !error.is_ours() && !interrupt::requested() => {
                 bar.suspend(|| note(format_args!("measured again: {error}")));
                 *failed += 1;
             }
@@ -78,22 +77,22 @@ mod tests {
 
     #[test]
     fn a_run_that_fails_is_measured_again_and_counted() {
-        let outcome = |more, failures: usize| {
+        let outcome = |is_ours, failures: usize| {
             let (mut failed, mut count) = (0, 0);
-            let measured = attempt(more, &mut failed, &ProgressBar::hidden(), || {
+            let measured = attempt(&mut failed, &ProgressBar::hidden(), || {
                 count += 1;
-                let error = LiveError::Stalled { name: "mptcp".to_owned() };
+                let error = LiveError::Stalled { name: "mptcp".to_owned() }.of(is_ours);
                 if count > failures { Ok(count) } else { Err(error) }
             });
             (failed, measured.ok())
         };
-        assert_eq!(outcome(2, 0), (0, Some(1)));
-        assert_eq!(outcome(2, 2), (2, Some(3)));
-        assert_eq!(outcome(2, 3), (2, None), "it is left out");
-        assert_eq!(outcome(0, 1), (0, None), "a failure of ours is not covered up");
+        assert_eq!(outcome(false, 0), (0, Some(1)));
+        assert_eq!(outcome(false, 3), (3, Some(4)));
+        assert_eq!(outcome(false, 4), (3, None), "it is left out");
+        assert_eq!(outcome(true, 1), (0, None), "a failure of ours is not covered up");
         let mut failed = 0;
-        let broken = attempt::<()>(2, &mut failed, &ProgressBar::hidden(), || {
-            Err(io::Error::other("no processes").into())
+        let broken = attempt::<()>(&mut failed, &ProgressBar::hidden(), || {
+            Err(LiveError::from(io::Error::other("no processes")).of(false))
         });
         assert!(broken.is_err() && failed == 0, "the others would fail, too");
     }

@@ -66,7 +66,7 @@ fn measure_all(settings: &Settings<'_>, results: &mut Results, keep: &mut Keep<'
                     Err(_) if interrupt::requested() => break,
                     Err(error) => {
                         let error = LiveError::End { name: name(cell), said: error.to_string() };
-                        leave_out(&bar, error, is_ours(cell.series), &mut results.failure);
+                        leave_out(&bar, error.of(is_ours(cell.series)), &mut results.failure);
                     }
                 }
                 bar.inc(1);
@@ -237,7 +237,7 @@ mod tests {
         let failure_of = |series| {
             let error = LiveError::End { name: "1 processor".to_owned(), said: "it hangs".to_owned() };
             let mut failure = None;
-            leave_out(&ProgressBar::hidden(), error, is_ours(series), &mut failure);
+            leave_out(&ProgressBar::hidden(), error.of(is_ours(series)), &mut failure);
             failure.map(|error| error.to_string())
         };
         let of_ours = Some("1 processor: it hangs".to_owned());

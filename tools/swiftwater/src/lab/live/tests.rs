@@ -114,6 +114,22 @@ fn both_sides_of_a_bottleneck_are_told() {
 }
 
 #[test]
+fn a_failure_beside_ours_is_that_of_the_transport_that_failed() {
+    let plan = plan(LiveName::Coexistence);
+    let load = &plan.loads[0];
+    let cell = Cell::new(load, load.series[0]);
+    let failure = |series| {
+        // The program of this test is no end of a measurement.
+        let ends = measurement(None, &cell, series, 1.0, false);
+        at_once(&[ends], None).map(drop).expect_err("it has other arguments")
+    };
+    let [ours, beside] = [cell.series, load.beside.expect("TCP")].map(failure);
+    assert!(ours.is_of_one_measurement() && ours.is_ours(), "{ours}");
+    assert!(beside.is_of_one_measurement() && !beside.is_ours(), "{beside}");
+    assert!(beside.to_string().contains("sctp-stream, paths: 1: tcp-cubic beside it: "), "{beside}");
+}
+
+#[test]
 fn the_rates_of_a_pair_are_of_the_turn_of_the_median_share() {
     let plan = plan(LiveName::Coexistence);
     let mut cells = measured(&plan, 0, &[("sctp-stream", 1, &[78e6, 50e6, 40e6])]);
