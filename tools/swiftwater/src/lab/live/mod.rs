@@ -141,6 +141,9 @@ pub(crate) enum LiveError {
     /// The ends cannot be run.
     #[error("cannot run the two ends: {0}")]
     Io(#[from] io::Error),
+    /// The repetition of a disturbed run failed.
+    #[error("{0}; the disturbed run before it counts")]
+    Repetition(Box<LiveError>),
     /// The measurement of a transport failed.
     #[error("{error}")]
     Of {
@@ -156,7 +159,7 @@ impl LiveError {
     fn is_of_one_measurement(&self) -> bool {
         match self {
             LiveError::End { .. } | LiveError::Deadline { .. } | LiveError::Stalled { .. } => true,
-            LiveError::Of { error, .. } => error.is_of_one_measurement(),
+            LiveError::Of { error, .. } | LiveError::Repetition(error) => error.is_of_one_measurement(),
             _ => false,
         }
     }
@@ -168,7 +171,11 @@ impl LiveError {
 
     /// Returns whether it is a failure of ours: transports of the kernel sometimes stop delivering.
     fn is_ours(&self) -> bool {
-        !matches!(self, LiveError::Of { is_ours: false, .. })
+        match self {
+            LiveError::Of { is_ours, .. } => *is_ours,
+            LiveError::Repetition(error) => error.is_ours(),
+            _ => true,
+        }
     }
 }
 
@@ -366,7 +373,7 @@ fn measure_plan(
             bar.set_message(cells[number].name());
             let (hosts, control) = (hosts.as_mut(), control.as_deref());
             let mut testbed = Testbed { plan, settings, hosts, control, seed, bar: &bar };
-            match measure_turn(&mut testbed, cells, number, keep) {
+            match measure_turn(&mut testbed, cells, number, &mut failure, keep) {
                 Ok(ControlFlow::Continue(())) => bar.suspend(|| keep(cells)),
                 Ok(ControlFlow::Break(())) => break 'turns,
                 Err(error) if error.is_of_one_measurement() => {
@@ -384,9 +391,10 @@ fn measure_plan(
     failure.map_or(Ok(()), Err)
 }
 
-/// Tells the user that a measurement is left out. It is a failure of this command if the transport is ours.
+/// Tells the user that a measurement is left out, or not repeated. It is a failure of this command if the transport is ours.
 fn leave_out(bar: &ProgressBar, error: LiveError, failure: &mut Option<LiveError>) {
-    bar.suspend(|| note(format_args!("left out: {error}")));
+    let what = if matches!(error, LiveError::Repetition(_)) { "not repeated" } else { "left out" };
+    bar.suspend(|| note(format_args!("{what}: {error}")));
     if error.is_ours() {
         failure.get_or_insert(error);
     }
@@ -423,11 +431,12 @@ impl Testbed<'_> {
 }
 
 /// Adds a turn to the cell with this number. If the latency cannot be measured, the turn has the rate alone. Breaks off after
-/// Ctrl-C. `keep` gets the cells before a disturbed run is repeated.
+/// Ctrl-C. `failure` takes that of a repetition, and `keep` gets the cells before a disturbed run is repeated.
 fn measure_turn(
     testbed: &mut Testbed<'_>,
     cells: &mut [Cell],
     number: usize,
+    failure: &mut Option<LiveError>,
     keep: &mut dyn FnMut(&[Cell]),
 ) -> Result<ControlFlow<()>, LiveError> {
     let (settings, bar) = (testbed.settings, testbed.bar);
@@ -449,7 +458,7 @@ fn measure_turn(
         },
     );
     cells[number].failed += failed;
-    let flow = measured?;
+    let flow = after_repetition(measured, bar, failure)?;
     if flow.is_break() || !cells[number].load.latency {
         return Ok(flow);
     }
@@ -465,7 +474,22 @@ fn measure_turn(
         },
     );
     cells[number].failed += failed;
-    answered
+    after_repetition(answered, bar, failure)
+}
+
+/// Goes on after the failure of a repetition: the disturbed run before it counts.
+fn after_repetition(
+    measured: Result<ControlFlow<()>, LiveError>,
+    bar: &ProgressBar,
+    failure: &mut Option<LiveError>,
+) -> Result<ControlFlow<()>, LiveError> {
+    match measured {
+        Err(error @ LiveError::Repetition(_)) => {
+            leave_out(bar, error, failure);
+            Ok(ControlFlow::Continue(()))
+        }
+        measured => measured,
+    }
 }
 
 /// Measures the rate of a cell, and of the series beside it.

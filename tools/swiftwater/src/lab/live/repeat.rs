@@ -34,7 +34,7 @@ pub(super) fn attempt<T>(
 
 /// Measures once, and again if the host has disturbed the run, unless the command must be quick; breaks off after Ctrl-C. `put`
 /// takes each run into `cells`, in place of the disturbed one before it, so that the end of the command loses no whole run; it is
-/// told whether the run will be repeated.
+/// told whether the run will be repeated. If a repetition fails, the run before it stays.
 pub(super) fn undisturbed<T, C: ?Sized>(
     settings: &Settings<'_>,
     cells: &mut C,
@@ -44,7 +44,11 @@ pub(super) fn undisturbed<T, C: ?Sized>(
 ) -> Result<ControlFlow<()>, LiveError> {
     let repetitions = if settings.quick { 0 } else { REPETITIONS_MAX };
     for left in (0..=repetitions).rev() {
-        let Some(measured) = measure(cells)? else { return Ok(ControlFlow::Break(())) };
+        let measured = measure(cells).map_err(|error| match left < repetitions {
+            true if error.is_of_one_measurement() => LiveError::Repetition(Box::new(error)),
+            _ => error,
+        });
+        let Some(measured) = measured? else { return Ok(ControlFlow::Break(())) };
         let again = left > 0 && is_disturbed(&measured);
         put(cells, measured, again);
         if !again {
@@ -58,6 +62,7 @@ pub(super) fn undisturbed<T, C: ?Sized>(
 mod tests {
     use std::io;
 
+    use super::super::after_repetition;
     use super::super::tests::SETTINGS;
     use super::*;
 
@@ -95,6 +100,31 @@ mod tests {
             Err(LiveError::from(io::Error::other("no processes")).of(false))
         });
         assert!(broken.is_err() && failed == 0, "the others would fail, too");
+    }
+
+    #[test]
+    fn a_repetition_that_fails_leaves_the_disturbed_run_and_says_so() {
+        let measured = |runs_before: usize| {
+            let mut runs = Vec::new();
+            let measured = undisturbed(
+                &SETTINGS,
+                &mut runs,
+                |_| true,
+                |runs: &Vec<bool>| {
+                    let stalled = LiveError::Stalled { name: "sctp-stream".to_owned() }.of(true);
+                    if runs.len() < runs_before { Ok(Some(true)) } else { Err(stalled) }
+                },
+                |runs, disturbed, _| runs.push(disturbed),
+            );
+            let (bar, mut failure) = (ProgressBar::hidden(), None);
+            let goes_on = after_repetition(measured, &bar, &mut failure).is_ok();
+            (runs.len(), goes_on, failure.map(|error| error.to_string()))
+        };
+        assert_eq!(measured(0), (0, false, None), "there is nothing to go on with");
+        let (runs, goes_on, said) = measured(1);
+        assert_eq!((runs, goes_on), (1, true), "its answers are measured all the same");
+        let said = said.expect("ours has failed");
+        assert!(said.ends_with("an end stands still; the disturbed run before it counts"), "{said}");
     }
 
     #[test]
