@@ -528,6 +528,11 @@ impl Figures {
         Figures { repeated: cell.repeated, failed_runs: cell.failed, ..self }
     }
 
+    /// Adds the number of failed runs that others have replaced.
+    pub(super) fn with_failed_runs(self, failed_runs: u32) -> Self {
+        Figures { failed_runs, ..self }
+    }
+
     /// Adds the percentiles of the latency, and whether its runs were disturbed.
     pub(super) fn with_answers(self, runs: &[&Run]) -> Self {
         Figures {

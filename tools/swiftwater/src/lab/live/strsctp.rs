@@ -5,6 +5,7 @@ use ::lab::experiment::Outcome;
 
 use super::figures::{Figures, Run};
 use super::measure::{Cpu, Measured};
+use super::repeat::attempt;
 use super::watch::LineHistory;
 use super::{Keep, LiveError, Results, Settings, leave_out};
 use crate::bench;
@@ -13,6 +14,7 @@ use crate::bench::published::{self, Column};
 use crate::bench::run::Runner;
 use crate::bench::series::Series;
 use crate::lab::row::{Clock, Source};
+use crate::peer::PeerError;
 use crate::stats::median;
 use crate::{host, interrupt};
 
@@ -54,25 +56,23 @@ fn measure_all(settings: &Settings<'_>, results: &mut Results, keep: &mut Keep<'
         if interrupt::requested() {
             break;
         }
-        let mut measured = vec![Vec::new(); group.len()];
+        let mut measured = vec![Runs::default(); group.len()];
         for _ in 0..settings.repeat() {
-            for (cell, runs) in group.iter().zip(&mut measured) {
+            for (cell, Runs { runs, failed }) in group.iter().zip(&mut measured) {
                 if interrupt::requested() {
                     break;
                 }
                 bar.set_message(name(cell));
-                match runner.run(cell, seconds) {
+                let measure = || runner.run(cell, seconds).map_err(|error| failure_of(cell, &error));
+                match attempt(failed, &bar, measure) {
                     Ok(run) => runs.push(run_of(&run)),
                     Err(_) if interrupt::requested() => break,
-                    Err(error) => {
-                        let error = LiveError::End { name: name(cell), said: error.to_string() };
-                        leave_out(&bar, error.of(is_ours(cell.series)), &mut results.failure);
-                    }
+                    Err(error) => leave_out(&bar, error, &mut results.failure),
                 }
                 bar.inc(1);
             }
         }
-        results.runs += measured.iter().map(Vec::len).sum::<usize>();
+        results.runs += measured.iter().map(|of_cell| of_cell.runs.len()).sum::<usize>();
         results.outcomes.extend(outcomes(group, &measured, seconds));
         let so_far =
             || Results { outcomes: results.outcomes.clone(), runs: results.runs, ..Results::default() };
@@ -80,6 +80,19 @@ fn measure_all(settings: &Settings<'_>, results: &mut Results, keep: &mut Keep<'
     }
     bar.finish_and_clear();
     Ok(())
+}
+
+/// The runs of a cell.
+#[derive(Clone, Default)]
+struct Runs {
+    runs: Vec<Run>,
+    /// Number of failed runs that others have replaced.
+    failed: u32,
+}
+
+/// Returns the failure of a cell, which is that of its transport.
+fn failure_of(cell: &Cell, error: &PeerError) -> LiveError {
+    LiveError::End { name: name(cell), said: error.to_string() }.of(is_ours(cell.series))
 }
 
 /// Returns the duration of each measurement.
@@ -159,23 +172,24 @@ fn measured_of(outcome: &crate::perf::client::Outcome) -> Measured {
 }
 
 /// Returns the measured outcomes of a size, followed by rows of the published tables; none if nothing was measured.
-fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome, Source)> {
+fn outcomes(group: &[Cell], measured: &[Runs], seconds: f64) -> Vec<(Outcome, Source)> {
     let Some(first) = group.first() else { return Vec::new() };
-    let rate = |runs: &[Run]| median(&super::rates(&runs.iter().collect::<Vec<_>>(), None));
+    let rate = |of_cell: &Runs| median(&super::rates(&of_cell.runs.iter().collect::<Vec<_>>(), None));
     let of_tcp = group.iter().zip(measured).find(|(cell, _)| cell.series == Series::Tcp);
     // Messages are whole, so that TCP's ratio to itself is 1.
     let whole = |bits_per_s: f64| bits(messages_of(bits_per_s, first.message_bytes), first.message_bytes);
-    let tcp = of_tcp.and_then(|(_, runs)| rate(runs)).map(whole);
+    let tcp = of_tcp.and_then(|(_, of_cell)| rate(of_cell)).map(whole);
     let raw = published::raw(first.cpus, first.message_bytes);
-    let ours = group.iter().zip(measured).filter_map(|(cell, runs)| {
-        let bits_per_s = rate(runs)?;
+    let ours = group.iter().zip(measured).filter_map(|(cell, of_cell)| {
+        let bits_per_s = rate(of_cell)?;
         let column = SERIES.iter().find(|(series, _)| *series == cell.series).and_then(|(_, column)| *column);
         // If there are several machines, the fastest one counts.
         let best = raw.iter().filter(|row| Some(row.column) == column);
         let best = best.map(|row| row.messages).max_by(f64::total_cmp);
-        let runs: Vec<&Run> = runs.iter().collect();
+        let runs: Vec<&Run> = of_cell.runs.iter().collect();
         let figures =
             Figures::new(&runs, None, tcp, best.map(|messages| bits(messages, cell.message_bytes)))?;
+        let figures = figures.with_failed_runs(of_cell.failed);
         let messages = messages_of(bits_per_s, cell.message_bytes);
         let outcome = outcome(cell, cell.series.name().to_owned(), seconds, messages);
         // A shorter run counts no messages of ten seconds.
@@ -233,16 +247,20 @@ mod tests {
     use crate::perf::control::Totals;
 
     #[test]
-    fn a_failure_of_ours_is_one_of_the_command_and_others_are_left_out() {
-        let failure_of = |series| {
-            let error = LiveError::End { name: "1 processor".to_owned(), said: "it hangs".to_owned() };
-            let mut failure = None;
-            leave_out(&ProgressBar::hidden(), error.of(is_ours(series)), &mut failure);
-            failure.map(|error| error.to_string())
-        };
-        let of_ours = Some("1 processor: it hangs".to_owned());
-        let failures = SERIES.map(|(series, _)| failure_of(series));
-        assert_eq!(failures, [None, None, of_ours.clone(), of_ours]);
+    fn a_failure_of_ours_is_one_of_the_command_and_others_are_tried_again_and_left_out() {
+        let group = groups(1).swap_remove(0);
+        let failures: Vec<_> = group
+            .iter()
+            .map(|cell| {
+                let (bar, mut failed, mut failure) = (ProgressBar::hidden(), 0, None);
+                let hangs = || Err::<(), _>(failure_of(cell, &PeerError::Peer("it hangs".to_owned())));
+                let error = attempt(&mut failed, &bar, hangs).expect_err("it does");
+                leave_out(&bar, error, &mut failure);
+                (failed, failure.map(|error| error.to_string()))
+            })
+            .collect();
+        let of_ours = |series: &str| (0, Some(format!("1 processor, 1 bytes, {series}: it hangs")));
+        assert_eq!(failures, [(3, None), (3, None), of_ours("sctp-message"), of_ours("sctp-stream")]);
     }
 
     #[test]
@@ -278,20 +296,23 @@ mod tests {
                 LineHistory::default(),
             )
         };
-        let rows = |group: &Vec<Cell>| outcomes(group, &vec![vec![run(80.0)]; group.len()], 1.0);
+        let measured = |mbits| Runs { runs: vec![run(mbits)], failed: 2 };
+        let rows = |group: &Vec<Cell>| outcomes(group, &vec![measured(80.0); group.len()], 1.0);
         let published = groups.iter().flat_map(rows).filter(|(outcome, _)| outcome.published).count();
         assert_eq!(published, 7 * 4 * 15);
         let small = rows(&groups[0]);
         assert_eq!(small[0].0.messages_in_10_s, Some(1e8), "80 Mbit/s of one byte each for ten seconds");
-        let odd = outcomes(&groups[0], &vec![vec![run(33.333_333)]; groups[0].len()], 1.0);
+        let odd = outcomes(&groups[0], &vec![measured(33.333_333); groups[0].len()], 1.0);
         let (tcp, source) = odd.iter().find(|(outcome, _)| outcome.transport == "tcp").expect("a baseline");
         let ratio = source.figures().and_then(|figures| figures.ratio_to_tcp(tcp.bits_per_s));
         assert_eq!(ratio, Some(1.0), "to itself");
         let figures = small[3].1.figures().expect("measured");
         assert_eq!(figures.published_bits_per_s, Some(1_454_549.0 * 0.8), "Ubuntu on porky");
+        let row = serde_json::to_value(figures).expect("JSON");
+        assert_eq!(row["failed_runs"], 2);
         assert!(groups.iter().flatten().all(|cell| cell.buffer_bytes == Some(131_071)));
         assert!(
-            outcomes(&groups[0], &vec![Vec::new(); groups[0].len()], 1.0).is_empty(),
+            outcomes(&groups[0], &vec![Runs::default(); groups[0].len()], 1.0).is_empty(),
             "nothing was measured"
         );
     }
