@@ -1,6 +1,7 @@
 //! Tests of the laboratory in real time: programs of this machine on two hosts, whatever the line does, and nothing left behind.
 #![allow(missing_docs)]
 
+mod beside;
 mod daemons;
 mod report;
 mod support;

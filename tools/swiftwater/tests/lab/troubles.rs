@@ -161,7 +161,7 @@ fn a_host_without_devices_or_namespaces_is_told_so() {
 }
 
 /// Writes a program for the shell.
-fn write_program(folder: &Folder, name: &str, text: &str) {
+pub(super) fn write_program(folder: &Folder, name: &str, text: &str) {
     let path = folder.file(name);
     fs::write(&path, format!("#!/bin/sh\n{text}")).expect("room");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("ours");

@@ -2,10 +2,11 @@
 
 use std::io;
 
-use netns::{Host, private};
+use netns::{Host, HostError, private};
 
 use super::Settings;
-use super::plan::{self, Series, Tool};
+use super::figures::Cell;
+use super::plan::{self, Load, Plan, Series, Tool};
 use super::selection::cells;
 use crate::lab::args::LiveName;
 use crate::lab::line::limits;
@@ -23,6 +24,10 @@ pub(in crate::lab) struct Conditions {
     pub(in crate::lab) limits: Vec<String>,
     /// Series that this host lacks.
     missing: Vec<Missing>,
+    /// Why the hosts cannot be joined beside the lines; `None` if they can.
+    no_beside: Option<String>,
+    /// Whether a selected measurement has a line that goes down.
+    has_outages: bool,
 }
 
 /// A series that this host lacks.
@@ -36,9 +41,11 @@ impl Conditions {
     /// Tries what the selected measurements of these experiments need.
     pub(in crate::lab) fn find(experiments: &[LiveName], settings: &Settings<'_>) -> Self {
         let mut missing: Vec<Missing> = Vec::new();
-        let plans = experiments.iter().flat_map(|&name| plan::plans(name));
-        for cell in plans.flat_map(|plan| cells(&plan, settings)) {
-            for series in cell.all_series() {
+        let mut has_outages = false;
+        for plan in experiments.iter().flat_map(|&name| plan::plans(name)) {
+            let cells = cells(&plan, settings);
+            has_outages |= cells.iter().any(|cell| plan.goes_down(&cell.load, cell.series));
+            for series in cells.iter().flat_map(Cell::all_series) {
                 if missing.iter().all(|one| one.series != series.name)
                     && let Err(error) = try_series(series, try_mptcp_paths)
                 {
@@ -47,8 +54,16 @@ impl Conditions {
             }
         }
         // Without lines, an experiment runs outside of namespaces and without an emulator.
-        let limits = if private::is_inside() { limits::all() } else { Vec::new() };
-        Conditions { limits, missing }
+        let is_inside = private::is_inside();
+        let no_beside = if is_inside { try_beside().err().map(|error| error.to_string()) } else { None };
+        let mut limits = if is_inside { limits::all() } else { Vec::new() };
+        limits.extend(no_beside.as_deref().map(beside_sentence));
+        Conditions { limits, missing, no_beside, has_outages }
+    }
+
+    /// Returns whether the hosts can be joined beside the lines, for reports.
+    pub(super) fn has_beside(&self) -> bool {
+        self.no_beside.is_none()
     }
 
     /// Returns whether this host has what a series needs.
@@ -56,10 +71,34 @@ impl Conditions {
         self.missing.iter().all(|one| one.series != series.name)
     }
 
-    /// Returns a sentence for each series that is left out.
-    pub(in crate::lab) fn left_out(&self) -> Vec<String> {
-        self.missing.iter().map(|one| format!("without {}: {}", one.series, one.reason)).collect()
+    /// Returns whether this host can measure a load by a series: over a line that goes down no report would arrive in time.
+    pub(super) fn permit_outages(&self, plan: &Plan, load: &Load, series: Series) -> bool {
+        self.has_beside() || !plan.goes_down(load, series)
     }
+
+    /// Returns a sentence for each series that is left out, and one for lines that go down if they are.
+    pub(in crate::lab) fn left_out(&self) -> Vec<String> {
+        let of_series = self.missing.iter().map(|one| format!("without {}: {}", one.series, one.reason));
+        let outages = self
+            .no_beside
+            .as_ref()
+            .filter(|_| self.has_outages)
+            .map(|_| "without lines that go down: no report would arrive in time");
+        of_series.chain(outages.map(str::to_owned)).collect()
+    }
+}
+
+/// Makes a veth pair as for the reports of a measurement, and removes it.
+fn try_beside() -> Result<(), HostError> {
+    netns::exec("ip link add control type veth peer name control-peer")?;
+    netns::exec("ip link delete control")
+}
+
+fn beside_sentence(reason: &str) -> String {
+    format!(
+        "there are no veth pairs ({reason}): reports of both ends travel over the first line, beside the data; load the kernel \
+         module (modprobe veth) as root"
+    )
 }
 
 /// Opens a socket as the series needs it, or looks for the program that it needs, and configures the paths of MPTCP.
@@ -126,9 +165,31 @@ mod tests {
     #[test]
     fn a_series_that_is_missing_is_left_out() {
         let missing = vec![Missing { series: "tried", reason: "the kernel has no such protocol".into() }];
-        let conditions = Conditions { limits: Vec::new(), missing };
+        let conditions = Conditions { missing, ..Conditions::default() };
         assert!(!conditions.permit(series(&[])) && Conditions::default().permit(series(&[])));
         assert_eq!(conditions.left_out(), ["without tried: the kernel has no such protocol"]);
+    }
+
+    #[test]
+    fn lines_that_go_down_are_left_out_where_reports_need_them() {
+        let no_beside = Some("no module".to_owned());
+        let without = Conditions { no_beside, has_outages: true, ..Conditions::default() };
+        let permitted = |conditions: &Conditions, name| {
+            let plan = plan::plans(name).swap_remove(0);
+            plan.loads
+                .iter()
+                .map(|load| conditions.permit_outages(&plan, load, load.series[0]))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            permitted(&without, LiveName::Flapping),
+            [true, true, false],
+            "one network alone is always up"
+        );
+        assert_eq!(permitted(&Conditions::default(), LiveName::Flapping), [true; 3]);
+        assert_eq!(permitted(&without, LiveName::Lossy), [true; 2]);
+        assert_eq!(without.left_out(), ["without lines that go down: no report would arrive in time"]);
+        assert!(beside_sentence("no module").contains("(no module)"));
     }
 
     #[test]

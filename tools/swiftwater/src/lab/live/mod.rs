@@ -316,7 +316,10 @@ fn run_plans(
     let mut results = Results::default();
     for plan in plan::plans(name) {
         let mut cells = cells(&plan, settings);
-        cells.retain(|cell| cell.all_series().all(|series| conditions.permit(series)));
+        cells.retain(|cell| {
+            cell.all_series().all(|series| conditions.permit(series))
+                && conditions.permit_outages(&plan, &cell.load, cell.series)
+        });
         if cells.is_empty() || interrupt::requested() {
             continue;
         }
@@ -327,8 +330,9 @@ fn run_plans(
             let runs = results.runs + cells.iter().map(|cell| cell.turns.len()).sum::<usize>();
             Results { outcomes: outcomes_so_far, traces, runs, failure: None }
         };
-        let measured =
-            measure_plan(&plan, &mut cells, settings, &mut |cells| keep(&|| results_with(cells, &[])));
+        let measured = measure_plan(&plan, &mut cells, settings, conditions, &mut |cells| {
+            keep(&|| results_with(cells, &[]))
+        });
         let beside = if cells.iter().any(|cell| !cell.turns.is_empty()) {
             beside::run(name, settings, &plan.marks_s(settings))
         } else {
@@ -346,6 +350,7 @@ fn measure_plan(
     plan: &Plan,
     cells: &mut Vec<Cell>,
     settings: &Settings<'_>,
+    conditions: &Conditions,
     keep: &mut dyn FnMut(&[Cell]),
 ) -> Result<(), LiveError> {
     let mut hosts = match plan.lines.as_slice() {
@@ -357,7 +362,8 @@ fn measure_plan(
     };
     let mut failure = None;
     // Without veth the reports come over the first line.
-    let control = hosts.as_ref().and_then(|hosts| hosts.join_beside().ok());
+    let joined = hosts.as_ref().filter(|_| conditions.has_beside()).map(Hosts::join_beside);
+    let control = joined.transpose().map_err(HostsError::from)?;
     if let Some(hosts) = &hosts
         && cells.iter().any(|cell| cell.series == MPTCP)
         && let Err(error) = hosts.allow_mptcp(plan.lines.len())
