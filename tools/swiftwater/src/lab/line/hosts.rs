@@ -37,6 +37,8 @@ pub(super) const UNLIMITED_BITS_PER_S: u64 = 1_000_000_000;
 const NO_METRICS_SAVE: &str = "/proc/sys/net/ipv4/tcp_no_metrics_save";
 /// Counters of `TcpExt` for packets that a host drops although they have arrived: for lack of room in a socket, or of memory.
 const TCP_DROPS: [&str; 5] = ["TCPBacklogDrop", "TCPRcvQDrop", "TCPOFODrop", "OfoPruned", "PFMemallocDrop"];
+/// Counters of `MPTcpExt` for packets that MPTCP drops for lack of room, on kernels that have one.
+const MPTCP_DROPS: [&str; 1] = ["RcvPruned"];
 /// Minimum limit for TCP buffers on each host.
 const TCP_BUFFER_BYTES_MIN: usize = 16 << 20;
 
@@ -380,11 +382,15 @@ fn forget_connections(host: &Host) {
     }
 }
 
-/// Returns the number of packets that this thread's host has dropped itself, not on a line: for lack of room in a socket, and at
-/// its interfaces of this kind.
+/// Returns the least number of packets that this thread's host has dropped itself, not on a line: for lack of room in a socket,
+/// and at its interfaces of this kind. Some counters of the kernel count a drop of several packets once.
 fn dropped_here(device: &str) -> u64 {
     let udp = counters(&read_net("snmp"), "Udp:", &["RcvbufErrors"]) + udp6_buffer_errors(&read_net("snmp6"));
-    udp + counters(&read_net("netstat"), "TcpExt:", &TCP_DROPS) + interface_drops(&read_net("dev"), device)
+    udp + tcp_drops(&read_net("netstat")) + interface_drops(&read_net("dev"), device)
+}
+
+fn tcp_drops(netstat: &str) -> u64 {
+    counters(netstat, "TcpExt:", &TCP_DROPS) + counters(netstat, "MPTcpExt:", &MPTCP_DROPS)
 }
 
 /// Returns a file of counters of this thread's network namespace.
@@ -465,7 +471,9 @@ mod tests {
         assert_eq!(udp6_buffer_errors("Udp6InErrors 3\nUdp6RcvbufErrors            \t4\n"), 4);
         let netstat = "TcpExt: SyncookiesSent PruneCalled OfoPruned TCPBacklogDrop TCPRcvQDrop TCPOFODrop\n\
                        TcpExt: 9 9 1 20 300 4000\nIpExt: InNoRoutes\nIpExt: 9\n";
-        assert_eq!(counters(netstat, "TcpExt:", &TCP_DROPS), 4321);
+        assert_eq!(tcp_drops(netstat), 4321, "this kernel has no MPTCP");
+        let mptcp = "MPTcpExt: MPCapableSYNRX OFOQueue RcvPruned\nMPTcpExt: 9 9 50000\n";
+        assert_eq!(tcp_drops(&(netstat.to_owned() + mptcp)), 54_321);
         let dev = "Inter-|   Receive\n face |bytes\n    lo: 1 1 1 9 0 0 0 0 1 1 0 9 0 0 0 0\n    \
                    p0: 1 1 0 2 0 0 0 0 5 5 0 3 0 0 0 0\n";
         assert_eq!(interface_drops(dev, VETH), 5);
