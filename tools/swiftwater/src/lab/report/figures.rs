@@ -33,8 +33,8 @@ const COLORS: [Color; 8] = [
 ];
 /// Shapes of the points of one drawing, in turn. Curves of one colour have different ones.
 const MARKERS: [Marker; 4] = [Marker::Circle, Marker::Square, Marker::Diamond, Marker::Up];
-/// Number of runs of an experiment that are drawn.
-const RUNS_MAX: usize = 60;
+/// Number of runs of an experiment beyond which those of each case are folded.
+const RUNS_SHOWN: usize = 60;
 
 /// A drawing of a run: its quantity, title, unit and labels.
 type Drawing = (Measure, &'static str, &'static str, fn(f64) -> String);
@@ -135,13 +135,22 @@ fn style(number: usize) -> CurveStyle {
     CurveStyle::new(COLORS[number % COLORS.len()], MARKERS[(number + number / COLORS.len()) % MARKERS.len()])
 }
 
-/// Returns a figure for each run: its drawings on one time axis, and the values under the pointer.
+/// Returns a figure for each run: its drawings on one time axis, and the values under the pointer. Many are folded by case.
 pub(super) fn over_time(traces: &[&Trace]) -> String {
-    let mut out: String = traces.iter().take(RUNS_MAX).map(|trace| figure(trace)).collect();
-    if traces.len() > RUNS_MAX {
-        out += &format!("<p>{} more runs are in the folder of the traces.</p>", traces.len() - RUNS_MAX);
+    let drawn = |traces: &[&Trace]| traces.iter().map(|trace| figure(trace)).collect::<String>();
+    if traces.len() <= RUNS_SHOWN {
+        return drawn(traces);
     }
-    out
+    let cases = traces.chunk_by(|one, other| one.case == other.case);
+    let folded = cases.map(|of_case| {
+        let (case, count) = (escape(&of_case[0].case), of_case.len());
+        let runs = if count == 1 { "run" } else { "runs" };
+        format!(
+            "<details><summary>{case}: {count} {runs}</summary><div class=\"figures\">{}</div></details>\n",
+            drawn(of_case)
+        )
+    });
+    folded.collect()
 }
 
 fn figure(trace: &Trace) -> String {
@@ -394,6 +403,18 @@ mod tests {
         assert!(drawn.contains("<h3>sctp-stream, path 1: "), "{drawn}");
         let two = figure(&Trace { paths: 2, used_paths: "2+3".into(), ..trace() });
         assert!(two.contains("<h3>sctp-stream, paths 2+3: "), "{two}");
+    }
+
+    #[test]
+    fn every_run_is_drawn_and_many_are_folded_by_case() {
+        let of_case = |case: usize| Trace { case: format!("two, {case} bytes"), ..trace() };
+        let traces: Vec<Trace> = (0..=RUNS_SHOWN).map(|number| of_case(1 << (number / 9))).collect();
+        let drawn = |count| over_time(&traces.iter().take(count).collect::<Vec<_>>());
+        let (few, many) = (drawn(RUNS_SHOWN), drawn(RUNS_SHOWN + 1));
+        assert_eq!((few.matches("<figure").count(), few.contains("<details>")), (RUNS_SHOWN, false));
+        assert_eq!((many.matches("<figure").count(), many.matches("<details>").count()), (RUNS_SHOWN + 1, 7));
+        assert!(many.contains("<summary>two, 1 bytes: 9 runs</summary>"), "the first size");
+        assert!(many.contains("<h3>sctp-stream, path 1: two, 64 bytes</h3>"), "the last size");
     }
 
     #[test]
