@@ -37,6 +37,8 @@ const IPERF3_PORT: &str = "5201";
 const DAEMON_PLACE: &str = "@swiftwater-lab";
 /// Beginning of the line that a daemon writes when it serves.
 const DAEMON_SERVES: &str = "swiftwater daemon:";
+/// Unit of the rates in the lines of iperf3's server, which rounds them to whole numbers: the option, and the word in a line.
+const IPERF3_UNIT: (&str, &str) = ("k", "Kbits/sec");
 
 /// A measurement: data, ends and limits.
 #[derive(Clone, Debug)]
@@ -176,13 +178,14 @@ impl Measurement<'_> {
     }
 
     /// Starts iperf3 with our SCTP sockets, and a daemon for each end. One that `swiftwater run` starts would be nobody's child,
-    /// whose processor time is not ours, and outlive the measurement.
+    /// whose processor time is not ours, and outlive the measurement. The lines of iperf3's server tell what was delivered; the
+    /// client's intervals are of what it has written.
     fn start_iperf3(&self) -> Result<Option<Running>, LiveError> {
         let (seconds, bytes) = (self.seconds.ceil().to_string(), self.message_bytes.to_string());
         let [to, from] = [&self.addresses[0][0], &self.addresses[1][0]];
         let run = ["run", "--quiet", "--", "iperf3"];
         let words = ["--server", "--one-off", "--forceflush", "--port", IPERF3_PORT, "--bind", to];
-        let words = [&run[..], &words].concat();
+        let words = [&run[..], &words, &["--format", IPERF3_UNIT.0]].concat();
         let until = Instant::now() + limit(self.seconds);
         let mut daemons = Vec::new();
         for host in self.hosts {
@@ -201,7 +204,8 @@ impl Measurement<'_> {
             return Ok(None);
         }
         let words = ["--client", to, "--bind", from, "--port", IPERF3_PORT, "--sctp", "--json"];
-        let words = [&run[..], &words, &["--time", &seconds, "--length", &bytes]].concat();
+        let sent = ["--get-server-output", "--time", &seconds, "--length", &bytes];
+        let words = [&run[..], &words, &sent].concat();
         running.client = Some(Process::start(self.hosts[1], "iperf3 --client", &words)?);
         Ok(Some(running))
     }
@@ -337,12 +341,14 @@ fn latency(row: &Row) -> Option<Latency> {
     })
 }
 
-/// The fields used of iperf3's report.
+/// The fields used of the report of iperf3's client.
 #[derive(Deserialize)]
 struct Iperf3 {
     start: Iperf3Start,
-    intervals: Vec<Iperf3Interval>,
     end: Iperf3End,
+    /// The lines of the server.
+    #[serde(default)]
+    server_output_text: String,
 }
 
 #[derive(Deserialize)]
@@ -366,38 +372,39 @@ impl Iperf3Timestamp {
 }
 
 #[derive(Deserialize)]
-struct Iperf3Interval {
-    sum: Iperf3Sum,
-}
-
-#[derive(Deserialize)]
 struct Iperf3End {
     sum_received: Iperf3Sum,
 }
 
 #[derive(Deserialize)]
 struct Iperf3Sum {
-    end: f64,
     seconds: f64,
-    bytes: u64,
     bits_per_second: f64,
 }
 
 fn parse_iperf3(text: &str, started: Moment) -> Option<Measured> {
     let report: Iperf3 = serde_json::from_str(text).ok()?;
-    let point = |Iperf3Interval { sum }: &Iperf3Interval| Point {
-        at_s: sum.end,
-        bytes: sum.bytes,
-        bits_per_s: sum.bits_per_second,
-        ..Point::default()
-    };
     Some(Measured {
         bits_per_s: report.end.sum_received.bits_per_second,
         seconds: report.end.sum_received.seconds,
         began_s: Some(started.monotonic_s_of(report.start.timestamp.unix_s(started.unix_s))),
-        points: report.intervals.iter().map(point).collect(),
+        points: report.server_output_text.lines().filter_map(iperf3_point).collect(),
         ..Measured::default()
     })
+}
+
+/// Returns what a line of iperf3's server tells of an interval: `[  5]   0.00-1.00   sec  11.5 MBytes  96145 Kbits/sec`. The line
+/// of the whole test has another word at its end, and the last interval may be shorter than the digits of its times show.
+fn iperf3_point(line: &str) -> Option<Point> {
+    let (_, fields) = line.split_once(']')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let [interval, "sec", _, _, rate, unit] = fields[..] else { return None };
+    let (start, end) = interval.split_once('-')?;
+    let (start_s, end_s): (f64, f64) = (start.parse().ok()?, end.parse().ok()?);
+    let seconds = Some(end_s - start_s).filter(|seconds| *seconds > 0.0)?;
+    let bits_per_s = rate.parse::<f64>().ok().filter(|_| unit == IPERF3_UNIT.1)? * 1e3;
+    let bytes = (bits_per_s / 8.0 * seconds) as u64;
+    Some(Point { at_s: end_s, bytes, bits_per_s, ..Point::default() })
 }
 
 /// Returns the error that iperf3 writes into its report.
@@ -580,14 +587,30 @@ mod tests {
 
     #[test]
     fn the_report_of_iperf3_counts_what_was_received() {
-        let sum = r#"{"start": 0, "end": 1.0, "seconds": 1.0, "bytes": 10, "bits_per_second": 80.0}"#;
-        let text = format!(
-            r#"{{"start": {{"timestamp": {{"timesecs": 5}}}}, "intervals": [{{"sum": {sum}}}],
-                "end": {{"sum_sent": {{}}, "sum_received": {sum}}}}}"#
-        );
+        let server = [
+            "Accepted connection from 198.18.0.1, port 47886",
+            "[  5] local 198.18.0.2 port 5201 connected to 198.18.0.1 port 47892",
+            "[ ID] Interval           Transfer     Bitrate",
+            "[  5]   0.00-1.00   sec  50.0 Bytes  0.40 Kbits/sec                  ",
+            "[  5]   1.00-1.50   sec   688 Bytes    11 Kbits/sec                  ",
+            "[  5]   1.50-1.50   sec  0.00 Bytes     9 Kbits/sec                  ",
+            "- - - - - - - - - - - - - - - - - - - - - - - - -",
+            "[  5]   0.00-1.50   sec   738 Bytes     4 Kbits/sec                  receiver",
+        ];
+        let text = serde_json::json!({
+            "start": {"timestamp": {"timesecs": 5}},
+            "intervals": [{"sum": {"start": 0, "end": 1.0, "seconds": 1.0, "bytes": 1000, "bits_per_second": 8e3}}],
+            "end": {
+                "sum_sent": {"seconds": 1.0, "bits_per_second": 8e3},
+                "sum_received": {"seconds": 1.5, "bits_per_second": 4e3},
+            },
+            "server_output_text": server.join("\n"),
+        });
         let started = Moment { unix_s: 4.75, monotonic_s: 100.0 };
-        let measured = parse_iperf3(&text, started).expect("a report");
-        assert_eq!((measured.bits_per_s, measured.points.len()), (80.0, 1));
+        let measured = parse_iperf3(&text.to_string(), started).expect("a report");
+        assert_eq!((measured.bits_per_s, measured.seconds), (4e3, 1.5));
+        let point = |at_s, bytes, bits_per_s| Point { at_s, bytes, bits_per_s, ..Point::default() };
+        assert_eq!(measured.points, [point(1.0, 50, 400.0), point(1.5, 687, 11e3)]);
         assert_eq!(measured.began_s, Some(100.25), "a quarter of a second after its process");
         let error = r#"{"start": {}, "error": "unable to connect"}"#;
         assert_eq!(parse_iperf3(error, Moment::default()), None);
