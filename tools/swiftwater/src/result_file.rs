@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use crate::folder::{Made, MadeFolders, Missing, Opened, open_file};
 
 /// A file that keeps its content until the first write, so that a command that fails does not affect it. It is opened at the
-/// start, so that a long command fails early if the file cannot be written.
+/// start, so that a long command fails early if the file cannot be written. A new file is removed again until then, so that a
+/// command that is killed leaves none without results.
 #[derive(Debug)]
 pub(crate) struct ResultFile {
     path: PathBuf,
-    file: File,
+    /// The file; `None` if it is new and has no results yet.
+    file: Option<File>,
     /// Whether results are in the file.
     begun: bool,
     /// Whether a write has failed, so that the file is not whole.
@@ -34,7 +36,9 @@ impl ResultFile {
     }
 
     fn open_in(path: &Path, missing: Missing) -> io::Result<Self> {
-        let Opened { file, new, new_folders } = open_file(path, missing)?;
+        let Opened { file, mut new, new_folders } = open_file(path, missing)?;
+        let is_removed = new.take_if(|new| new.remove_file().is_ok()).is_some();
+        let file = (!is_removed).then_some(file);
         Ok(Self { path: path.to_owned(), file, begun: false, failed: false, new, new_folders })
     }
 
@@ -43,25 +47,39 @@ impl ResultFile {
         &self.path
     }
 
-    /// Empties the file for results, once. Does nothing to devices and pipes.
+    /// Makes the file, or empties it for results, once. Does nothing to devices and pipes.
     pub(crate) fn begin(&mut self) -> io::Result<()> {
-        if !self.begun && self.file.metadata()?.is_file() {
-            self.file.set_len(0)?;
+        self.begun().map(drop)
+    }
+
+    /// Begins the file and returns it.
+    fn begun(&mut self) -> io::Result<&mut File> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => {
+                let Opened { file, new, .. } = open_file(&self.path, Missing::Fail)?;
+                self.new = new;
+                file
+            }
+        };
+        let file = self.file.insert(file);
+        if !self.begun && file.metadata()?.is_file() {
+            file.set_len(0)?;
         }
         self.begun = true;
-        Ok(())
+        Ok(file)
     }
 }
 
 impl Write for ResultFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.begin().and_then(|()| self.file.write(bytes));
+        let written = self.begun().and_then(|file| file.write(bytes));
         self.failed |= written.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
         written
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.file.as_mut().map_or(Ok(()), File::flush)
     }
 }
 
@@ -69,12 +87,13 @@ impl Drop for ResultFile {
     /// Removes a file that this command has made and that is empty or not whole, as on a full disk, and its folders. Empties a
     /// file from before that is not whole: nobody takes that for results.
     fn drop(&mut self) {
-        let length = self.file.metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
+        let Some(file) = &self.file else { return self.new_folders.remove_empty() };
+        let length = file.metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
         match &self.new {
             Some(new) if (self.failed || length == Some(0)) && new.remove_file().is_ok() => {
                 self.new_folders.remove_empty();
             }
-            None if self.failed && self.begun && length.is_some() => drop(self.file.set_len(0)),
+            None if self.failed && self.begun && length.is_some() => drop(file.set_len(0)),
             _ => {}
         }
     }
@@ -120,7 +139,9 @@ mod tests {
     fn nothing_is_left_of_a_file_without_results() {
         let folder = Folder::new("nothing");
         let (new, path) = (folder.0.join("new"), folder.0.join("new/deep/rows.json"));
-        drop(ResultFile::open_with_folders(&path).expect("a new file"));
+        let unwritten = ResultFile::open_with_folders(&path).expect("a new file");
+        assert!(new.exists() && !path.exists(), "this process may be killed now");
+        drop(unwritten);
         assert!(!new.exists() && folder.0.exists());
         ResultFile::open_with_folders(&path).expect("a new file").write_all(b"[]").expect("room");
         assert!(path.exists());
@@ -143,9 +164,9 @@ mod tests {
             let mut file = ResultFile::open_with_folders(path).expect("it can be written");
             file.write_all(b"[1,").expect("room");
             // The kernel refuses to write to a file that is open for reading, as it would on a full disk.
-            file.file = File::open(path).expect("it is there");
+            file.file = Some(File::open(path).expect("it is there"));
             file.write_all(b" 2]").expect_err("it is open for reading");
-            file.file = File::options().write(true).open(path).expect("it is there");
+            file.file = Some(File::options().write(true).open(path).expect("it is there"));
         }
         assert!(!folder.0.join("deep").exists(), "neither the file nor its folder");
         assert_eq!(fs::read_to_string(&old).expect("it was there before"), "");
