@@ -2,6 +2,7 @@
 
 mod archive;
 pub(crate) mod args;
+mod bar;
 mod case_names;
 #[cfg(test)]
 mod index;
@@ -18,7 +19,6 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use ::lab::experiment;
-use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 
 use crate::failure::without_numbers;
@@ -27,6 +27,7 @@ use crate::output::{OutputError, note};
 use crate::run::{EXIT_NO_PROGRAM, EXIT_NOT_EXECUTABLE};
 use crate::trace::file::TraceFileError;
 use args::{LabArgs, LabCommand, Misplaced};
+use bar::progress_bar;
 use live::LiveError;
 
 /// Exit status for arguments that cannot be used.
@@ -149,15 +150,6 @@ fn tell_interruption(has_figures: bool) {
             if has_figures { "these figures are of the time until then" } else { "nothing was measured" };
         note(format_args!("interrupted: {what}"));
     }
-}
-
-/// Returns a bar of so many steps for the terminal.
-fn progress_bar(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent} %  {eta} left  {msg}") {
-        bar.set_style(style);
-    }
-    bar
 }
 
 fn write_error(path: &Path, error: &(dyn std::error::Error + 'static)) -> LabError {
