@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
 use thiserror::Error;
 
-pub use user::{NotAllowed, become_root};
+pub use user::{NotAllowed, become_root, enter_user_namespace};
 
 /// The namespace of the thread that looks.
 const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";

@@ -20,7 +20,7 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::Mode;
-use nix::unistd::{Pid, close, pipe};
+use nix::unistd::{Pid, close, geteuid, pipe};
 use thiserror::Error;
 
 use crate::user::{NotAllowed, become_root};
@@ -39,10 +39,15 @@ pub enum PrivateError {
     User(#[from] NotAllowed),
     /// The system refuses other namespaces, although this process is root, or root of a user namespace.
     #[error(
-        "cannot make namespaces of mounts, networks and processes: {0}; {advice}",
-        advice = unshare_advice(*.0)
+        "cannot make namespaces of mounts, networks and processes: {source}; {advice}",
+        advice = unshare_advice(*source, *was_root)
     )]
-    Unshare(Errno),
+    Unshare {
+        /// Error of the system.
+        source: Errno,
+        /// Whether the process was root before, so that this user needs no more advice to become root.
+        was_root: bool,
+    },
     /// The program cannot be started again.
     #[error("cannot start this program again: {0}")]
     Start(io::Error),
@@ -51,13 +56,16 @@ pub enum PrivateError {
     Orphaned,
 }
 
-/// Returns what the user can do when the system refuses namespaces with this error.
-fn unshare_advice(error: Errno) -> &'static str {
+/// Returns what the user can do when the system refuses namespaces with this error to a process that `was_root` already.
+fn unshare_advice(error: Errno, was_root: bool) -> &'static str {
     match error {
         // The kernel has no other error for its limits of namespaces.
         Errno::ENOSPC => {
             "a limit is reached or zero: sysctl user.max_mnt_namespaces, user.max_net_namespaces and \
              user.max_pid_namespaces show them"
+        }
+        _ if was_root => {
+            "the container or a security module such as AppArmor forbids it, or this root lacks CAP_SYS_ADMIN: run this outside"
         }
         _ => "the container or a security module such as AppArmor forbids it: run this outside, or as root",
     }
@@ -84,11 +92,12 @@ pub fn forget_inside(command: &mut Command) {
 ///
 /// The system refuses the namespaces, or the program cannot be started.
 pub fn run_again() -> Result<ExitStatus, PrivateError> {
+    let was_root = geteuid().is_root();
     become_root()?;
     // The new process mounts a /proc of its own, which this process then sees, too.
     let processes = File::open("/proc").map_err(PrivateError::Start)?;
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWPID)
-        .map_err(PrivateError::Unshare)?;
+        .map_err(|source| PrivateError::Unshare { source, was_root })?;
     let start = || {
         let (inside, lifeline) = pipe()?;
         // The one end is inherited, the other closes with this process.
@@ -200,7 +209,7 @@ pub struct Limits(pub Vec<String>);
 /// The process that has started this one has ended.
 pub fn set_up() -> Result<Limits, PrivateError> {
     // From here on this process ends with its parent.
-    set_pdeathsig(Signal::SIGKILL).map_err(PrivateError::Unshare)?;
+    set_pdeathsig(Signal::SIGKILL).map_err(|error| PrivateError::Start(error.into()))?;
     // The parent may have ended before.
     let lifeline = std::env::var_os(LIFELINE_VARIABLE);
     if lifeline_has_ended(lifeline.as_deref()) {
@@ -270,10 +279,13 @@ mod tests {
 
     #[test]
     fn a_used_up_limit_of_namespaces_is_told_from_a_refusal() {
-        let said = |error| PrivateError::Unshare(error).to_string();
-        let limit = said(Errno::ENOSPC);
-        assert!(limit.contains("user.max_net_namespaces") && !limit.contains("AppArmor"), "{limit}");
-        assert!(said(Errno::EPERM).contains("AppArmor"), "{}", said(Errno::EPERM));
+        for was_root in [false, true] {
+            let said = |source| PrivateError::Unshare { source, was_root }.to_string();
+            let limit = said(Errno::ENOSPC);
+            assert!(limit.contains("user.max_net_namespaces") && !limit.contains("AppArmor"), "{limit}");
+            let refusal = said(Errno::EPERM);
+            assert!(refusal.contains("AppArmor") && refusal.contains("as root") != was_root, "{refusal}");
+        }
     }
 
     #[test]

@@ -31,10 +31,16 @@ pub enum NotAllowed {
 ///
 /// The system does not allow user namespaces to this user, or other threads run.
 pub fn become_root() -> Result<(), NotAllowed> {
+    if geteuid().is_root() { Ok(()) } else { enter_user_namespace() }
+}
+
+/// Becomes root of a new user namespace, also if this process is root already. Call it before a thread is started.
+///
+/// # Errors
+///
+/// The system does not allow user namespaces to this process, or other threads run.
+pub fn enter_user_namespace() -> Result<(), NotAllowed> {
     let (user, group) = (geteuid(), getegid());
-    if user.is_root() {
-        return Ok(());
-    }
     unshare(CloneFlags::CLONE_NEWUSER).map_err(NotAllowed::Unshare)?;
     map(user, group)
 }

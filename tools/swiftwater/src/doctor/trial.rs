@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use netns::NotAllowed;
 use nix::sched::{CloneFlags, unshare};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use swiftwater::StackOptions;
@@ -45,8 +46,7 @@ pub(super) enum TrialError {
 impl Trial {
     pub(super) fn run(self) -> Result<(), String> {
         match self {
-            Trial::Namespaces => unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)
-                .map_err(|error| error.desc().to_owned()),
+            Trial::Namespaces => enter_own_network(),
             Trial::Laboratory => {
                 let attempt = line::attempt().map_err(|error| error.to_string())?;
                 print_line(&attempt)
@@ -68,6 +68,15 @@ impl Trial {
         command.args(["doctor", "--trial", name.get_name()]);
         Ok(command)
     }
+}
+
+/// Enters a user namespace as its root, as the laboratory does for users, and a network of its own there.
+fn enter_own_network() -> Result<(), String> {
+    netns::enter_user_namespace().map_err(|error| match error {
+        NotAllowed::Unshare(errno) => errno.desc().to_owned(),
+        NotAllowed::Map { file, source } => format!("{file}: {source}"),
+    })?;
+    unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| errno.desc().to_owned())
 }
 
 fn is_preloaded() -> bool {

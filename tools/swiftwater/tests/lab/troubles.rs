@@ -116,6 +116,26 @@ fn a_full_disk_is_a_sentence_and_the_table_is_printed_all_the_same() {
 }
 
 #[test]
+#[ignore = "needs root and setpriv: ./test --all"]
+fn a_root_without_capabilities_is_told_that_it_cannot_make_namespaces() {
+    let Some(setpriv) = tools::program("setpriv") else { return };
+    if !is_root() {
+        return tools::skip("only root is root without capabilities");
+    }
+    let powerless = |words: &[&str]| {
+        let mut command = Command::new(&setpriv);
+        command.args(["--bounding-set=-all", "--inh-caps=-all", SWIFTWATER]).args(words).stdin(Stdio::null());
+        command
+    };
+    let said = complaint(&mut powerless(&["lab", "run", "--", "true"]));
+    assert!(said.contains("CAP_SYS_ADMIN") && !said.contains("as root"), "{said}");
+    let (output, said) = output(&mut powerless(&["doctor", "--json"]));
+    let checks: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+    let check = checks.iter().find(|row| row["check"] == "user-namespaces").expect("a check");
+    assert!(check["state"] != "ok", "{check}, {said}");
+}
+
+#[test]
 #[ignore = "needs namespaces and ip: ./test --all"]
 fn a_host_without_devices_or_namespaces_is_told_so() {
     if !possible(&["python3"]) {
@@ -128,6 +148,8 @@ fn a_host_without_devices_or_namespaces_is_told_so() {
         assert!(output.status.success() && said.contains("emulator (veth)"), "{said}");
         let said = complaint(&mut lab_refused(user, "network-namespaces", &words));
         assert!(said.contains("cannot make namespaces") && said.contains("AppArmor"), "{said}");
+        let is_root = is_root() && user.is_none();
+        assert_eq!(said.contains("as root"), !is_root, "{said}");
         let said = complaint(&mut lab_refused(user, "tun", &["run", "--device", "tun", "--", "true"]));
         assert!(said.contains("TUN device") && said.contains("--device veth"), "{said}");
     }
