@@ -254,9 +254,19 @@ fn write(folder: &Folder, name: &str, what: &impl Serialize) -> io::Result<()> {
 /// command of another user.
 pub(super) fn finish(folder: &Folder) -> io::Result<()> {
     match folder.own_folder(READY) {
-        Ok(ready) => move_all(&ready, folder),
+        Ok(ready) => move_all(&ready, folder).map_err(name_ready),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// Names the folder [`READY`] in the error of moving its files if it lacks a part, which no command of the laboratory leaves out.
+fn name_ready(error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::NotFound => {
+            io::Error::new(ErrorKind::InvalidData, format!("{READY} there is not complete"))
+        }
+        _ => error,
     }
 }
 
@@ -617,6 +627,20 @@ mod tests {
             assert_eq!(names(&folder), [MANIFEST, RESULTS, TRACES], "{moved}");
             fs::remove_dir_all(&folder).expect("ours");
         }
+    }
+
+    #[test]
+    fn complete_files_that_lack_a_part_are_named_with_what_to_do() {
+        let folder = two_runs("ready-part");
+        let ready = folder.join(READY);
+        fs::create_dir(&ready).expect("room");
+        let Err(error) = Archive::create(&folder, 3) else { panic!("it has no traces") };
+        let said = error.to_string();
+        assert!(said.contains(READY) && said.ends_with("remove it, or choose another place"), "{said}");
+        fs::remove_dir(&ready).expect("it remains");
+        Archive::create(&folder, 3).expect("it was removed");
+        assert_eq!(kept(&folder).seed, 1);
+        fs::remove_dir_all(&folder).expect("ours");
     }
 
     #[test]

@@ -160,6 +160,7 @@ fn write_error(path: &Path, error: &(dyn std::error::Error + 'static)) -> LabErr
             "make room there, or choose another place"
         }
         Some(ErrorKind::DirectoryNotEmpty) => "remove them, or choose another place",
+        Some(ErrorKind::InvalidData) => "remove it, or choose another place",
         Some(ErrorKind::AlreadyExists | ErrorKind::NotADirectory) => {
             "a file or a link has the name of a folder: choose another place"
         }

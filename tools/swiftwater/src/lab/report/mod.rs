@@ -174,6 +174,7 @@ fn check(path: PathBuf, rows: &[Row]) -> Result<(), ReportError> {
 fn finish_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::DirectoryNotEmpty => "remove them",
+        ErrorKind::InvalidData => "remove it",
         _ => "run this as their owner",
     }
 }
