@@ -144,16 +144,17 @@ fn parse<T: DeserializeOwned>(path: PathBuf, text: &[u8]) -> Result<T, ReportErr
     serde_json::from_slice(text).map_err(|error| ReportError::Damaged { path, what: damage(&error) })
 }
 
-/// Describes the damage of a file of JSON. The error of a value that has another form names types of this program.
+/// Describes the damage of a file of JSON. The errors of the parser name types of this program.
 fn damage(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match error.classify() {
-        Category::Data if !text.starts_with(limits::TOO_MANY) => format!(
+        Category::Data if text.starts_with(limits::TOO_MANY) => text,
+        Category::Io => text,
+        Category::Data | Category::Syntax | Category::Eof => format!(
             "line {}, column {} is not what `swiftwater lab --live NAME --out DIR` writes",
             error.line(),
             error.column()
         ),
-        Category::Data | Category::Io | Category::Syntax | Category::Eof => text,
     }
 }
 
@@ -357,7 +358,8 @@ mod tests {
         assert!(said.contains("has no results") && said.contains("ended before its first"), "{said}");
         fs::write(folder.join(MANIFEST), "{").expect("room");
         let said = report().expect_err("it is cut off").to_string();
-        assert!(said.contains("manifest.json is damaged") && said.contains("measure again"), "{said}");
+        assert!(said.contains("manifest.json is damaged: line 1, column 1 is not what"), "{said}");
+        assert!(said.ends_with("writes; measure again"), "{said}");
         assert!(!page.exists(), "there is no page of nothing");
         fs::remove_dir_all(&folder).expect("ours");
     }
@@ -381,9 +383,13 @@ mod tests {
             let said = said(&rows(&format!("[{good}, {other}]")));
             assert!(said.contains(&format!("`{key}` of row 2")), "{said}");
         }
-        let error = serde_json::from_str::<Trace>("[]").expect_err("an array");
-        let what = damage(&error);
-        assert!(what.starts_with("line 1, column ") && !what.contains("struct"), "{what}");
+        for text in ["[]", "{\"experiment\": \"lo", "\u{1}"] {
+            let what = damage(&serde_json::from_str::<Trace>(text).expect_err("no trace"));
+            assert!(
+                what.starts_with("line 1, column ") && what.contains(" is not what `swiftwater "),
+                "{what}"
+            );
+        }
     }
 
     #[test]
