@@ -186,7 +186,8 @@ pub(super) fn tell(
         grouped(host_dropped),
     ));
     let delivered = rows.iter().map(|row| row.delivered_packets).sum();
-    if let Some(sentence) = disturbance([counts.late.p50, counts.late.p99], host_dropped, delivered) {
+    let late = [counts.late.p50, counts.late.p99];
+    if let Some(sentence) = disturbance(late, host_dropped, delivered, counts.realtime) {
         note(format_args!("{sentence}"));
     }
 }
@@ -197,12 +198,14 @@ pub(in crate::lab) fn is_late([p50, p99]: [Duration; 2]) -> bool {
 }
 
 /// Returns a sentence that says what to do if this host could not hold the lines.
-fn disturbance(late: [Duration; 2], host_dropped: u64, delivered: u64) -> Option<&'static str> {
+fn disturbance(late: [Duration; 2], host_dropped: u64, delivered: u64, realtime: bool) -> Option<String> {
     let drops_too_much = host_dropped as f64 > delivered as f64 * HOST_DROP_SHARE_MAX;
-    (is_late(late) || drops_too_much).then_some(
-        "this machine could not hold these lines: end what else runs, or lower the rate; `swiftwater lab check` with the same \
-         paths measures what it can hold",
-    )
+    (is_late(late) || drops_too_much).then(|| {
+        format!(
+            "this machine could not hold these lines: {}; `swiftwater lab check` with the same paths measures what it can hold",
+            advice(realtime)
+        )
+    })
 }
 
 /// Returns what to do about a host that does not hold a line.
@@ -301,12 +304,15 @@ mod tests {
     #[test]
     fn a_host_that_is_late_or_loses_packets_is_told_what_to_do() {
         let (limits, more) = ([LATE_P50_MAX, LATE_MAX], Duration::from_micros(1));
-        assert_eq!(disturbance(limits, 1, 1_000), None);
+        assert_eq!(disturbance(limits, 1, 1_000, false), None);
         for (late, dropped) in
             [([LATE_P50_MAX + more, LATE_MAX], 0), ([LATE_P50_MAX, LATE_MAX + more], 0), (limits, 2)]
         {
-            let sentence = disturbance(late, dropped, 1_000).expect("it is disturbed");
-            assert!(sentence.contains("lower the rate"), "{sentence}");
+            for realtime in [false, true] {
+                let sentence = disturbance(late, dropped, 1_000, realtime).expect("it is disturbed");
+                assert!(sentence.contains("lower the rate"), "{sentence}");
+                assert_eq!(sentence.contains("run this as root, for real-time priority"), !realtime);
+            }
         }
     }
 }
