@@ -472,6 +472,28 @@ fn options_of_live_experiments_are_refused_on_the_virtual_clock() {
 }
 
 #[test]
+fn options_that_exclude_each_other_are_refused_with_the_reason() {
+    let cases: [(&[&str], &str); 5] = [
+        (
+            &["--live", "lossy", "--quick", "--repeat", "3"],
+            "--repeat cannot be used with --quick, which measures",
+        ),
+        (&["--live", "datatag", "--quick", "--full"], "--full cannot be used with --quick, which measures"),
+        (
+            &["--live", "lossy", "--virtual", "lossy"],
+            "--live cannot be used with --virtual: the one is in real time",
+        ),
+        (&["--list", "--out", "results"], "--out is for experiments in real time: add --live NAME"),
+        (&["check", "--path", "-5mbit"], "neither a rate nor a delay is negative; a path is such as"),
+    ];
+    for (words, sentence) in cases {
+        let output = swiftwater(&[&["lab"], words].concat()).output().expect("the program starts");
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(sentence), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn options_of_other_protocols_are_refused() {
     let of_sctp =
         ["--no-checksum", "--coupling balia", "--multipath off", "--link raw", "--udp-port 0", "--qlog x"];

@@ -55,7 +55,7 @@ pub(crate) struct LabArgs {
     #[arg(value_parser = Offered(|| experiment::ALL.iter().map(|experiment| experiment.name).collect()))]
     pub experiment: Option<String>,
     /// The experiment, in real time between two hosts of this machine, or on loopback.
-    #[arg(long, value_name = "NAME", conflicts_with = "experiment")]
+    #[arg(long, value_name = "NAME")]
     pub live: Option<LiveName>,
     /// List the experiments.
     #[arg(long, conflicts_with_all = ["experiment", "live"])]
@@ -70,14 +70,14 @@ pub(crate) struct LabArgs {
     #[arg(long, value_parser = parse_seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
     /// With --live: runs of each measurement; the median is reported [default: 5].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), requires = "live")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: Option<u32>,
     /// With --live: one short run of each measurement, which is not repeated if it was disturbed.
-    #[arg(long, requires = "live", conflicts_with_all = ["repeat", "full"])]
+    #[arg(long)]
     pub quick: bool,
     /// With --live: folder for the results, traces of typical runs and a description of this machine, for `lab report`.
     /// Results of an earlier run are replaced; other files remain.
-    #[arg(long, value_name = "DIR", requires = "live")]
+    #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Run the long cases, too: an hour of `datatag`, twice the file of `sctplib`. With --live, `datatag` takes an hour for each
     /// of five transports and each run: five hours with --repeat 1, and a day without.
@@ -97,9 +97,22 @@ pub(crate) struct LabArgs {
     pub qlog: Option<PathBuf>,
 }
 
-/// An option that the kind of the experiment does not have.
+/// Options that cannot be used together.
 #[derive(Debug, Error, PartialEq)]
 pub(crate) enum Misplaced {
+    /// Experiments of both kinds.
+    #[error(
+        "--live cannot be used with --virtual: the one is in real time, the other on a virtual clock; run one after the other"
+    )]
+    BothKinds,
+    /// Other numbers or lengths of runs than those of `--quick`.
+    #[error(
+        "{0} cannot be used with --quick, which measures each transport once and for a short time; leave one of them out"
+    )]
+    WithQuick(&'static str),
+    /// An option of live experiments without one.
+    #[error("{0} is for experiments in real time: add --live NAME")]
+    WithoutLive(&'static str),
     /// The experiment is live.
     #[error(
         "{0} cannot be used with --live, which keeps curves in a folder: give --out DIR, and then `swiftwater lab report DIR` makes a page"
@@ -113,17 +126,21 @@ pub(crate) enum Misplaced {
 }
 
 impl LabArgs {
-    /// Fails if an option is given that is of the other kind of experiments. clap would only say that the two conflict.
+    /// Fails if options are given that cannot be used together. clap would only say that the two conflict.
     pub(super) fn check_options(&self) -> Result<(), Misplaced> {
         let of_virtual = [("--plot", &self.plot), ("--capture", &self.capture), ("--qlog", &self.qlog)];
         let of_virtual = of_virtual.into_iter().find(|(_, file)| file.is_some()).map(|(option, _)| option);
         let of_live =
             [("--out", self.out.is_some()), ("--repeat", self.repeat.is_some()), ("--quick", self.quick)];
         let of_live = of_live.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option);
+        let with_quick = [("--repeat", self.repeat.is_some()), ("--full", self.full)];
+        let with_quick = with_quick.into_iter().find(|(_, is_given)| *is_given && self.quick);
         match (self.live, &self.experiment, of_virtual, of_live) {
-            (Some(_), _, Some(option), _) => Err(Misplaced::WithLive(option)),
-            (_, Some(_), _, Some(option)) => Err(Misplaced::WithVirtual(option)),
-            _ => Ok(()),
+            (Some(_), Some(_), ..) => Err(Misplaced::BothKinds),
+            (Some(_), None, Some(option), _) => Err(Misplaced::WithLive(option)),
+            (None, Some(_), _, Some(option)) => Err(Misplaced::WithVirtual(option)),
+            (None, None, _, Some(option)) => Err(Misplaced::WithoutLive(option)),
+            _ => with_quick.map_or(Ok(()), |(option, _)| Err(Misplaced::WithQuick(option))),
         }
     }
 }

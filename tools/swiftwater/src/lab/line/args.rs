@@ -68,7 +68,7 @@ pub(crate) enum LineCommand {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LineArgs {
     /// A path between the hosts, such as 30mbit,50ms,queue=400kB,loss=0.1%; up to four of them.
-    #[arg(long = "path", value_name = "SPEC", default_value = "100mbit,10ms")]
+    #[arg(long = "path", value_name = "SPEC", default_value = "100mbit,10ms", allow_hyphen_values = true)]
     pub paths: Vec<PathSpec>,
     /// Seed of all random decisions.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]

@@ -48,6 +48,8 @@ impl FromStr for PathSpec {
             let wrong = || {
                 let advice = match (correction(key, value), range(key)) {
                     _ if word.is_empty() => "a word is empty".to_owned(),
+                    _ if word.starts_with("--") => "an option stands in place of a path".to_owned(),
+                    _ if word.starts_with('-') => "neither a rate nor a delay is negative".to_owned(),
                     (Some(correction), _) => correction,
                     (None, Some(range)) => format!("{key} is {range}"),
                     (None, None) => format!("there is no key `{key}`"),
@@ -332,6 +334,9 @@ mod tests {
             ("queue=0", "queue is 1B"),
             ("jitter=-2ms", "jitter is 0s"),
             ("delay=90000s", "delay is 0s"),
+            ("-5mbit", "neither a rate nor a delay is negative"),
+            ("30mbit,-5ms", "`-5ms`: neither a rate nor a delay is negative"),
+            ("--seed", "an option stands in place of a path"),
         ] {
             let error = wrong.parse::<PathSpec>().expect_err(wrong);
             assert!(error.contains(range), "{error}");
