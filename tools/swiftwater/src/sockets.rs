@@ -67,6 +67,9 @@ pub(crate) fn accept_within(
 /// Returns whether the other end of a TCP connection over IPv4 is a socket of this user on this host. TCP has no `SO_PEERCRED`,
 /// but the kernel's table of sockets names their users. Returns false if the other end has reset the connection. Fails if the
 /// table cannot be read.
+///
+/// Servers that ask have few connections. sock_diag(7) would tell of one socket alone, but it has the same error (ENOENT) for a
+/// socket that does not exist and for a kernel without `tcp_diag`, so the table would have to be read all the same.
 pub(crate) fn is_of_this_user(stream: &TcpStream) -> io::Result<bool> {
     let (Ok(SocketAddr::V4(ours)), Ok(SocketAddr::V4(theirs))) = (stream.local_addr(), stream.peer_addr())
     else {
