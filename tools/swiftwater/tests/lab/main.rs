@@ -3,6 +3,7 @@
 
 mod beside;
 mod browser;
+mod check;
 mod daemons;
 mod experiments;
 mod interrupts;

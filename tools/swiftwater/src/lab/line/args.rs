@@ -37,7 +37,8 @@ Examples:"
 /// Operation on two hosts and the lines between them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LineCommand {
-    /// Measure whether this host can emulate such lines: rate, delay, loss, lateness and processor time.
+    /// Measure whether this host can emulate such lines: rate, delay, loss, lateness and processor time. Each path is measured
+    /// alone, and then all are loaded at the same time in both directions, with datagrams and with TCP.
     #[command(arg_required_else_help = false, after_help = help!(
         "swiftwater lab check                                      100 Mbit/s and 10 ms",
         "swiftwater lab check --path 1gbit,5ms --seconds 5",
@@ -91,8 +92,8 @@ pub(crate) struct CheckArgs {
     /// et al.), RFC 9438 §5 for CUBIC. Fails if they differ by more than 10 %.
     #[arg(long)]
     pub tcp: bool,
-    /// Seconds for which the rate of each path is measured [default: 2; with --tcp, for each congestion control, the time of 200
-    /// losses in each direction: theory is given the losses that happened, so chance makes a difference of about 2 %].
+    /// Seconds of each load [default: 2; with --tcp, for each congestion control, the time of 200 losses in each direction: theory
+    /// is given the losses that happened, so chance makes a difference of about 2 %].
     #[arg(long, value_parser = parse_seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
     #[command(flatten)]

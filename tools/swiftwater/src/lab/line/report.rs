@@ -14,7 +14,7 @@ use crate::units::{grouped, milliseconds};
 /// Limit for the lateness of 99 of 100 packets.
 pub(in crate::lab) const LATE_MAX: Duration = Duration::from_millis(1);
 /// Limit for the lateness of the median packet: the promise for the delay of each way.
-const LATE_P50_MAX: Duration = Duration::from_micros(200);
+pub(super) const LATE_P50_MAX: Duration = Duration::from_micros(200);
 /// Largest share of packets that the hosts may lose.
 pub(super) const HOST_DROP_SHARE_MAX: f64 = 0.001;
 /// Number of a line's flows in the text; the JSON has all.

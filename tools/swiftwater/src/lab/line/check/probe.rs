@@ -27,7 +27,7 @@ const HEADERS_BYTES: usize = 28;
 /// Limit for the bytes of one call, and of a millisecond.
 const BATCH_BYTES_MAX: usize = 60_000;
 /// Interval at which waits check for Ctrl-C, and for the end of a measurement.
-const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of times in a row that a line must be found empty: the emulator may have reported before it read the last packet.
 const EMPTY_LOOKS: u32 = 2;
 
@@ -273,7 +273,7 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8], is_over: &AtomicBool) -> io::R
 }
 
 /// Sleeps until a time. Returns false at once after Ctrl-C.
-fn sleep_until(until: Instant) -> bool {
+pub(super) fn sleep_until(until: Instant) -> bool {
     loop {
         if interrupt::requested() {
             return false;

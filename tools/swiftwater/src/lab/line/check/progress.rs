@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
-use crate::lab::line::spec::PathSpec;
 use crate::lab::progress_bar;
 use crate::output::note;
 
@@ -39,8 +38,13 @@ impl Progress {
     }
 
     /// Shows which path is measured.
-    pub(super) fn show(&self, number: usize, name: &str) {
-        self.bar.set_message(format!("path {} of {}: {name}", number + 1, self.paths));
+    pub(super) fn show_path(&self, number: usize, name: &str) {
+        self.show(format!("path {} of {}: {name}", number + 1, self.paths));
+    }
+
+    /// Shows what is measured.
+    pub(super) fn show(&self, what: String) {
+        self.bar.set_message(what);
     }
 }
 
@@ -54,10 +58,10 @@ impl Drop for Progress {
     }
 }
 
-/// Names paths without a measurement. Figures of a measurement that was cut short say nothing about the host.
-pub(super) fn note_unmeasured(paths: &[PathSpec]) {
-    if !paths.is_empty() {
-        let names: Vec<&str> = paths.iter().map(|path| path.text.as_str()).collect();
+/// Names what has no measurement. Figures of a measurement that was cut short say nothing about the host.
+pub(super) fn note_unmeasured<'a>(names: impl Iterator<Item = &'a str>) {
+    let names: Vec<&str> = names.collect();
+    if !names.is_empty() {
         note(format_args!("interrupted: no measurement of {}", names.join(" and ")));
     }
 }

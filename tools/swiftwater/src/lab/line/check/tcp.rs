@@ -55,7 +55,7 @@ const PARTS: usize = 5;
 /// Headers of IPv4, and of TCP with timestamps.
 const HEADERS_BYTES: usize = 20 + 32;
 /// Bytes of a write or a read.
-const BUFFER_BYTES: usize = 256 << 10;
+pub(super) const BUFFER_BYTES: usize = 256 << 10;
 /// Interval at which reads and writes check for Ctrl-C, and for the end of the measurement.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -174,7 +174,7 @@ pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
     let mut rows = Vec::new();
     for &(number, control, theory) in &plans {
         let spec = &args.line.paths[number];
-        progress.show(number, &format!("{}, {control}", spec.text));
+        progress.show_path(number, &format!("{}, {control}", spec.text));
         hosts.restart(args.line.seed)?;
         let window = theory.window(args.seconds);
         let transfers = transfers(&hosts, number, control, &window).map_err(LineError::Probe)?;
@@ -184,7 +184,8 @@ pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
         rows.push(row(&hosts, (number, spec, control), theory, &window, &transfers)?);
     }
     drop(progress);
-    note_unmeasured(plans.get(rows.len()).map_or(&[], |(number, ..)| &args.line.paths[*number..]));
+    let unmeasured = plans.get(rows.len()).map_or(&[][..], |(number, ..)| &args.line.paths[*number..]);
+    note_unmeasured(unmeasured.iter().map(|spec| spec.text.as_str()));
     match rows.is_empty() {
         true => json.write_nothing()?,
         false => json.write_beside(&table(&rows), &rows)?,
@@ -262,7 +263,7 @@ fn send(mut sender: TcpStream, start: Instant, window: &Range<Duration>) -> Dura
 }
 
 /// Whether a call may be repeated.
-trait Repeats {
+pub(super) trait Repeats {
     fn is_ok_or_waits(&self) -> bool;
 }
 

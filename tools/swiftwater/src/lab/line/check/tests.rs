@@ -1,6 +1,7 @@
-use emulator::{Distribution, FlowCounts, LineCounts, PathCounts};
+use emulator::{Distribution, EmulatorCounts, FlowCounts, LineCounts, PathCounts};
 use netsim::PipeStats;
 
+use super::probe::Received;
 use super::*;
 
 fn spec(text: &str) -> PathSpec {
@@ -39,7 +40,9 @@ fn row_of(text: &str, pipe: PipeStats, packets_received: u64, delays: &[Duration
     };
     let delays: Delays = delays.iter().copied().collect();
     let delays = DelaysOf { idle: delays.clone(), loaded: delays };
-    row((0, &spec, End::Server), &delays, (flood, received), &counts, 0)
+    let carried = Carried::Flood(flood, received);
+    let loaded = Loaded { counts, host_dropped: 0, processors: 0.0, carried: Vec::new() };
+    row((0, &spec, End::Server), Load::Udp, Some(&delays), carried, &loaded)
 }
 
 /// Returns a row of a line of 100 Mbit/s that this host holds.
@@ -54,7 +57,7 @@ fn a_line_that_this_host_cannot_hold_is_named_with_the_reason() {
     let slow = Row { bits_per_s: 98.0e6, ..good_row() };
     let late = Row { late_us_p99: 1_001.0, ..good_row() };
     let lossy = Row { host_dropped_packets: 17, ..good_row() };
-    let deaf = Row { received_packets: 16_000, ..good_row() };
+    let deaf = Row { received_packets: Some(16_000), ..good_row() };
     let delayed = Row { delay_ms_p50: Some(10.3), ..good_row() };
     let loaded = Row { loaded_delay_ms_p50: Some(10.21), ..good_row() };
     for (row, words) in [
@@ -104,7 +107,7 @@ fn losses_and_damage_of_the_line_are_no_defects_of_the_host() {
         row.complaint().is_some_and(|complaint| complaint.contains("carries 90.00 of 95.00 Mbit/s")),
         "{row:?}"
     );
-    let idle = Row { sent_packets: 9_000, ..row_of("100mbit,loss=60%", bursts, 16_000, &[]) };
+    let idle = Row { sent_packets: Some(9_000), ..row_of("100mbit,loss=60%", bursts, 16_000, &[]) };
     let complaint = idle.complaint().expect("a complaint");
     assert!(
         complaint.contains("is not filled by this host, which sends 9,000 of 33,333 packets"),
@@ -134,4 +137,57 @@ fn jitter_belongs_to_the_delay_of_a_line() {
     let row = |ms| row_of("100mbit,10ms,jitter=2ms", pipe, 16_666, &[Duration::from_millis(ms)]);
     assert_eq!(row(11).complaint(), None);
     assert!(row(13).complaint().is_some());
+}
+
+/// Returns the row of a line of 100 Mbit/s that this load fills beside other lines.
+fn row_beside(load: Load) -> Row {
+    let without = Row { delay_ms_p50: None, loaded_delay_ms_p50: None, ..good_row() };
+    match load {
+        Load::TcpAll => Row { load, sent_packets: None, received_packets: None, ..without },
+        _ => Row { load, ..without },
+    }
+}
+
+#[test]
+fn lines_that_this_host_holds_only_one_by_one_are_too_much() {
+    for (load, circumstance) in
+        [(Load::UdpAll, "beside the other paths"), (Load::TcpAll, "with TCP in both directions of all paths")]
+    {
+        let (good, held) = (good_row(), row_beside(load));
+        assert!(verdict(&[good.clone(), held.clone()]).is_ok());
+        let late = Row { late_us_p99: 1_001.0, ..held.clone() };
+        let behind = Row { late_us_p50: 201.0, ..held.clone() };
+        let lossy = Row { host_dropped_packets: 17, ..held };
+        for (row, words) in [(late, "by 1001 µs"), (behind, "by 201 µs"), (lossy, "itself dropped: 17")] {
+            let error = verdict(&[good.clone(), row]).expect_err("too much").to_string();
+            for words in ["path 1 (100mbit,10ms) to the server", circumstance, words] {
+                assert!(error.contains(words), "{error}");
+            }
+        }
+    }
+    let slow = Row { bits_per_s: 60e6, ..row_beside(Load::UdpAll) };
+    assert!(verdict(&[slow]).expect_err("too much").to_string().contains("carries 60.00 of 100.00 Mbit/s"));
+    // How much TCP sends is up to TCP.
+    assert!(
+        verdict(&[Row { bits_per_s: 60e6, expected: Expected::default(), ..row_beside(Load::TcpAll) }])
+            .is_ok()
+    );
+}
+
+#[test]
+fn all_paths_are_loaded_together_where_there_are_several() {
+    assert_eq!(loads_of_all(1).collect::<Vec<_>>(), [Load::TcpAll]);
+    assert_eq!(loads_of_all(2).collect::<Vec<_>>(), [Load::UdpAll, Load::TcpAll]);
+}
+
+#[test]
+fn the_table_tells_the_promised_delay_beside_the_measured_one() {
+    let table = table(&[good_row(), row_beside(Load::TcpAll)], "tun");
+    let words: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(words[0].join(" ").contains("load Mbit/s p50 at most delay p50, p99 ms"), "{table}");
+    assert!(
+        words[1].join(" ").contains("udp 100.0 of 100 10.203 10.100, 10.100 10.100, 10.100 16666 of"),
+        "{table}"
+    );
+    assert!(words[2].join(" ").contains("tcp-all 100.0 of 100 0, 0"), "{table}");
 }

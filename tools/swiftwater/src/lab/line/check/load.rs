@@ -1,0 +1,253 @@
+//! Loads that fill the lines of paths in both directions.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use emulator::{EmulatorCounts, LineState};
+use nix::errno::Errno;
+use serde::Serialize;
+use socket2::{Domain, SockRef, Socket, Type};
+
+use super::probe::{self, CHECK_INTERVAL, Direction, Flood, Received, sleep_until};
+use super::tcp::{BUFFER_BYTES, Repeats as _};
+use crate::interrupt;
+use crate::lab::line::LineError;
+use crate::lab::line::hosts::{End, Hosts, HostsError, UNLIMITED_BITS_PER_S, address};
+use crate::lab::line::report::processors;
+use crate::lab::line::spec::PathSpec;
+
+/// The directions of a path, in the order of its lines.
+pub(super) const DIRECTIONS: [End; 2] = [End::Server, End::Client];
+/// Congestion control of the connections, where the kernel has it.
+const CONTROL: &[u8] = b"cubic";
+/// Share of the time of a load of TCP that is not measured: its slow start.
+const TCP_START_SHARE: f64 = 0.25;
+
+/// What fills the lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Load {
+    /// Datagrams on this path alone.
+    Udp,
+    /// Datagrams on all paths at the same time.
+    UdpAll,
+    /// A connection of TCP in each direction of all paths at the same time.
+    TcpAll,
+}
+
+impl Load {
+    /// Returns what to say about a line that was loaded so.
+    pub(super) fn circumstance(self) -> &'static str {
+        match self {
+            Load::Udp => "",
+            Load::UdpAll => " beside the other paths",
+            Load::TcpAll => " with TCP in both directions of all paths",
+        }
+    }
+
+    /// Returns the name in the table, which the JSON has, too.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Load::Udp => "udp",
+            Load::UdpAll => "udp-all",
+            Load::TcpAll => "tcp-all",
+        }
+    }
+}
+
+/// Measurement of loaded paths.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    /// Counters of the emulator, and the number of packets that the hosts have lost.
+    pub(super) counts: EmulatorCounts,
+    pub(super) host_dropped: u64,
+    /// Processors that the emulator used while the lines were full.
+    pub(super) processors: f64,
+    /// What each path carried in each direction.
+    pub(super) carried: Vec<[Carried; 2]>,
+}
+
+/// What a line carried.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Carried {
+    /// A flood of datagrams.
+    Flood(Flood, Received),
+    /// TCP with so many bits on the line in a second.
+    Tcp(f64),
+}
+
+/// Floods the paths with these numbers, all directions at the same time. Fresh counters are those of the floods.
+pub(super) fn flood(hosts: &Hosts, floods: &[(usize, Flood)]) -> Result<Loaded, LineError> {
+    let (start, time) =
+        (Instant::now(), floods.iter().map(|(_, flood)| flood.time).max().unwrap_or_default());
+    let (busy, carried) = thread::scope(|scope| {
+        let start_flood = |&(path, flood): &(usize, Flood)| {
+            DIRECTIONS.map(|to| {
+                let direction = Direction { hosts, path, to };
+                scope.spawn(move || Ok(Carried::Flood(flood, probe::flood(direction, flood)?)))
+            })
+        };
+        let floods: Vec<_> = floods.iter().map(start_flood).collect();
+        sleep_until(start + time);
+        let busy = hosts.counts();
+        let join = |one: thread::ScopedJoinHandle<'_, io::Result<Carried>>| {
+            one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let carried = floods.into_iter().map(|[there, back]| Ok([join(there)?, join(back)?]));
+        (busy, carried.collect::<io::Result<Vec<_>>>())
+    });
+    let (carried, (busy, _), (counts, host_dropped)) =
+        (carried.map_err(LineError::Probe)?, busy?, hosts.counts()?);
+    Ok(Loaded { counts, host_dropped, processors: processors(&busy), carried })
+}
+
+/// Fills all paths with TCP in both directions for a while. The line of each is measured without the slow start.
+pub(super) fn tcp(hosts: &Hosts, paths: &[PathSpec], time: Duration) -> Result<Loaded, LineError> {
+    let start = Instant::now();
+    let end = start + time;
+    thread::scope(|scope| {
+        let mut transfers = Vec::new();
+        for (path, spec) in paths.iter().enumerate() {
+            // Without a limit TCP would take all processors of this host.
+            let limit = spec.pipe.rate_bits_per_s.is_none().then_some(UNLIMITED_BITS_PER_S);
+            for to in DIRECTIONS {
+                let direction = Direction { hosts, path, to };
+                transfers.push(scope.spawn(move || transfer(direction, limit, end)));
+            }
+        }
+        sleep_until(start + time.mul_f64(TCP_START_SHARE));
+        let before = Look::take(hosts)?;
+        sleep_until(end);
+        let after = Look::take(hosts)?;
+        for transfer in transfers {
+            let done = transfer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            done.map_err(LineError::Probe)?;
+        }
+        Ok(after.since(before))
+    })
+}
+
+/// What the emulator tells at a moment of a load of TCP.
+struct Look {
+    counts: EmulatorCounts,
+    host_dropped: u64,
+    states: Vec<[LineState; 2]>,
+    at: Instant,
+}
+
+impl Look {
+    fn take(hosts: &Hosts) -> Result<Self, HostsError> {
+        let (counts, host_dropped) = hosts.counts()?;
+        let states = hosts.states().ok_or(HostsError::Failed)?;
+        Ok(Look { counts, host_dropped, states, at: Instant::now() })
+    }
+
+    fn since(self, before: Look) -> Loaded {
+        let seconds = (self.at - before.at).as_secs_f64().max(1e-9);
+        // What waits in the queue has not been on the line yet.
+        let left = |state: LineState| state.bytes_accepted.saturating_sub(state.queued_bytes as u64);
+        let carried = self.states.iter().zip(&before.states).map(|(after, before)| {
+            [0, 1].map(|line| {
+                let bytes = left(after[line]).saturating_sub(left(before[line]));
+                Carried::Tcp(bytes as f64 * 8.0 / seconds)
+            })
+        });
+        let processor = self.counts.processor.saturating_sub(before.counts.processor);
+        let elapsed = self.counts.elapsed.saturating_sub(before.counts.elapsed);
+        Loaded {
+            carried: carried.collect(),
+            processors: processor.as_secs_f64() / elapsed.as_secs_f64().max(1e-9),
+            counts: self.counts,
+            host_dropped: self.host_dropped,
+        }
+    }
+}
+
+/// Sends over TCP in this direction until `end`, at most `limit` bits in a second. On a line over which no connection comes about
+/// nothing is sent.
+fn transfer(direction: Direction<'_>, limit: Option<u64>, end: Instant) -> io::Result<()> {
+    let Direction { hosts, path, to } = direction;
+    let listener = hosts.host(to).run(|| TcpListener::bind((address(path, to), 0)))??;
+    let server = listener.local_addr()?;
+    let sender = hosts.host(to.other()).run(|| Socket::new(Domain::IPV4, Type::STREAM, None))??;
+    // A kernel without it has another one.
+    let _ = sender.set_tcp_congestion(CONTROL);
+    sender.set_write_timeout(Some(CHECK_INTERVAL))?;
+    // Accepting waits as long as reading.
+    SockRef::from(&listener).set_read_timeout(Some(CHECK_INTERVAL))?;
+    thread::scope(|scope| {
+        let receiving = scope.spawn(|| receive(&listener, end));
+        if connect(&sender, server, end)? {
+            send(sender.into(), limit, end);
+        }
+        receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Returns whether a load goes on.
+fn goes_on(end: Instant) -> bool {
+    Instant::now() < end && !interrupt::requested()
+}
+
+/// Connects until `end`. Returns whether there is a connection.
+fn connect(sender: &Socket, server: SocketAddr, end: Instant) -> io::Result<bool> {
+    while goes_on(end) {
+        match sender.connect(&server.into()) {
+            Ok(()) => return Ok(true),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::EISCONN) => return Ok(true),
+                // The next call waits on.
+                Some(Errno::EINPROGRESS | Errno::EALREADY | Errno::EINTR) => {}
+                Some(Errno::ETIMEDOUT) => return Ok(false),
+                _ => return Err(error),
+            },
+        }
+    }
+    Ok(false)
+}
+
+fn send(mut sender: TcpStream, limit: Option<u64>, end: Instant) {
+    let (start, buffer, mut sent_bits) = (Instant::now(), vec![0; BUFFER_BYTES], 0.0);
+    while goes_on(end) {
+        if let Some(bits_per_s) = limit {
+            sleep_until((start + Duration::from_secs_f64(sent_bits / bits_per_s as f64)).min(end));
+        }
+        let written = sender.write(&buffer);
+        if !written.is_ok_or_waits() {
+            return;
+        }
+        sent_bits += written.unwrap_or(0) as f64 * 8.0;
+    }
+}
+
+/// Accepts the connection and reads from it until `end`.
+fn receive(listener: &TcpListener, end: Instant) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut receiver: Option<TcpStream> = None;
+    while goes_on(end) {
+        match &mut receiver {
+            None => match listener.accept() {
+                Ok((accepted, _)) => {
+                    accepted.set_read_timeout(Some(CHECK_INTERVAL))?;
+                    receiver = Some(accepted);
+                }
+                Err(error) => {
+                    let accepted = Err(error);
+                    if !accepted.is_ok_or_waits() {
+                        return accepted.map(drop);
+                    }
+                }
+            },
+            Some(receiver) => {
+                // The kernel may give up a connection over a line that delivers nothing.
+                let read = receiver.read(&mut buffer);
+                if !read.is_ok_or_waits() || matches!(read, Ok(0)) {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
