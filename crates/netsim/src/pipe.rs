@@ -136,7 +136,7 @@ impl Pipe {
     pub fn offer_with_ecn(&mut self, now_ns: u64, bytes: usize, ecn: Ecn) -> Verdict {
         if self.config.mtu_bytes.is_some_and(|mtu| bytes > mtu) {
             self.stats.packets_offered += 1;
-            self.stats.packets_too_big += 1;
+            self.on_dropped(DropReason::TooBig);
             return Verdict::Drop(DropReason::TooBig);
         }
         self.take(now_ns, bytes, ecn)
@@ -163,14 +163,17 @@ impl Pipe {
         let index = self.stats.packets_offered;
         self.stats.packets_offered += 1;
         if self.judge.loses(&self.config.loss, index) {
-            self.stats.packets_lost += 1;
+            self.on_dropped(DropReason::Loss);
             return Verdict::Drop(DropReason::Loss);
         }
         self.queue.expire(now_ns);
         let above = self.config.mark_above_bytes.is_some_and(|bound| self.queue.bytes() > bound);
         let left_ns = match self.enqueue(now_ns, bytes) {
             Ok(left_ns) => left_ns,
-            Err(reason) => return Verdict::Drop(reason),
+            Err(reason) => {
+                self.on_dropped(reason);
+                return Verdict::Drop(reason);
+            }
         };
         let ecn = if above { self.mark(ecn) } else { ecn };
         let at_ns = self.arrival_ns(left_ns, self.chances.jitter, index);
@@ -297,15 +300,22 @@ impl Pipe {
         self.stats
     }
 
-    /// Enqueues a packet; returns when it will have been sent, if it is accepted.
+    fn on_dropped(&mut self, reason: DropReason) {
+        match reason {
+            DropReason::Loss => self.stats.packets_lost += 1,
+            DropReason::Queue => self.stats.packets_overflowed += 1,
+            DropReason::Down => self.stats.packets_down += 1,
+            DropReason::TooBig => self.stats.packets_too_big += 1,
+        }
+    }
+
+    /// Enqueues a packet or a copy; returns when it will have been sent, if it is accepted.
     fn enqueue(&mut self, now_ns: u64, bytes: usize) -> Result<u64, DropReason> {
         let loses_queue = self.config.when_down == WhenDown::Lose;
         if loses_queue && self.calendar.up_again_ns(now_ns).is_some() {
-            self.stats.packets_down += 1;
             return Err(DropReason::Down);
         }
         if !self.queue.has_room(bytes, self.config.queue_bytes, self.config.queue_packets) {
-            self.stats.packets_overflowed += 1;
             return Err(DropReason::Queue);
         }
         let left_ns = self.leave(now_ns, bytes);
@@ -318,7 +328,6 @@ impl Pipe {
             self.stats.queue_packets_max = self.stats.queue_packets_max.max(self.queue.packets());
         }
         if left_ns > down_ns {
-            self.stats.packets_down += 1;
             return Err(DropReason::Down);
         }
         self.stats.packets_delivered += 1;
@@ -395,14 +404,17 @@ impl Pipe {
         Some(Flips { first_bit, bits: self.config.corrupt_bits })
     }
 
-    /// Returns when the duplicate arrives, if one is made and finds room.
+    /// Returns when the copy arrives, if one is made and accepted.
     fn duplicate(&mut self, now_ns: u64, bytes: usize, index: u64) -> Option<u64> {
         let probability = self.config.duplicate_probability;
         if probability <= 0.0 || !self.chances.duplicate.chance(index, probability) {
             return None;
         }
+        let Ok(left_ns) = self.enqueue(now_ns, bytes) else {
+            self.stats.copies_dropped += 1;
+            return None;
+        };
         self.stats.packets_duplicated += 1;
-        let left_ns = self.enqueue(now_ns, bytes).ok()?;
         Some(self.arrival_ns(left_ns, self.chances.copy_jitter, index))
     }
 }

@@ -2,7 +2,7 @@
 
 /// Counters of a pipe.
 ///
-/// Every packet and copy ends in one of five counters: `packets_offered + packets_duplicated` is
+/// Every packet and accepted copy ends in one of five counters: `packets_offered + packets_duplicated` is
 /// `packets_delivered + packets_lost + packets_overflowed + packets_down + packets_too_big`.
 ///
 /// # Examples
@@ -31,8 +31,10 @@ pub struct PipeStats {
     pub packets_down: u64,
     /// Packets longer than the line takes that must stay whole.
     pub packets_too_big: u64,
-    /// Copies made.
+    /// Copies made and accepted.
     pub packets_duplicated: u64,
+    /// Copies for which there was no room, or that would have been on the line while it was down. No other counter has them.
+    pub copies_dropped: u64,
     /// Packets damaged.
     pub packets_corrupted: u64,
     /// Packets that were made late or to wait behind others.

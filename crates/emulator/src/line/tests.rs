@@ -138,6 +138,18 @@ fn damaged_packets_and_copies_count_for_their_flow() {
 }
 
 #[test]
+fn copies_without_room_count_neither_for_the_flow_nor_as_dropped_packets() {
+    let config = PipeConfig { duplicate_probability: 1.0, queue_packets: 7, ..fast() };
+    let mut line = Line::new(&config, 7, JOIN);
+    line.handle_packet(0, super_packet(4, Ecn::NotCapable, &MemoryBudget::default()));
+    arrivals(&mut line);
+    let LineCounts { pipe, flows, .. } = line.counts();
+    let [(Some(_), flow)] = flows[..] else { panic!("one flow") };
+    assert_eq!((flow.packets_duplicated, pipe.packets_duplicated, pipe.copies_dropped), (3, 3, 1));
+    assert_eq!((flow.packets_overflowed, pipe.packets_overflowed), (0, 0));
+}
+
+#[test]
 fn a_super_packet_counts_as_all_its_segments() {
     let config = PipeConfig { queue_packets: 3, loss: Loss::scripted([0]), ..fast() };
     let mut line = Line::new(&config, 0, JOIN);
