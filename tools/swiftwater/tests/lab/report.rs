@@ -15,7 +15,7 @@ const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/results");
 type Column = (&'static str, &'static str, f64, usize);
 
 /// Columns of numbers, each in the unit of its heading.
-const COLUMNS: [Column; 23] = [
+const COLUMNS: [Column; 25] = [
     ("seconds", "seconds", 1.0, 2),
     // Bits in a second are shown as megabits, µs as ms.
     ("Mbit/s", "bits_per_s", 1e6, 2),
@@ -27,6 +27,8 @@ const COLUMNS: [Column; 23] = [
     ("latency p50 ms", "latency_us_p50", 1e3, 3),
     ("latency p99 ms", "latency_us_p99", 1e3, 3),
     ("of fair share", "share_of_fair", 1.0, 2),
+    ("share from", "share_of_fair_min", 1.0, 2),
+    ("share to", "share_of_fair_max", 1.0, 2),
     ("in 10 s", "messages_in_10_s", 1.0, 0),
     ("limit", "limit_bits_per_s", 1e6, 2),
     // Percent.

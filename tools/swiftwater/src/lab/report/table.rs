@@ -162,6 +162,16 @@ mod tests {
         assert!(!drawn.contains("mode") && !drawn.contains("<th>host</th>"), "{drawn}");
     }
 
+    /// Otherwise tests of the page of the stored results do not see a new column.
+    #[test]
+    fn the_stored_results_of_the_tests_fill_every_column() {
+        let stored = include_str!("../../../tests/lab/results/results.json");
+        let rows: Vec<Row> = serde_json::from_str(stored).expect("an array of objects");
+        for (head, key, _) in COLUMNS {
+            assert!(rows.iter().any(|row| number(row, key).is_some()), "{head}: no stored row has {key}");
+        }
+    }
+
     #[test]
     fn rows_of_disturbed_runs_are_marked() {
         let row = |disturbed: bool| {
