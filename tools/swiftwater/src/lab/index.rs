@@ -3,6 +3,8 @@
 use clap::Parser;
 
 use super::args::{LabArgs, LabCommand, LiveName};
+use super::line::args::LineCommand;
+use super::line::spec::PathSpec;
 use crate::args::{Cli, Command};
 use crate::bench::published;
 
@@ -60,24 +62,49 @@ fn every_published_figure_and_table_has_a_command() {
 
 #[test]
 fn every_command_of_the_index_measures_as_the_document_did() {
-    for [_, what, cell, _] in rows() {
+    for [document, what, cell, _] in rows() {
         if DRAWINGS.iter().any(|drawing| what.starts_with(drawing)) {
             assert_eq!(cell, "none: a drawing of software", "{what}");
             continue;
         }
+        let mut kept = None;
         for (text, command) in commands(cell) {
             match command {
-                Command::Lab(LabArgs { live: Some(name), case, seconds, quick, .. }) => {
+                Command::Lab(LabArgs { live: Some(name), case, seconds, quick, out, .. }) => {
                     // The duration and the load of an experiment are those of its document.
                     assert!(seconds.is_none() && !quick, "{what}: `{text}` is shorter");
                     assert_has(name, case.as_deref(), what);
+                    kept = out;
                 }
-                Command::Lab(LabArgs { command: Some(_), .. }) => {}
+                Command::Lab(LabArgs { command: Some(LabCommand::Report(report)), .. }) => {
+                    assert_eq!(kept, Some(report.folder), "{what}: `{text}` draws another folder");
+                }
+                // A drawing of the lines.
+                Command::Lab(LabArgs {
+                    command: Some(LabCommand::Line(LineCommand::Check(check))), ..
+                }) => {
+                    let lines = |path: &PathSpec| (path.pipe.clone(), path.mtu_bytes);
+                    let checked: Vec<_> = check.line.paths.iter().map(lines).collect();
+                    let measured = experiments(document).into_iter().flat_map(super::live::lines);
+                    let mut measured = measured.map(|paths| paths.iter().map(lines).collect::<Vec<_>>());
+                    assert!(measured.any(|paths| paths == checked), "{what}: `{text}` has other lines");
+                }
                 // `bench` has buffers and durations of its own.
                 _ => panic!("{what}: `{text}` is another measurement"),
             }
         }
     }
+}
+
+/// Returns the live experiments that the rows of a document name.
+fn experiments(document: &str) -> Vec<LiveName> {
+    let rows = rows().into_iter().filter(|[of, _, cell, _]| *of == document && cell.starts_with('`'));
+    rows.flat_map(|[_, _, cell, _]| commands(cell))
+        .filter_map(|(_, command)| match command {
+            Command::Lab(args) => args.live,
+            _ => None,
+        })
+        .collect()
 }
 
 /// Fails if no cell has such a name: the command would measure nothing.

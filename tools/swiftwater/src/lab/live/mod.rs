@@ -263,6 +263,12 @@ pub(super) fn cell_names(name: LiveName) -> Vec<String> {
     if name == LiveName::Strsctp { strsctp::names() } else { cells.collect() }
 }
 
+/// Returns the sets of lines of an experiment.
+#[cfg(test)]
+pub(super) fn lines(name: LiveName) -> Vec<Vec<super::line::spec::PathSpec>> {
+    plan::plans(name).into_iter().map(|plan| plan.lines).collect()
+}
+
 /// Moves this process to namespaces of its own, if an experiment needs them. Must be called before a thread is started.
 pub(super) fn enter(name: LiveName) -> Result<(), LiveError> {
     match name {
