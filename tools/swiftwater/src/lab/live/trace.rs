@@ -11,6 +11,10 @@ use crate::lab::report::limits::{CURVES_MAX, POINTS_MAX, at_most};
 /// Name of the curve of the round-trip time.
 pub(in crate::lab) const ROUND_TRIP_NAME: &str = "smoothed, longest path";
 
+/// Number of points of a curve, more than any published run has. A longer run has the means of groups of points, so that a report
+/// can be made of a run of any duration.
+const CURVE_POINTS_MAX: usize = 5_000;
+
 /// Returns the name of the curves of a path.
 fn path_name(path: usize) -> String {
     format!("path {}", path + 1)
@@ -65,6 +69,19 @@ pub(in crate::lab) struct TraceCurve {
     pub(in crate::lab) points: Vec<(f64, f64)>,
 }
 
+impl TraceCurve {
+    /// Makes a curve of at most [`CURVE_POINTS_MAX`] points, each with the mean of a group of points up to it.
+    fn new(measure: Measure, name: &str, points: impl Iterator<Item = (f64, f64)>) -> Self {
+        let points: Vec<(f64, f64)> = points.collect();
+        let mean = |group: &[(f64, f64)]| {
+            let sum: f64 = group.iter().map(|(_, value)| value).sum();
+            Some((group.last()?.0, sum / group.len() as f64))
+        };
+        let groups = points.chunks(points.len().div_ceil(CURVE_POINTS_MAX).max(1));
+        TraceCurve { measure, name: name.to_owned(), points: groups.filter_map(mean).collect() }
+    }
+}
+
 /// Returns the typical run of a cell, and of the series beside it.
 pub(super) fn traces(experiment: &str, plan: &Plan, cell: &Cell) -> Vec<Trace> {
     let (turn, first) = (cell.typical_turn(), cell.load.first);
@@ -103,17 +120,14 @@ pub(super) fn traces(experiment: &str, plan: &Plan, cell: &Cell) -> Vec<Trace> {
 /// Returns the rate of the series that shared the line with the typical run of a cell, so that one drawing shows both.
 fn rate_beside(cell: &Cell) -> Option<TraceCurve> {
     let points = &cell.typical_turn()?.beside.as_ref()?.measured.points;
-    Some(TraceCurve {
-        measure: Measure::Rate,
-        name: cell.load.beside?.name.to_owned(),
-        points: points.iter().map(|point| (point.at_s, point.bits_per_s)).collect(),
-    })
+    let rates = points.iter().map(|point| (point.at_s, point.bits_per_s));
+    Some(TraceCurve::new(Measure::Rate, cell.load.beside?.name, rates))
 }
 
 fn curves(plan: &Plan, cell: &Cell, run: &Run) -> Vec<TraceCurve> {
     let of_points = |measure, name: &str, value: fn(&Point) -> Option<f64>| {
         let points = run.measured.points.iter().filter_map(|point| Some((point.at_s, value(point)?)));
-        TraceCurve { measure, name: name.to_owned(), points: points.collect() }
+        TraceCurve::new(measure, name, points)
     };
     let mut curves = vec![
         of_points(Measure::Rate, "delivered", |point| Some(point.bits_per_s)),
@@ -128,10 +142,9 @@ fn curves(plan: &Plan, cell: &Cell, run: &Run) -> Vec<TraceCurve> {
             .states
             .iter()
             .filter_map(|state| Some((state.at_s, state.paths.get(path)?[0].queued_bytes as f64)));
-        let points = queued.collect();
-        curves.push(TraceCurve { measure: Measure::Queue, name: name.clone(), points });
+        curves.push(TraceCurve::new(Measure::Queue, &name, queued));
         if cell.series.paths > 1 {
-            curves.push(TraceCurve { measure: Measure::Rate, name, points: run.path_rates(path) });
+            curves.push(TraceCurve::new(Measure::Rate, &name, run.path_rates(path).into_iter()));
         }
     }
     curves.retain(|curve| !curve.points.is_empty());
@@ -167,6 +180,20 @@ mod tests {
         assert_eq!(traces[0].published.len(), 4, "two programs after 10 s and after 20 s");
         let text = serde_json::to_string(&traces[0]).expect("JSON");
         assert_eq!(serde_json::from_str::<Trace>(&text).expect("the same"), traces[0]);
+    }
+
+    #[test]
+    fn a_run_of_days_has_a_curve_of_few_points_with_the_same_mean() {
+        let curve = |seconds: u32| {
+            let points = (1..=seconds).map(|second| (second.into(), f64::from(second % 10)));
+            TraceCurve::new(Measure::Rate, "delivered", points).points
+        };
+        let hour = curve(3_600);
+        assert_eq!((hour.len(), hour[8]), (3_600, (9.0, 9.0)), "an hour is drawn second by second");
+        let day = curve(86_400);
+        assert_eq!((day.len(), day[0].0, day[4_799].0), (4_800, 18.0, 86_400.0));
+        let mean = day.iter().map(|(_, value)| value).sum::<f64>() / 4_800.0;
+        assert!((mean - 4.5).abs() < 1e-9, "{mean}");
     }
 
     #[test]
