@@ -13,7 +13,7 @@ use super::watch::{LineHistory, StateAt, return_times};
 use crate::host::OTHERS_BUSY_MAX;
 use crate::lab::line::report::{is_late, ms, us};
 use crate::lab::line::spec::PathSpec;
-use crate::stats::median;
+use crate::stats::{confidence_interval, median};
 use crate::units::{grouped, mbits};
 
 /// A line counts as used again when it has carried more than this share of its rate over this time.
@@ -198,9 +198,7 @@ struct LineFigures {
     line_packets: u64,
     line_dropped_packets: u64,
     /// Those of `line_packets` to the server, as a firewall counts them that counts each direction by itself.
-    #[serde(skip)]
     packets_to_server: u64,
-    #[serde(skip)]
     dropped_to_server: u64,
     line_lost_packets: u64,
     host_dropped_packets: u64,
@@ -439,6 +437,11 @@ pub(crate) struct Figures {
     bits_per_s_min: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bits_per_s_max: Option<f64>,
+    /// Ends of the 95 % interval of the mean; `None` for one run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bits_per_s_low: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bits_per_s_high: Option<f64>,
     /// Number of disturbed runs that others have replaced.
     repeated: u32,
     /// Number of failed runs that others have replaced.
@@ -474,6 +477,7 @@ impl Figures {
         let rates = rates(runs, mark_s);
         let typical = typical(runs, mark_s)?;
         let extreme = |of: fn(f64, f64) -> f64| rates.iter().copied().reduce(of).filter(|_| rates.len() > 1);
+        let interval = confidence_interval(&rates);
         let cpu = |of: fn(&Cpu) -> f64| {
             median(&runs.iter().filter_map(|run| run.measured.cpu.as_ref().map(of)).collect::<Vec<_>>())
         };
@@ -484,6 +488,8 @@ impl Figures {
             runs: rates.len(),
             bits_per_s_min: extreme(f64::min),
             bits_per_s_max: extreme(f64::max),
+            bits_per_s_low: interval.map(|(low, _)| low),
+            bits_per_s_high: interval.map(|(_, high)| high),
             repeated: 0,
             failed_runs: 0,
             lines: None,

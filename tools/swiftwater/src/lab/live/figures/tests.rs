@@ -34,8 +34,13 @@ fn figures_of_the_line_are_those_of_the_run_nearest_to_the_median() {
     assert_eq!(figures.client_cpu_ns_per_byte, Some(6.0), "the median");
     assert_eq!(figures.ratio_to_tcp(90e6), Some(2.0));
     assert_eq!((figures.bits_per_s_min, figures.bits_per_s_max), (Some(50e6), Some(92e6)));
+    // The mean of 77.33 and 4.303 times its standard error of 13.68: Student's t of two degrees of freedom.
+    let interval =
+        [figures.bits_per_s_low, figures.bits_per_s_high].map(|end| end.map(|end| (end / 1e6).round()));
+    assert_eq!(interval, [Some(18.0), Some(136.0)]);
     let single = figures_of(&runs[..1], None).expect("a run");
     assert_eq!((single.bits_per_s_min, single.bits_per_s_max), (None, None));
+    assert_eq!((single.bits_per_s_low, single.bits_per_s_high), (None, None));
     assert!(figures_of(&[], None).is_none());
 }
 
