@@ -25,7 +25,8 @@ A SPEC has these words, separated by commas; each is optional, and both directio
   jitter=2ms                each packet takes up to this time longer; none overtakes another
   reorder=1%/5ms            this share of the packets arrives this much later
   duplicate=1%  corrupt=1%  packets that are sent twice, or whose bits are flipped
-  ecn=50kB                  a packet that finds more waiting is marked, if its sender understands marks
+  ecn=50kB                  a packet that finds more waiting is marked, if its sender understands marks (TCP: as in
+                            RFC 3168; accurate ECN, RFC 9768, loses counts where a super-packet is cut)
   mtu=1500                  the longest packet, headers included
 
 Examples:"
