@@ -502,7 +502,7 @@ impl Output {
             let mut kept = Read::take(&mut reader, bytes_max);
             let mut line = Vec::new();
             while kept.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
-                // Nobody may want the line any more.
+                // The reader of the lines may have ended.
                 let _ = lines_in.send(String::from_utf8_lossy(&line).into_owned());
                 line.clear();
             }
