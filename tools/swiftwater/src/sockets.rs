@@ -79,10 +79,11 @@ pub(crate) fn is_of_this_user(stream: &TcpStream) -> io::Result<bool> {
     Ok(has_socket(&table, theirs, ours, geteuid().as_raw()))
 }
 
-/// Returns whether a table of TCP sockets has an established one with these addresses of this user. The kernel no longer knows
-/// the user of one that has been closed.
+/// Returns whether a table of TCP sockets has one with these addresses of this user, which may have ended its direction already.
+/// The kernel no longer knows the user of one that has been closed: it prints 0, and no inode.
 fn has_socket(table: &str, local: SocketAddrV4, remote: SocketAddrV4, user: u32) -> bool {
-    const ESTABLISHED: &str = "01";
+    /// Established, and the two states in which the end of this direction is not acknowledged or the other has not ended.
+    const STATES: [&str; 3] = ["01", "04", "05"];
     // An address is printed as a number in the order of the bytes in memory.
     let text = |address: SocketAddrV4| {
         format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port())
@@ -90,8 +91,9 @@ fn has_socket(table: &str, local: SocketAddrV4, remote: SocketAddrV4, user: u32)
     let (local, remote, user) = (text(local), text(remote), user.to_string());
     table.lines().any(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let expected = [&local[..], &remote, ESTABLISHED, &user];
-        matches!(fields[..], [_, local, remote, state, _, _, _, user, ..] if [local, remote, state, user] == expected)
+        let expected = [&local[..], &remote, &user];
+        matches!(fields[..], [_, local, remote, state, _, _, _, user, _, inode, ..]
+            if [local, remote, user] == expected && STATES.contains(&state) && inode != "0")
     })
 }
 
@@ -204,6 +206,8 @@ fn set_buffers(socket: &Socket, buffer_bytes: Option<usize>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Shutdown;
+
     use super::*;
 
     #[test]
@@ -219,6 +223,8 @@ mod tests {
         let (table, user) = (fs::read_to_string("/proc/net/tcp").expect("a table"), geteuid().as_raw());
         assert!(has_socket(&table, addresses[0], addresses[1], user));
         assert!(!has_socket(&table, addresses[0], addresses[1], user + 1), "another user has made it");
+        client.shutdown(Shutdown::Write).expect("it is connected");
+        assert!(is_of_this_user(&stream).expect("a table"), "it may have sent all before it is accepted");
         drop(client);
         assert!(!is_of_this_user(&stream).expect("a table"), "nobody knows who has made it");
 
