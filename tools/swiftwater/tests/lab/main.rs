@@ -8,6 +8,7 @@ mod daemons;
 mod experiments;
 mod interrupts;
 mod kills;
+mod packets;
 mod processes;
 mod report;
 mod run;
