@@ -7,13 +7,15 @@ use serde_json::Value;
 use super::support::{Folder, live, number, possible, users};
 
 /// Keys of every row measured on a line.
-const MEASURED: [&str; 17] = [
+const MEASURED: [&str; 19] = [
     "published_bits_per_s",
     "ratio_to_tcp",
     "runs",
     "line_packets",
     "line_dropped_packets",
     "line_lost_packets",
+    "packets_to_server",
+    "dropped_to_server",
     "host_dropped_packets",
     "queue_ms_p50",
     "queue_ms_p95",
@@ -41,9 +43,14 @@ fn a_live_experiment_keeps_all_keys_in_its_folder() {
         assert!(text.contains("sctp-stream") && text.contains("tcp-cubic"), "{text}");
         assert_eq!(rows.len(), 2, "{rows:?}");
         for row in &rows {
-            for key in MEASURED.iter().chain(&["bits_per_s_min", "bits_per_s_max", "share_of_fair"]) {
+            let of_turns =
+                ["bits_per_s_min", "bits_per_s_max", "bits_per_s_low", "bits_per_s_high", "share_of_fair"];
+            for key in MEASURED.iter().chain(&of_turns) {
                 assert!(row.get(key).is_some(), "{key} of {row}");
             }
+            // The acknowledgements go the other way.
+            let to_server = number(row, "packets_to_server");
+            assert!(to_server > 0.0 && to_server < number(row, "line_packets"), "{row}");
             for key in row.as_object().expect("an object").keys() {
                 assert!(documented.contains(&format!("`{key}`")), "{key} is missing in docs/json.md");
             }

@@ -10,6 +10,7 @@ mod interrupts;
 mod kills;
 mod packets;
 mod processes;
+mod remains;
 mod report;
 mod run;
 mod support;

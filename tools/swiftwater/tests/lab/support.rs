@@ -91,14 +91,6 @@ pub(crate) fn number(row: &Value, key: &str) -> f64 {
     row[key].as_f64().unwrap_or_else(|| panic!("{key} of {row}"))
 }
 
-/// Returns the names of this host's interfaces.
-pub(crate) fn interfaces() -> Vec<String> {
-    let all = fs::read_dir("/sys/class/net").expect("sysfs").flatten();
-    let mut names: Vec<String> = all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
-}
-
 /// Returns the error output of a command that fails.
 pub(crate) fn complaint(command: &mut Command) -> String {
     let (output, said) = output(command);
