@@ -8,6 +8,7 @@ mod daemons;
 mod experiments;
 mod interrupts;
 mod kills;
+mod outages;
 mod packets;
 mod processes;
 mod remains;

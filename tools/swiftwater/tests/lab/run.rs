@@ -224,7 +224,7 @@ fn a_program_has_its_own_status_and_finds_its_hosts() {
 
 #[test]
 #[ignore = "needs namespaces and ip: ./test --all"]
-fn a_stream_is_no_faster_than_its_line() {
+fn a_stream_is_no_faster_than_its_line_and_not_half_as_fast() {
     if !possible(&[]) {
         return;
     }
@@ -237,5 +237,5 @@ fn a_stream_is_no_faster_than_its_line() {
     assert!(output.status.success(), "{said}");
     let rows: Vec<Value> = serde_json::from_slice(&fs::read(&rows).expect("written")).expect("JSON");
     let total = rows.iter().find(|row| row["period"] == "total").expect("a total");
-    assert!(number(total, "bits_per_s") < 10e6, "{total}");
+    assert!((5e6..10e6).contains(&number(total, "bits_per_s")), "{total}");
 }
