@@ -15,9 +15,21 @@ use crate::lock::Patience;
 use crate::pages::Pages;
 use crate::system::{self, Buffers, Destination, Errno, Result};
 
-/// Error for a carrier whose content stays plain because its end has already been queued behind it: the descriptor then behaves
-/// like any other AF_UNIX socket.
-pub(crate) const STAYS_PLAIN: Errno = Errno(libc::ESTALE);
+/// Error of a call that reads from a carrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadError {
+    /// The content stays plain because its end has already been queued behind it: the descriptor now behaves like any other
+    /// AF_UNIX socket, and the C library serves the call.
+    StaysPlain,
+    /// The call fails.
+    Errno(Errno),
+}
+
+impl From<Errno> for ReadError {
+    fn from(error: Errno) -> ReadError {
+        ReadError::Errno(error)
+    }
+}
 
 /// Pause before a message is put back again that could not be.
 const PUT_BACK_PAUSE: Duration = Duration::from_millis(5);
@@ -25,18 +37,14 @@ const PUT_BACK_PAUSE: Duration = Duration::from_millis(5);
 const PUT_BACK_TRIES: u32 = 12_000;
 
 /// Makes the carrier's content records. The caller holds the lock.
-///
-/// # Errors
-///
-/// [`STAYS_PLAIN`].
-pub(crate) fn to_records(fd: RawFd) -> Result<()> {
+pub(crate) fn to_records(fd: RawFd) -> Result<(), ReadError> {
     match request(fd, &SocketRequest::Hold) {
-        Err(Errno(libc::ESHUTDOWN)) => return Err(STAYS_PLAIN),
+        Err(Errno(libc::ESHUTDOWN)) => return Err(ReadError::StaysPlain),
         held => held?,
     }
     let moved = each_packet(fd, |record| put_back(fd, record));
     request(fd, &SocketRequest::SetForm { plain: false })?;
-    moved
+    Ok(moved?)
 }
 
 /// Lets the daemon continue after a holder of the lock has died in the middle of a change of form. The daemon refuses this if no

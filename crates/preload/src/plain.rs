@@ -10,6 +10,7 @@ use carrier::request::{PUT_BACK_BYTES_MAX, SocketRequest};
 
 use crate::ask::request;
 use crate::descriptor::Descriptor;
+use crate::form::ReadError;
 use crate::lock::Patience;
 use crate::owned::Owned;
 use crate::reader::Reader;
@@ -54,11 +55,7 @@ pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Re
 }
 
 /// Returns a descriptor that was found, once its carrier brings records.
-///
-/// # Errors
-///
-/// [`form::STAYS_PLAIN`].
-pub(crate) fn of_records(fd: RawFd, descriptor: Descriptor) -> Result<Descriptor> {
+pub(crate) fn of_records(fd: RawFd, descriptor: Descriptor) -> Result<Descriptor, ReadError> {
     if descriptor.pages().status.plain.load(Relaxed) != 0 {
         Reader::lock(fd, descriptor.pages(), &Patience::of_a_request())?;
     }

@@ -14,7 +14,7 @@ use carrier::status_page::{PeerShut, State};
 use libc::c_int;
 
 use crate::bundle;
-use crate::form;
+use crate::form::{self, ReadError};
 use crate::lock::{self, Held, Patience};
 use crate::message::{self, END, Message};
 use crate::pages::Pages;
@@ -50,7 +50,7 @@ struct Peeked {
 
 impl<'a> Reader<'a> {
     /// Takes the read lock and makes the carrier bring records.
-    pub(crate) fn lock(fd: RawFd, pages: Pages<'a>, patience: &Patience) -> Result<Reader<'a>> {
+    pub(crate) fn lock(fd: RawFd, pages: Pages<'a>, patience: &Patience) -> Result<Reader<'a>, ReadError> {
         let reader = Reader::lock_in_any_form(fd, pages, patience)?;
         if pages.status.plain.load(Acquire) != 0 {
             form::to_records(fd)?;

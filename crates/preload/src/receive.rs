@@ -10,6 +10,7 @@ use libc::c_int;
 
 use crate::cancel;
 use crate::descriptor::Descriptor;
+use crate::form::ReadError;
 use crate::lock::Patience;
 use crate::message::{END, Message};
 use crate::pages::Pages;
@@ -26,11 +27,11 @@ pub(crate) fn receive(
     descriptor: &Descriptor,
     buffers: Buffers<'_>,
     flags: c_int,
-) -> Result<Message> {
+) -> Result<Message, ReadError> {
     cancel::point();
     match receive_or_wait(fd, descriptor, buffers, flags) {
         // The time limit of a call that waits has passed by now.
-        Err(Errno(libc::EAGAIN)) if self_connect::let_daemon_catch_up() => {
+        Err(ReadError::Errno(Errno(libc::EAGAIN))) if self_connect::let_daemon_catch_up() => {
             receive_or_wait(fd, descriptor, buffers, flags | libc::MSG_DONTWAIT)
         }
         result => result,
@@ -49,7 +50,7 @@ fn receive_or_wait(
     descriptor: &Descriptor,
     buffers: Buffers<'_>,
     flags: c_int,
-) -> Result<Message> {
+) -> Result<Message, ReadError> {
     let mut outcome = receive_at(fd, descriptor, buffers, flags)?;
     loop {
         match outcome {
@@ -61,10 +62,15 @@ fn receive_or_wait(
     }
 }
 
-fn receive_at(fd: RawFd, descriptor: &Descriptor, buffers: Buffers<'_>, flags: c_int) -> Result<Outcome> {
+fn receive_at(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    buffers: Buffers<'_>,
+    flags: c_int,
+) -> Result<Outcome, ReadError> {
     if flags & libc::MSG_ERRQUEUE != 0 {
         // Nothing is ever put there.
-        return Err(Errno(libc::EAGAIN));
+        return Err(Errno(libc::EAGAIN).into());
     }
     reach_connection(fd, descriptor, flags)?;
     let pages = descriptor.pages();
@@ -79,18 +85,12 @@ fn receive_at(fd: RawFd, descriptor: &Descriptor, buffers: Buffers<'_>, flags: c
     loop {
         let seen = Seen::in_page(pages);
         let taken = Reader::lock(fd, pages, &patience)?.take(buffers, flags);
-        match taken {
-            Err(Errno(libc::EAGAIN)) => {
-                if let Some(result) = seen.without_message(pages, || system::waits(fd, flags)) {
-                    return result.map(Outcome::Received);
-                }
-            }
-            Err(Errno(libc::ENOTCONN)) if !system::waits(fd, flags) => return Err(Errno(libc::EAGAIN)),
-            result => return result.map(Outcome::Received),
+        if let Some(result) = seen.conclude(taken, pages, || system::waits(fd, flags)) {
+            return received(result);
         }
         let moved = if pages.sharers.is_writing_shut() && system::waits(fd, flags) {
             if seen.state == State::Lost {
-                return end(fd, pages).map(Outcome::Received);
+                return received(end(fd, pages));
             }
             asleep(fd, descriptor, || waiting::await_news(fd))?
         } else {
@@ -104,6 +104,11 @@ fn receive_at(fd: RawFd, descriptor: &Descriptor, buffers: Buffers<'_>, flags: c
             return Ok(Outcome::Moved(copy));
         }
     }
+}
+
+/// Returns the outcome of a receive that has ended. The conversions have a frame of their own: the stack may be small.
+fn received(result: Result<Message>) -> Result<Outcome, ReadError> {
+    result.map(Outcome::Received).map_err(ReadError::Errno)
 }
 
 /// Waits until the setup of an association has ended, if one is under way and the call may wait.
@@ -139,6 +144,20 @@ impl Seen {
             state: pages.status.state(),
             has_associations: pages.status.associations.load(Acquire) > 0,
             is_peer_shut: pages.status.peer_shut.load(Acquire) == PeerShut::Both as u32,
+        }
+    }
+
+    /// Returns the result of a call that has looked into the carrier; `None` if it has found nothing, and a message may come.
+    fn conclude(
+        &self,
+        taken: Result<Message>,
+        pages: Pages<'_>,
+        waits: impl Fn() -> bool,
+    ) -> Option<Result<Message>> {
+        match taken {
+            Err(Errno(libc::EAGAIN)) => self.without_message(pages, waits),
+            Err(Errno(libc::ENOTCONN)) if !waits() => Some(Err(Errno(libc::EAGAIN))),
+            taken => Some(taken),
         }
     }
 
@@ -190,7 +209,7 @@ fn await_message(
 }
 
 /// Returns the number of bytes that the next call would return (`FIONREAD`).
-pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
+pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize, ReadError> {
     let pages = descriptor.pages();
     let reader = Reader::lock(fd, pages, &Patience::of_a_look())?;
     let consumed = pages.sharers.position().load().consumed();
@@ -238,11 +257,12 @@ mod tests {
             let place = [Destination::of(&mut place)];
             receive_at(ends[0], &descriptor, Buffers::new(&place), flags).map(drop)
         };
-        assert_eq!(receive(libc::MSG_DONTWAIT), Err(Errno(libc::ETIMEDOUT)));
-        assert_eq!(receive(0), Err(Errno(libc::ENOTCONN)), "the error was reported");
+        let error = |errno| Err(ReadError::Errno(Errno(errno)));
+        assert_eq!(receive(libc::MSG_DONTWAIT), error(libc::ETIMEDOUT));
+        assert_eq!(receive(0), error(libc::ENOTCONN), "the error was reported");
         // A sharer that holds the lock for too long is no error of the association.
         descriptor.pages().sharers.read_lock().store(system::thread_id(), Relaxed);
-        assert_eq!(receive(libc::MSG_DONTWAIT), Err(Errno(libc::EAGAIN)));
+        assert_eq!(receive(libc::MSG_DONTWAIT), error(libc::EAGAIN));
         ends.into_iter().for_each(system::close);
     }
 }

@@ -12,9 +12,10 @@ use carrier::request::SocketRequest;
 
 use crate::ask::ask;
 use crate::descriptor::Descriptor;
+use crate::form::ReadError;
 use crate::system::{Errno, Result};
 use crate::table::{self, Entry};
-use crate::{files, form, plain, target};
+use crate::{files, plain, target};
 
 /// Returns the descriptor, if it is an SCTP socket that can be used.
 pub(crate) fn find(fd: RawFd) -> Option<Arc<Descriptor>> {
@@ -45,17 +46,19 @@ pub(crate) fn look_up(fd: RawFd) -> Result<Option<Arc<Descriptor>>> {
 fn recognize(fd: RawFd) -> Result<Option<Arc<Descriptor>>> {
     let attached = if files::may_be_carrier(fd) { attach(fd) } else { Err(Errno(libc::ENOTSOCK)) };
     // A program without the shim may have held the descriptor.
-    let attached = attached.and_then(|descriptor| plain::of_records(fd, descriptor));
-    let descriptor = match attached {
+    let attached = attached.map_err(ReadError::Errno);
+    let descriptor = match attached.and_then(|descriptor| plain::of_records(fd, descriptor)) {
         Ok(descriptor) => Some(Arc::new(descriptor)),
-        Err(error) if is_of_others(error) => None,
-        // The next call asks again.
-        Err(error) => {
-            if error == Errno(libc::ENETDOWN) {
-                warn_of_another_daemon();
+        Err(error) => match unless_of_others(error) {
+            None => None,
+            // The next call asks again.
+            Some(error) => {
+                if error == Errno(libc::ENETDOWN) {
+                    warn_of_another_daemon();
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
+        },
     };
     table::learn(fd, descriptor.as_ref());
     Ok(descriptor)
@@ -69,9 +72,12 @@ pub(crate) fn attach(fd: RawFd) -> Result<Descriptor> {
     Descriptor::map([status, sharers])
 }
 
-/// Returns whether the daemon's answer about a descriptor says that it is no SCTP socket for the shim.
-fn is_of_others(error: Errno) -> bool {
-    error == Errno(libc::ENOTSOCK) || error == form::STAYS_PLAIN
+/// Returns the error of a descriptor that may be an SCTP socket; `None` if the error says that it is none for the shim.
+fn unless_of_others(error: ReadError) -> Option<Errno> {
+    match error {
+        ReadError::StaysPlain | ReadError::Errno(Errno(libc::ENOTSOCK)) => None,
+        ReadError::Errno(error) => Some(error),
+    }
 }
 
 /// Says once that an SCTP socket cannot be used here.
@@ -90,11 +96,11 @@ mod tests {
 
     #[test]
     fn only_what_is_certainly_no_sctp_socket_is_left_to_the_c_library() {
-        let is_of_others = |error| is_of_others(Errno(error));
-        assert!(is_of_others(libc::ENOTSOCK) && is_of_others(libc::ESTALE));
+        assert_eq!(unless_of_others(ReadError::StaysPlain), None);
+        assert_eq!(unless_of_others(ReadError::Errno(Errno(libc::ENOTSOCK))), None);
         // No daemon, another version, and no room for now.
         for error in [libc::ENETDOWN, libc::EPROTONOSUPPORT, libc::EBUSY, libc::EMFILE, libc::ENOBUFS] {
-            assert!(!is_of_others(error), "{error}");
+            assert_eq!(unless_of_others(ReadError::Errno(Errno(error))), Some(Errno(error)));
         }
     }
 }

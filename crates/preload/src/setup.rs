@@ -227,8 +227,9 @@ pub(crate) fn await_room(fd: RawFd, assoc_id: AssocId) -> Result<()> {
 /// Peels off an association; `flags` are those of `socket`.
 pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, assoc_id: AssocId, flags: c_int) -> Result<RawFd> {
     let pages = descriptor.pages();
-    // No sharer reads while the daemon sorts the content of the carrier.
-    let reader = Reader::lock(fd, pages, &Patience::of_a_request())?;
+    // No sharer reads while the daemon sorts the content of the carrier, which is never plain on a one-to-many socket. The daemon
+    // refuses the request for any other.
+    let reader = Reader::lock_in_any_form(fd, pages, &Patience::of_a_request())?;
     let front = pages.sharers.position().load();
     let front_begun = front.consumed() > 0;
     let header = if front_begun { reader.front()? } else { None };

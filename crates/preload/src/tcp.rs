@@ -11,6 +11,7 @@ use libc::c_int;
 
 use crate::descriptor::Descriptor;
 use crate::environment;
+use crate::form::ReadError;
 use crate::lock::Patience;
 use crate::message::{self, Message};
 use crate::pages::Pages;
@@ -56,7 +57,7 @@ pub(crate) fn receive(
     descriptor: &Descriptor,
     buffers: Buffers<'_>,
     flags: c_int,
-) -> Result<Message> {
+) -> Result<Message, ReadError> {
     let first = receive::receive(fd, descriptor, buffers, flags)?;
     if !is_stream(descriptor) || first.bytes == 0 || flags & libc::MSG_PEEK != 0 {
         return Ok(first);
@@ -104,7 +105,7 @@ const COUNTED_RECORDS_MAX: usize = 64;
 
 /// Returns the number of bytes that a receive finds (`FIONREAD`), those of all messages where TCP sockets are SCTP sockets: nginx
 /// takes what it has read as all that there was. With many messages the number is too large rather than too small.
-pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
+pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize, ReadError> {
     if !is_stream(descriptor) {
         return receive::available(fd, descriptor);
     }
@@ -147,7 +148,12 @@ fn records(fd: RawFd, pages: Pages<'_>, noted: Front) -> Result<usize> {
 }
 
 /// Receives what is there already, or waits for it if the flags want all of a buffer. Returns the number of bytes.
-fn receive_more(fd: RawFd, descriptor: &Descriptor, part: Destination<'_>, flags: c_int) -> Result<usize> {
+fn receive_more(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    part: Destination<'_>,
+    flags: c_int,
+) -> Result<usize, ReadError> {
     let part = [part];
     let buffers = Buffers::new(&part);
     if flags & libc::MSG_WAITALL != 0 {
@@ -156,7 +162,7 @@ fn receive_more(fd: RawFd, descriptor: &Descriptor, part: Destination<'_>, flags
     let flags = libc::MSG_DONTWAIT;
     let reader = Reader::lock(fd, descriptor.pages(), &Patience::of_receive(fd, flags))?;
     match reader.front()? {
-        Some(header) if header.kind == Kind::Data => reader.take(buffers, flags).map(|message| message.bytes),
+        Some(header) if header.kind == Kind::Data => Ok(reader.take(buffers, flags)?.bytes),
         _ => Ok(0),
     }
 }

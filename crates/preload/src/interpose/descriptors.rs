@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use carrier::status_page::State;
 use libc::{FILE, c_int, c_uint, c_ulong};
 
-use super::on;
+use super::on_reading;
 use crate::system::{self, Errno};
 use crate::waiting::Lingering;
 use crate::{ask, next, recognition, table, tcp};
@@ -164,19 +164,19 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usi
     if !is_inets && !matches!(request, libc::FIONREAD | libc::TIOCOUTQ) {
         return forward();
     }
-    on(
+    on_reading(
         fd,
         |descriptor| {
             if is_inets {
                 let family = descriptor.pages().status.family.load(Relaxed);
                 // SAFETY: the caller of `ioctl` guarantees it.
-                return unsafe { system::control_of_family(family, request, argument) };
+                return Ok(unsafe { system::control_of_family(family, request, argument) }?);
             }
             if descriptor.pages().status.state() == State::Listening {
-                return Err(Errno(libc::EINVAL));
+                return Err(Errno(libc::EINVAL).into());
             }
             if request == libc::TIOCOUTQ {
-                return Err(Errno(libc::ENOTTY));
+                return Err(Errno(libc::ENOTTY).into());
             }
             let available = tcp::available(fd, descriptor)?;
             // SAFETY: the request's argument points to a number.

@@ -2,7 +2,7 @@
 
 use libc::{c_int, c_uint, iovec, size_t, ssize_t};
 
-use super::{number, on, parts_of_call};
+use super::{number, on, on_reading, parts_of_call};
 use crate::ancillary::{Control, SendInfo};
 use crate::descriptor::Descriptor;
 use crate::send::Outgoing;
@@ -121,7 +121,7 @@ pub unsafe extern "C-unwind" fn preadv2(
 ) -> ssize_t {
     // SAFETY: the caller guarantees it.
     let forward = || unsafe { next::preadv2(fd, iov, parts, offset, flags) };
-    on(
+    on_reading(
         fd,
         |descriptor| {
             let flags = flags_of(offset, flags)?;

@@ -19,9 +19,10 @@ use std::sync::Arc;
 use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, ssize_t};
 
 use crate::descriptor::Descriptor;
+use crate::form::ReadError;
 use crate::setup;
 use crate::system::{Errno, Result, can_be};
-use crate::{cancel, form, lock, recognition, table};
+use crate::{cancel, lock, recognition, table};
 
 /// Converts a result to the return value of a C function: -1 with `errno`, or a number.
 fn number<N: From<i8>>(result: Result<N>) -> N {
@@ -35,6 +36,15 @@ fn number<N: From<i8>>(result: Result<N>) -> N {
 /// closure may hold a value with a destructor while it waits (see [`cancel`]). A signal handler may leave `shim` by
 /// `siglongjmp` at any point.
 fn on<N: From<i8>>(fd: RawFd, shim: impl FnOnce(&Descriptor) -> Result<N>, forward: impl FnOnce() -> N) -> N {
+    on_reading(fd, |descriptor| shim(descriptor).map_err(ReadError::Errno), forward)
+}
+
+/// Runs `shim` as [`on`] does, and `forward` also where `shim` finds that the content stays plain.
+fn on_reading<N: From<i8>>(
+    fd: RawFd,
+    shim: impl FnOnce(&Descriptor) -> Result<N, ReadError>,
+    forward: impl FnOnce() -> N,
+) -> N {
     let before = Errno::last();
     let descriptor = match recognition::look_up(fd) {
         Ok(Some(descriptor)) => Arc::into_raw(descriptor),
@@ -57,22 +67,18 @@ fn on<N: From<i8>>(fd: RawFd, shim: impl FnOnce(&Descriptor) -> Result<N>, forwa
         cancel::undoing(leave, || unsafe { (shim(&*descriptor), setup::is_unusable(&*descriptor)) });
     release();
     match done {
-        // The daemon no longer knows the socket.
-        Err(Errno(libc::ENOTSOCK)) if is_unusable => number(Err(Errno(libc::ENOTCONN))),
-        // The shim has no further use for the descriptor either.
-        Err(form::STAYS_PLAIN) => {
-            table::forget(fd);
-            forward()
-        }
-        // The number was reused where the shim did not see it.
-        Err(Errno(libc::ENOTSOCK)) => {
-            table::forget(fd);
-            forward()
-        }
-        result => {
+        Ok(returned) => {
             before.set();
-            number(result)
+            returned
         }
+        // The daemon no longer knows the socket.
+        Err(ReadError::Errno(Errno(libc::ENOTSOCK))) if is_unusable => number(Err(Errno(libc::ENOTCONN))),
+        // The shim has no further use for the descriptor, or the number was reused where the shim did not see it.
+        Err(ReadError::StaysPlain | ReadError::Errno(Errno(libc::ENOTSOCK))) => {
+            table::forget(fd);
+            forward()
+        }
+        Err(ReadError::Errno(error)) => number(Err(error)),
     }
 }
 
@@ -113,11 +119,11 @@ unsafe fn parts_of_call<'a>(iov: *const iovec, parts: c_int) -> Result<&'a [iove
 /// # Safety
 ///
 /// `messages` points to `number` messages, which the program has lent to be written.
-unsafe fn each(
+unsafe fn each<E>(
     messages: *mut mmsghdr,
     number: c_uint,
-    mut with: impl FnMut(c_uint, &mut msghdr) -> Result<ssize_t>,
-) -> Result<c_int> {
+    mut with: impl FnMut(c_uint, &mut msghdr) -> Result<ssize_t, E>,
+) -> Result<c_int, E> {
     for n in 0..number {
         // SAFETY: the caller guarantees it.
         let message = unsafe { &mut *messages.add(n as usize) };

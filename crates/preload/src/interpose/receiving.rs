@@ -8,8 +8,9 @@ use carrier::record::{Header, Kind};
 use carrier::status_page::Subscriptions;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
-use super::{each, on, parts_of_call, parts_of_message};
+use super::{each, on_reading, parts_of_call, parts_of_message};
 use crate::descriptor::Descriptor;
+use crate::form::ReadError;
 use crate::message::Message;
 use crate::system::{Buffers, Destination, Errno, Result, can_be};
 use crate::{address, ancillary, next, receive, recognition, table, tcp};
@@ -26,7 +27,7 @@ unsafe fn receive_into(
     buffer: *mut c_void,
     bytes: size_t,
     flags: c_int,
-) -> Result<Message> {
+) -> Result<Message, ReadError> {
     // SAFETY: the caller guarantees it.
     let place = [unsafe { Destination::of_program(buffer, bytes) }];
     tcp::receive(fd, descriptor, Buffers::new(&place), flags)
@@ -83,7 +84,7 @@ unsafe fn tell_sender(
 pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t {
     // SAFETY: the caller guarantees it.
     let forward = || unsafe { next::read(fd, buffer, bytes) };
-    on(
+    on_reading(
         fd,
         |descriptor| match bytes {
             0 => Ok(0),
@@ -119,7 +120,7 @@ pub unsafe extern "C-unwind" fn __read_chk(
 pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int) -> ssize_t {
     // SAFETY: the caller guarantees it.
     let forward = || unsafe { next::readv(fd, iov, parts) };
-    on(
+    on_reading(
         fd,
         |descriptor| {
             // SAFETY: the caller guarantees it.
@@ -141,7 +142,7 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int
 pub unsafe extern "C-unwind" fn recv(fd: c_int, buffer: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the caller guarantees it.
     let forward = || unsafe { next::recv(fd, buffer, bytes, flags) };
-    on(
+    on_reading(
         fd,
         // SAFETY: the caller guarantees it.
         |descriptor| Ok(unsafe { receive_into(fd, descriptor, buffer, bytes, flags) }?.bytes as ssize_t),
@@ -182,7 +183,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
 ) -> ssize_t {
     // SAFETY: the caller guarantees it.
     let forward = || unsafe { next::recvfrom(fd, buffer, bytes, flags, from, from_bytes) };
-    on(
+    on_reading(
         fd,
         |descriptor| {
             // SAFETY: the caller guarantees it.
@@ -224,7 +225,7 @@ unsafe fn receive_message(
     descriptor: &Descriptor,
     message: &mut msghdr,
     flags: c_int,
-) -> Result<ssize_t> {
+) -> Result<ssize_t, ReadError> {
     // SAFETY: the caller guarantees it.
     let buffers = unsafe { Buffers::of_program(parts_of_message(message.msg_iov, message.msg_iovlen)?) };
     let received = receive::receive(fd, descriptor, buffers, flags)?;
@@ -267,11 +268,11 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
             received
         }
     };
-    on(
+    on_reading(
         fd,
         |descriptor| {
             if !can_be(message) {
-                return Err(Errno(libc::EFAULT));
+                return Err(Errno(libc::EFAULT).into());
             }
             // SAFETY: the caller guarantees it.
             unsafe { receive_message(fd, descriptor, &mut *message, flags) }
@@ -321,7 +322,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
             received
         }
     };
-    on(
+    on_reading(
         fd,
         |descriptor| {
             let first_only = flags & libc::MSG_WAITFORONE != 0;
@@ -331,7 +332,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
                 // SAFETY: the caller guarantees it.
                 let bytes = unsafe { receive_message(fd, descriptor, message, flags) }?;
                 // After a message, the end waits for the next call.
-                if bytes == 0 && n > 0 { Err(Errno(libc::EAGAIN)) } else { Ok(bytes) }
+                if bytes == 0 && n > 0 { Err(Errno(libc::EAGAIN).into()) } else { Ok(bytes) }
             };
             // SAFETY: the caller guarantees it.
             unsafe { each(messages, number, receive) }

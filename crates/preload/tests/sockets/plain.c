@@ -1,6 +1,7 @@
 /* Sockets that become the standard input of a program without the shim. The program is this one, linked
  * statically, and has a role. */
 #include "check.h"
+#include "past_shim.h"
 #include <netinet/sctp.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -437,6 +438,34 @@ static void shared(void)
     close(server);
 }
 
+/* Content stays plain if the end lies behind it: whatever the first call is, the kernel serves it and the later ones. */
+static void plain_for_good(void)
+{
+    enum { READ, RECVMSG, FIONREAD_FIRST, UNSEEN_NUMBER, FIRST_CALLS };
+    for (int first = 0; first < FIRST_CALLS; first++) {
+        static const char text[] = "lies there plain";
+        const ssize_t length = strlen(text);
+        int client, server, bytes, whole;
+        char word[64];
+        joined(6160 + first, &client, &server);
+        CHECK(send(client, "one\n", 4, 0) == 4);
+        pid_t child = begun(server, 'f', "one-line", NULL);
+        comes(client, "got one\n");
+        CHECK(ended_well(child));
+        send_on(client, 2, 9, text);
+        CHECK(close(client) == 0 && polls(server, POLLRDHUP, 10000) & POLLRDHUP);
+        int fd = first == UNSEEN_NUMBER ? (int)past_shim(SYS_dup, server, 0, 0, 0, 0, 0) : server;
+        CHECK(fd >= 0);
+        CHECK(first != FIONREAD_FIRST || (ioctl(fd, FIONREAD, &bytes) == 0 && bytes == length));
+        ssize_t n = first == RECVMSG ? receive(fd, word, sizeof word, 0, &whole) : read(fd, word, sizeof word);
+        CHECK(n == length && memcmp(word, text, length) == 0);
+        CHECK(read(fd, word, sizeof word) == 0);
+        if (fd != server)
+            close(fd);
+        close(server);
+    }
+}
+
 /* A program with the shim that one without it has executed. */
 static int aware(void)
 {
@@ -477,6 +506,7 @@ int main(int count, char **words)
     after_the_end();
     not_executed(words[3]);
     shared();
+    plain_for_good();
     launched(words[0]);
     return 0;
 }
