@@ -461,8 +461,15 @@ pub(crate) struct Figures {
     latency_us_p99: Option<f64>,
     #[serde(flatten)]
     share: Option<Share>,
+    /// Most processors that other programs kept busy during a run; `None` if that is known of none.
+    others_busy_processors: Option<f64>,
     #[serde(flatten)]
     disturbances: Disturbances,
+}
+
+/// Returns the most processors that other programs kept busy during one of these runs.
+fn others_busy(runs: &[&Run]) -> Option<f64> {
+    runs.iter().filter_map(|run| run.others_busy).reduce(f64::max)
 }
 
 impl Figures {
@@ -499,6 +506,7 @@ impl Figures {
             latency_us_p50: None,
             latency_us_p99: None,
             share: None,
+            others_busy_processors: others_busy(runs),
             disturbances: Disturbances::of(runs),
         })
     }
@@ -544,6 +552,11 @@ impl Figures {
         Figures {
             latency_us_p50: latency(runs, |latency| latency.p50_s * 1e6),
             latency_us_p99: latency(runs, |latency| latency.p99_s * 1e6),
+            others_busy_processors: self
+                .others_busy_processors
+                .into_iter()
+                .chain(others_busy(runs))
+                .reduce(f64::max),
             disturbances: self.disturbances.or(Disturbances::of(runs)),
             ..self
         }

@@ -205,6 +205,12 @@ fn figures_tell_of_a_latency_that_was_disturbed() {
     let figures = || Figures::new(&[&good], None, None, None).expect("a run");
     assert!(figures().with_answers(&[&good]).disturbances.is_empty());
     assert!(figures().with_answers(&[&good, &run(1.0, 3, 5.0)]).disturbances.lost);
+    let beside = |busy| run(1.0, 0, 5.0).beside_others(Some(busy));
+    let runs = [beside(0.02), beside(0.07), run(1.0, 0, 5.0)];
+    let figures = figures_of(&runs, None).expect("runs");
+    assert_eq!(figures.others_busy_processors, Some(0.07), "the most of those that are known");
+    let answered = [figures.clone().with_answers(&[&beside(0.01)]), figures.with_answers(&[&beside(0.3)])];
+    assert_eq!(answered.map(|figures| figures.others_busy_processors), [Some(0.07), Some(0.3)]);
 }
 
 #[test]
