@@ -20,8 +20,8 @@ use crate::lab::line::spec::PathSpec;
 
 /// The directions of a path, in the order of its lines.
 pub(super) const DIRECTIONS: [End; 2] = [End::Server, End::Client];
-/// Congestion control of the connections, where the kernel has it.
-const CONTROL: &[u8] = b"cubic";
+/// Congestion control of the connections, where the kernel has it: it keeps a line full whatever the queue.
+const CONTROL: &[u8] = b"bbr";
 /// Share of the time of a load of TCP that is not measured: its slow start.
 const TCP_START_SHARE: f64 = 0.25;
 
@@ -172,7 +172,7 @@ fn transfer(direction: Direction<'_>, limit: Option<u64>, end: Instant) -> io::R
     let listener = hosts.host(to).run(|| TcpListener::bind((address(path, to), 0)))??;
     let server = listener.local_addr()?;
     let sender = hosts.host(to.other()).run(|| Socket::new(Domain::IPV4, Type::STREAM, None))??;
-    // A kernel without it has another one.
+    // Without it the connection has that of the host.
     let _ = sender.set_tcp_congestion(CONTROL);
     sender.set_write_timeout(Some(CHECK_INTERVAL))?;
     // Accepting waits as long as reading.
