@@ -155,8 +155,11 @@ fn a_line_that_loses_damages_or_delivers_nothing_is_no_defect_of_the_host() {
             let words = ["check", "--path", path, "--seconds", "1", "--json"];
             let (output, said) = output(&mut lab(user, &words));
             let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
-            // A busy machine may be late all the same.
-            let blames = ["carries", "is not filled", "received"].iter().any(|words| said.contains(words));
+            // A busy machine may be late all the same, and then carry less.
+            let blames =
+                said.split(';').filter(|complaint| !complaint.contains("is late")).any(|complaint| {
+                    ["carries", "is not filled", "received"].iter().any(|words| complaint.contains(words))
+                });
             assert!(rows.len() == 4 && !blames, "{path}: {said}");
             let mut alone = rows.iter().filter(|row| row["load"] == "udp");
             assert!(alone.all(|row| row["delay_ms_p50"].is_null() == (path == "loss=100%")), "{rows:?}");
