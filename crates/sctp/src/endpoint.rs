@@ -50,7 +50,6 @@ pub use demultiplex::Arrival;
 pub use expected::ExpectedPackets;
 pub use icmp::Unreachable;
 use listeners::Listeners;
-pub use messages::Packing;
 pub use permit::{Admission, Permit};
 use replies::Replies;
 use slots::Slots;

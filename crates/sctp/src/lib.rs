@@ -54,10 +54,10 @@ pub mod trace;
 mod transmit;
 mod tsn;
 
-pub use association::{AssociationView, PathView};
+pub use association::{AssociationView, FlushWhen, PathView};
 pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath, PathOptions};
 pub use cookie::CookieMark;
-pub use endpoint::{Admission, Arrival, Endpoint, ExpectedPackets, Packing, Permit, Unreachable};
+pub use endpoint::{Admission, Arrival, Endpoint, ExpectedPackets, Permit, Unreachable};
 pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName};
 pub use event::{Event, Host, PathChange, PathReason, Payload, SendFailure};
 pub use identifiers::{AssociationId, ListenerId};

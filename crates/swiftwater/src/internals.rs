@@ -11,13 +11,13 @@ pub use sctp::{
     AssociationView, POOL_RESERVED_PART, PathView, ReceiveBudget, SEND_RESERVED_PART, SendBudget,
     TimeoutPacer,
 };
-use sctp::{Packing, RecvInfo, Stage};
+use sctp::{FlushWhen, RecvInfo, Stage};
 use streams::{Interest, Kind, Message as Block, RunMessages};
 
 pub use crate::busy_poll::BusyPoll;
 use crate::shard::Inner;
 use crate::socket::{Found, Wait};
-use crate::staged::{StagedExecutive, Written};
+use crate::staged::StagedExecutive;
 use crate::{
     AssociationOptions, AssociationState, Message, Received, RecvError, SendError, SendInfo,
     SharedAssociation, Stack,
@@ -117,9 +117,7 @@ pub fn send_no_poll(
 ) -> Result<(), SendError> {
     let socket = &association.socket;
     socket.until(Interest::WRITABLE, Wait::NoPoll, |inner| {
-        let written = inner.executive.write_bytes(socket.stream, 0, info, message.clone());
-        // The caller flushes.
-        socket.after_write(inner, (0, info, message.len()), written.map(|_| Written::Staged))
+        socket.try_write_bytes_when(inner, 0, info, message, FlushWhen::Caller)
     })?
 }
 
@@ -128,14 +126,12 @@ pub fn flush_due(association: &SharedAssociation) {
     association.socket.shard.enter().flush(false);
 }
 
-/// Size from which the SACK of a message alone may return at once (RFC 9260 §6.2).
-const ACKED_AT_ONCE_BYTES: usize = 2048;
-
 /// Maximum size of a message that [`ShortSender::send`] takes.
 pub const SHORT_BYTES_MAX: usize = Stage::MESSAGE_BYTES_MAX;
 
 /// Calls `f` with a sender of short messages, which enters the stack once for all of them. Returns `None`, and does not call
-/// `f`, if the stream has modules, or earlier messages that wait.
+/// `f`, if the stream has modules, or earlier messages that wait. Those of 2 KB or more wait for others until they fill a packet,
+/// or the caller flushes ([`FlushWhen::PacketFull`]).
 pub fn send_short_no_poll<R>(
     association: &SharedAssociation,
     f: impl FnOnce(&mut ShortSender<'_>) -> R,
@@ -144,7 +140,7 @@ pub fn send_short_no_poll<R>(
     let mut inner = socket.shard.enter();
     inner.guarded(Some(socket.stream), |inner| {
         let is_clear = inner.executive.is_clear_below(socket.stream);
-        is_clear.then(|| f(&mut ShortSender { association, inner, packing: None }))
+        is_clear.then(|| f(&mut ShortSender { association, inner, copied_bytes_max: None }))
     })?
 }
 
@@ -152,8 +148,8 @@ pub fn send_short_no_poll<R>(
 pub struct ShortSender<'a> {
     association: &'a SharedAssociation,
     inner: &'a mut Inner,
-    /// How the association packs messages, once it was asked.
-    packing: Option<Packing>,
+    /// Maximum size of a message that the association copies, once it was asked.
+    copied_bytes_max: Option<usize>,
 }
 
 impl ShortSender<'_> {
@@ -161,39 +157,20 @@ impl ShortSender<'_> {
     /// or would keep it in a block of its own: [`send_no_poll`] says why, and has the association notify about room.
     #[must_use]
     pub fn send(&mut self, message: &[u8], info: &SendInfo) -> bool {
-        if !Stage::takes(info, message.len()) {
+        if !Stage::takes(info, message.len()) || !self.copies(message.len()) {
             return false;
         }
-        match message.len() < ACKED_AT_ONCE_BYTES {
-            true => {
-                let written = self.association.socket.try_write(self.inner, 0, info, message);
-                matches!(written, Some(Ok(())))
-            }
-            false => self.send_longer(message, info),
-        }
+        let socket = &self.association.socket;
+        let written = socket.try_write_when(self.inner, 0, info, message, FlushWhen::PacketFull);
+        matches!(written, Some(Ok(())))
     }
 
-    /// Sends a message whose SACK returns at once. Nothing is outstanding then, so that the flush rule would transmit each
-    /// message alone; these wait until they fill a packet, or the caller flushes.
-    fn send_longer(&mut self, message: &[u8], info: &SendInfo) -> bool {
-        let ShortSender { association, inner, packing } = self;
-        let (socket, bytes) = (&association.socket, message.len());
-        let packing =
-            packing.get_or_insert_with(|| inner.executive.packing(socket.stream, 0).unwrap_or_default());
-        if bytes > packing.copied_bytes_max {
-            return false;
-        }
-        let mut written = inner.executive.write(socket.stream, 0, info, message);
-        if written.is_ok() {
-            let wire_bytes = Packing::wire_bytes(bytes);
-            packing.waiting_bytes += wire_bytes;
-            let is_full = packing.waiting_bytes + wire_bytes > packing.packet_bytes;
-            written = Ok(if is_full { Written::Queued } else { Written::Staged });
-            if is_full {
-                packing.waiting_bytes = 0;
-            }
-        }
-        matches!(socket.after_write(inner, (0, info, bytes), written), Some(Ok(())))
+    /// Returns whether the association copies a message of `bytes` to the others that wait.
+    #[inline]
+    fn copies(&mut self, bytes: usize) -> bool {
+        let ShortSender { association, inner, copied_bytes_max } = self;
+        let ask = || inner.executive.copied_bytes_max(association.socket.stream, 0).unwrap_or_default();
+        bytes <= Stage::SHORT_BYTES_MAX || bytes <= *copied_bytes_max.get_or_insert_with(ask)
     }
 }
 

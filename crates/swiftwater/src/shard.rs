@@ -3,8 +3,8 @@
 //! One lock guards the executive, the protocol core and the link (the STREAMS perimeter); it is never held while a thread sleeps.
 //! Work is done by the thread that asks for it:
 //!
-//! - A **sender** hands its message down. *Flush rule:* queued data is transmitted when nothing is outstanding, when a
-//!   batch or the window is full, when the thread blocks, or 50 µs after the first unsent message.
+//! - A **sender** hands its message down. Queued data is transmitted when the core says so (the *flush rule*, see
+//!   [`FlushWhen`](sctp::FlushWhen)), when the thread blocks, or 50 µs after the first unsent message.
 //! - A thread that must **wait** becomes the *leader*: it polls the sockets for all threads and distributes what
 //!   arrives. The other threads are followers, each asleep until its stream is ready; see [`waiting`].
 //! - When no thread waits, the **background** thread serves the sockets, 1 ms after the last activity; see
@@ -107,14 +107,14 @@ impl Shard {
         Entered::new(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Completes the sending of a message: transmits if the flush rule requires it.
+    /// Completes the sending of a message: transmits if the core is due to, or a message has waited long enough.
     #[inline]
     pub(crate) fn after_send(&self, inner: &mut Inner, written: Written) {
         inner.activity += 1;
         if inner.poller.current() == Poller::Background {
             inner.waiting.interrupt(Sleeper::Background);
         }
-        if written == Written::Queued && inner.executive.flush_due() {
+        if written == Written::MayBeDue && inner.executive.flush_due() {
             inner.flush(false);
             // The sender reads SACKs before its next decision to send, unless a thread has just taken arrivals.
             if !inner.arrivals.take_were_taken() {

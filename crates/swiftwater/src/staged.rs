@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use providers::SctpDriver;
-use sctp::{Batch, Packing, RecvInfo, SendInfo, Stage, Staged};
+use sctp::{Batch, FlushWhen, RecvInfo, SendInfo, Stage, Staged};
 use smallvec::SmallVec;
 use streams::{
     Cx, DriverId, Executive, Interest, Message, Module, OpenError, PushError, ReadError, Readiness, Shown,
@@ -39,13 +39,24 @@ struct Lent {
     is_observed: bool,
 }
 
-/// Place of a message that was written.
+/// Effect of a message that was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Written {
-    /// In the provider, which may be due to transmit.
-    Queued,
-    /// In a stage. Nothing has become due.
-    Staged,
+    /// The provider may be due to transmit.
+    MayBeDue,
+    /// The message waits for others, or for its caller to flush.
+    Waits,
+}
+
+impl Written {
+    /// Returns the effect of a message that the provider has queued, and behind which it lends no stage.
+    #[inline]
+    fn queued(when: FlushWhen) -> Self {
+        match when {
+            FlushWhen::Rule | FlushWhen::PacketFull => Written::MayBeDue,
+            FlushWhen::Caller => Written::Waits,
+        }
+    }
 }
 
 impl StagedExecutive {
@@ -96,10 +107,11 @@ impl StagedExecutive {
         association: u32,
         info: &SendInfo,
         data: &[u8],
+        when: FlushWhen,
     ) -> Result<Written, WriteError> {
         let is_its = |lent: &&mut Lent| lent.stream == s && lent.association == association;
         let Some(lent) = self.stages.iter_mut().find(is_its) else {
-            return self.write_down(s, association, info, data);
+            return self.write_down(s, association, info, data, when);
         };
         if lent.is_observed && lent.stage.fits(info, data.len()) {
             match self.executive.show_write(s, association, info, data) {
@@ -108,11 +120,11 @@ impl StagedExecutive {
             }
         }
         match lent.stage.push(info, data) {
-            Staged::Yes => Ok(Written::Staged),
-            Staged::No => self.write_down(s, association, info, data),
+            Staged::Yes => Ok(Written::Waits),
+            Staged::No => self.write_down(s, association, info, data, when),
             Staged::Due => {
                 self.return_open_stages();
-                Ok(Written::Queued)
+                Ok(Written::queued(when))
             }
         }
     }
@@ -131,11 +143,11 @@ impl StagedExecutive {
         if let Shown::HandedOver(at) = shown {
             self.executive.write_from(s, at, association, *info, data);
         }
-        Written::Queued
+        Written::MayBeDue
     }
 
-    /// Sends a message down, whose lifetime begins now. If further ones may wait for company, borrows their stage. Stages of
-    /// other streams stay: nothing that they do not know changes for their associations.
+    /// Sends a message down, whose lifetime begins now. If it waits for further ones, borrows their stage. Stages of other
+    /// streams stay: nothing that they do not know changes for their associations.
     #[inline(never)]
     fn write_down(
         &mut self,
@@ -143,6 +155,7 @@ impl StagedExecutive {
         association: u32,
         info: &SendInfo,
         data: &[u8],
+        when: FlushWhen,
     ) -> Result<Written, WriteError> {
         let is_full = self.stages.len() == STAGES_MAX;
         if is_full || self.stages.iter().any(|lent| lent.stream == s) {
@@ -153,18 +166,20 @@ impl StagedExecutive {
         }
         self.executive.write(s, association, *info, data)?;
         if Stage::takes(info, data.len()) {
-            let lend = |driver: &mut SctpDriver| driver.lend_stage(s, association, data.len());
-            let lent = self.executive.lend(s, lend);
-            let is_observed = self.executive.has_modules(s);
-            self.stages.extend(lent.map(|stage| Lent { stream: s, association, stage, is_observed }));
+            let lend = |driver: &mut SctpDriver| driver.lend_stage(s, association, data.len(), when);
+            if let Some(stage) = self.executive.lend(s, lend) {
+                let is_observed = self.executive.has_modules(s);
+                self.stages.push(Lent { stream: s, association, stage, is_observed });
+                return Ok(Written::Waits);
+            }
         }
-        Ok(Written::Queued)
+        Ok(Written::queued(when))
     }
 
-    /// Returns how the association of a stream without modules packs the messages that wait, without those in a stage.
-    pub(crate) fn packing(&mut self, s: StreamId, association: u32) -> Option<Packing> {
-        let ask = |driver: &mut SctpDriver| driver.packing(s, association);
-        self.executive.lend(s, ask)
+    /// Returns the maximum size of a message that the association of a stream without modules copies to the others that wait.
+    #[cfg(feature = "internals")]
+    pub(crate) fn copied_bytes_max(&mut self, s: StreamId, association: u32) -> Option<usize> {
+        self.executive.lend(s, |driver: &mut SctpDriver| driver.copied_bytes_max(s, association))
     }
 
     pub(crate) fn write_bytes(
@@ -173,11 +188,12 @@ impl StagedExecutive {
         association: u32,
         info: &SendInfo,
         data: Bytes,
+        when: FlushWhen,
     ) -> Result<Written, WriteError> {
         // The lifetime of a message begins now.
         let executive =
             if info.lifetime.is_some() { self.at(Instant::now()) } else { self.with_messages_queued() };
-        executive.write_bytes(s, association, *info, data).map(|()| Written::Queued)
+        executive.write_bytes(s, association, *info, data).map(|()| Written::queued(when))
     }
 
     /// Sends the messages of a batch, and empties it; `None` if they must be sent one by one.
@@ -190,7 +206,7 @@ impl StagedExecutive {
         self.return_stages();
         let size = (batch.messages(), batch.data_bytes());
         let take = |driver: &mut SctpDriver, _: &mut Cx<'_>| driver.write_batch(s, association, batch);
-        Some(self.executive.write_past(s, size, take)?.map(|()| Written::Queued))
+        Some(self.executive.write_past(s, size, take)?.map(|()| Written::MayBeDue))
     }
 
     #[inline]

@@ -34,7 +34,7 @@ use std::time::Instant;
 use ::sctp::trace::Record;
 use ::sctp::{
     AssociationConfig, AssociationId, AssociationView, Batch, Checksum, Endpoint, EndpointConfig,
-    EndpointStatistics, Packing, PathId, SendError, SendInfo, Stage, Statistics, Time, TransmitBuffer,
+    EndpointStatistics, FlushWhen, PathId, SendError, SendInfo, Stage, Statistics, Time, TransmitBuffer,
 };
 use links::{Link, LinkStats};
 use streams::{Chain, Cx, Errno, Pool, StreamId};
@@ -286,20 +286,22 @@ fn send_errno(error: SendError) -> Errno {
 }
 
 impl SctpDriver {
-    /// Lends the end of the send queue of an association for messages of up to `bytes`, if it takes such; see
-    /// [`Endpoint::lend_stage`].
+    /// Lends the end of the send queue of an association for messages of `bytes`; see [`Endpoint::lend_stage`].
     #[inline]
-    pub fn lend_stage(&mut self, s: StreamId, association: u32, bytes: usize) -> Option<Stage> {
-        let id = self.association(s, association)?;
-        if bytes > self.endpoint.copied_bytes_max(id)? {
-            return None;
-        }
-        self.endpoint.lend_stage(id)
+    pub fn lend_stage(
+        &mut self,
+        s: StreamId,
+        association: u32,
+        bytes: usize,
+        when: FlushWhen,
+    ) -> Option<Stage> {
+        self.endpoint.lend_stage(self.association(s, association)?, bytes, when)
     }
 
-    /// Returns how an association packs the messages that wait.
-    pub fn packing(&self, s: StreamId, association: u32) -> Option<Packing> {
-        self.endpoint.packing(self.association(s, association)?)
+    /// Returns the maximum size of a message that an association copies to the others that wait; see
+    /// [`Endpoint::copied_bytes_max`].
+    pub fn copied_bytes_max(&self, s: StreamId, association: u32) -> Option<usize> {
+        self.endpoint.copied_bytes_max(self.association(s, association)?)
     }
 
     /// Takes a stage back.

@@ -1,7 +1,41 @@
 //! The flush rule: when enough waits to be worth a transmission.
+//!
+//! All decisions that depend on what waits and what is outstanding are made here. The caller has the clock, and transmits
+//! everything once a message has waited long enough.
+
+use sctp_wire::chunk::DATA_HEADER_BYTES;
 
 use super::{Association, State};
+use crate::outbound::wire_bytes;
 use crate::transmit::BatchLimits;
+
+/// Size from which the SACK of a message that leaves alone may return at once (RFC 9260 §6.2).
+const ACKED_AT_ONCE_BYTES: usize = 2048;
+
+/// When a message is to leave, unless something else makes its association transmit before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushWhen {
+    /// When the flush rule says so.
+    Rule,
+    /// When the flush rule says so and its packet has no room for another of its size: the caller may have more messages, and
+    /// flushes when it has none. Only messages of 2 KB or more wait beyond the rule. The SACK of each may return at once; nothing
+    /// would be outstanding then, and the rule would send each alone.
+    PacketFull,
+    /// When the caller flushes.
+    Caller,
+}
+
+impl FlushWhen {
+    /// Returns whether a message of `bytes` waits although the flush rule would send it.
+    #[inline]
+    pub(crate) fn waits_beyond_rule(self, bytes: usize) -> bool {
+        match self {
+            FlushWhen::Rule => false,
+            FlushWhen::PacketFull => bytes >= ACKED_AT_ONCE_BYTES,
+            FlushWhen::Caller => true,
+        }
+    }
+}
 
 impl Association {
     /// Computes anew how much must wait to be worth a transmission of its own. [`Association::is_due`] needs that after any
@@ -43,6 +77,28 @@ impl Association {
         let room = path.room_bytes().min(self.outbound.peer_window_bytes());
         let batch = limits.bytes_max.min(room).min(paced);
         batch.max(path.mtu_bytes())
+    }
+
+    /// Returns the number of waiting bytes from which messages of `bytes` are to leave.
+    #[inline]
+    pub(super) fn leaves_from_bytes(&self, bytes: usize, when: FlushWhen) -> usize {
+        match when {
+            FlushWhen::PacketFull if when.waits_beyond_rule(bytes) => self.full_from_bytes(bytes),
+            FlushWhen::Rule | FlushWhen::PacketFull => self.due_from_bytes,
+            FlushWhen::Caller => usize::MAX,
+        }
+    }
+
+    /// Returns the number of waiting bytes from which the association is due, and the last packet has no room for another message
+    /// of `bytes`.
+    fn full_from_bytes(&self, bytes: usize) -> usize {
+        let packet_bytes = self.fragmentation_point_bytes() + DATA_HEADER_BYTES;
+        let message_bytes = wire_bytes(bytes).min(packet_bytes);
+        let full_bytes = packet_bytes - packet_bytes % message_bytes;
+        let packets_before = self.due_from_bytes.saturating_sub(1) / full_bytes;
+        let last_full_from_bytes = packet_bytes - message_bytes + 1;
+        let full_from_bytes = packets_before.saturating_mul(full_bytes).saturating_add(last_full_from_bytes);
+        full_from_bytes.max(self.due_from_bytes)
     }
 
     /// Returns whether anything could leave now, however little.

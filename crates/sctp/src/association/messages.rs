@@ -1,10 +1,8 @@
 //! Messages of the user: which are accepted, and their way into the send queue.
 
 use sctp_message::SendInfo;
-use sctp_wire::chunk::DATA_HEADER_BYTES;
 
-use super::{Association, State};
-use crate::endpoint::Packing;
+use super::{Association, FlushWhen, State};
 use crate::error::SendError;
 use crate::outbound::{Batch, Block, Stage, copied_bytes_max, is_copied, is_short};
 use crate::time::Time;
@@ -61,32 +59,24 @@ impl Association {
         Ok(true)
     }
 
-    /// Lends the end of the send queue. The endpoint holds the association, so messages may be appended without a decision to
-    /// transmit until it is due.
+    /// Lends the end of the send queue for messages of `bytes`. The endpoint holds the association, so messages may be appended
+    /// without a decision to transmit until the stage is due.
     #[inline]
-    pub(crate) fn lend_stage(&mut self) -> Option<Stage> {
-        if !self.takes_messages() {
+    pub(crate) fn lend_stage(&mut self, bytes: usize, when: FlushWhen) -> Option<Stage> {
+        let copied_bytes_max = self.copied_bytes_max();
+        if bytes > copied_bytes_max || !self.takes_messages() {
             return None;
         }
         let waiting_bytes = self.outbound.pending_wire_bytes();
-        let due_from_bytes = self.due_from_bytes.checked_sub(waiting_bytes).filter(|bytes| *bytes > 0)?;
-        self.outbound.lend_stage(self.id, due_from_bytes, self.copied_bytes_max())
+        let leaves_from_bytes = self.leaves_from_bytes(bytes, when);
+        let due_from_bytes = leaves_from_bytes.checked_sub(waiting_bytes).filter(|left| *left > 0)?;
+        self.outbound.lend_stage(self.id, due_from_bytes, copied_bytes_max)
     }
 
     /// Returns the maximum size of a message that is copied to the others that wait, if nothing else keeps its bytes.
     #[inline]
     pub(crate) fn copied_bytes_max(&self) -> usize {
         copied_bytes_max(self.fragmentation_point_bytes())
-    }
-
-    /// Returns how the messages that wait are packed.
-    pub(crate) fn packing(&self) -> Packing {
-        let payload_bytes_max = self.fragmentation_point_bytes();
-        Packing {
-            copied_bytes_max: copied_bytes_max(payload_bytes_max),
-            packet_bytes: payload_bytes_max + DATA_HEADER_BYTES,
-            waiting_bytes: self.outbound.pending_wire_bytes(),
-        }
     }
 
     /// Returns whether a message is copied to the others that wait, if nothing else keeps its bytes.

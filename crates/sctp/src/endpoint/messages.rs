@@ -4,28 +4,11 @@ use bytes::Bytes;
 use sctp_message::SendInfo;
 
 use super::{Admission, Endpoint, Permit};
+use crate::association::FlushWhen;
 use crate::error::SendError;
 use crate::identifiers::AssociationId;
-use crate::outbound::{Batch, Block, Stage, wire_bytes};
+use crate::outbound::{Batch, Block, Stage};
 use crate::time::Time;
-
-/// How an association packs the messages that wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Packing {
-    /// Maximum size of a message that is copied to the others, if nothing else keeps its bytes.
-    pub copied_bytes_max: usize,
-    /// Bytes of a packet for messages with their headers.
-    pub packet_bytes: usize,
-    /// Bytes of all messages that wait with their headers.
-    pub waiting_bytes: usize,
-}
-
-impl Packing {
-    /// Returns the bytes that a message takes in a packet.
-    pub fn wire_bytes(bytes: usize) -> usize {
-        wire_bytes(bytes)
-    }
-}
 
 impl Endpoint {
     /// Admits a message of `bytes` in total, if it is valid and there is room for it. After [`Admission::Full`], an
@@ -107,29 +90,26 @@ impl Endpoint {
         Ok(queued)
     }
 
-    /// Lends the end of an association's send queue to a caller that has several messages for it. `None`: the association is due
-    /// to transmit, or takes no messages; each message needs [`Endpoint::admit`] then.
+    /// Lends the end of an association's send queue, in which messages wait, to a caller that has several messages of `bytes` for
+    /// it. The stage says when they are to leave. `None`: those that wait are to leave already, or the association does not take
+    /// such messages, or does not copy them; each message needs [`Endpoint::admit`] then.
     ///
     /// ```
-    /// # use sctp::{AssociationId, BatchLimits, Endpoint, EndpointConfig};
+    /// # use sctp::{AssociationId, BatchLimits, Endpoint, EndpointConfig, FlushWhen};
     /// let limits = BatchLimits { segments_max: 1, bytes_max: 1500 };
     /// let mut endpoint = Endpoint::new(EndpointConfig::default(), [0; 32], limits);
-    /// assert!(endpoint.lend_stage(AssociationId(0)).is_none(), "there is no association");
+    /// let stage = endpoint.lend_stage(AssociationId(0), 16, FlushWhen::Rule);
+    /// assert!(stage.is_none(), "there is no association");
     /// ```
     #[inline]
-    pub fn lend_stage(&mut self, id: AssociationId) -> Option<Stage> {
-        self.associations.lend_stage(id)
+    pub fn lend_stage(&mut self, id: AssociationId, bytes: usize, when: FlushWhen) -> Option<Stage> {
+        self.associations.lend_stage(id, bytes, when)
     }
 
     /// Returns the maximum size of a message that an association copies to the others that wait, if nothing else keeps its bytes.
     #[inline]
     pub fn copied_bytes_max(&self, id: AssociationId) -> Option<usize> {
         Some(self.associations.get(id)?.copied_bytes_max())
-    }
-
-    /// Returns how an association packs the messages that wait; `None` if there is no association.
-    pub fn packing(&self, id: AssociationId) -> Option<Packing> {
-        Some(self.associations.get(id)?.packing())
     }
 
     /// Takes a stage back. The messages that were appended are queued.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use slab::Slab;
 
 use super::timers::Timers;
-use crate::association::Association;
+use crate::association::{Association, FlushWhen};
 use crate::identifiers::AssociationId;
 use crate::outbound::Stage;
 use crate::time::Time;
@@ -234,11 +234,16 @@ impl Slots {
         }
     }
 
-    /// Lends the end of the send queue of an association, if messages may be appended without a decision to transmit.
+    /// Lends the end of the send queue of an association, if messages of `bytes` may be appended without a decision to transmit.
     #[inline]
-    pub(super) fn lend_stage(&mut self, id: AssociationId) -> Option<Stage> {
-        let slot = self.slot_mut(id).filter(|slot| slot.queued == Queued::Deferred)?;
-        slot.association.lend_stage()
+    pub(super) fn lend_stage(&mut self, id: AssociationId, bytes: usize, when: FlushWhen) -> Option<Stage> {
+        let slot = self.slot_mut(id)?;
+        let is_open = match slot.queued {
+            Queued::No => false,
+            Queued::Deferred => true,
+            Queued::Due => when.waits_beyond_rule(bytes),
+        };
+        if is_open { slot.association.lend_stage(bytes, when) } else { None }
     }
 
     /// Lists an association if it has fragments in receive blocks.

@@ -75,6 +75,8 @@ const STREAMS_FREE: u16 = 4096;
 /// (§3.3.4).
 const OUTSTANDING_CHUNKS_MAX: usize = u16::MAX as usize;
 
+/// Maximum size of a message that is copied to the others that wait, whatever keeps its bytes.
+const SHORT_BYTES_MAX: usize = GATHER_BYTES_MIN - 1;
 /// Maximum size of a message that is copied to the others that wait, because nothing else keeps its bytes.
 pub(crate) const COPIED_BYTES_MAX: usize = 8 * 1024;
 /// Number of messages that a packet must have room for, if messages of their size are copied to the others that wait: fragments
@@ -85,7 +87,7 @@ const COPIED_PER_PACKET_MIN: usize = 3;
 /// first part is queued.
 #[inline]
 pub(crate) fn is_short(info: &SendInfo, bytes: usize) -> bool {
-    bytes < GATHER_BYTES_MIN && is_plain(info)
+    bytes <= SHORT_BYTES_MAX && is_plain(info)
 }
 
 /// Returns whether a message may lie among others.
@@ -103,7 +105,7 @@ pub(crate) fn is_copied(info: &SendInfo, bytes: usize, copied_bytes_max: usize) 
 /// Returns the maximum size of messages that are copied to the others that wait, where a chunk has up to `payload_bytes_max`.
 #[inline]
 pub(crate) fn copied_bytes_max(payload_bytes_max: usize) -> usize {
-    (payload_bytes_max / COPIED_PER_PACKET_MIN).clamp(GATHER_BYTES_MIN - 1, COPIED_BYTES_MAX)
+    (payload_bytes_max / COPIED_PER_PACKET_MIN).clamp(SHORT_BYTES_MAX, COPIED_BYTES_MAX)
 }
 
 /// A part of a message that is queued.
@@ -383,7 +385,7 @@ impl Outbound {
         self.buffered_bytes += bytes + MESSAGE_OVERHEAD_BYTES;
     }
 
-    /// Lends the end of the queue. Another `due_from_bytes` wire bytes make the association due to transmit.
+    /// Lends the end of the queue. With another `due_from_bytes` wire bytes the messages are to leave.
     #[inline]
     pub(crate) fn lend_stage(
         &mut self,

@@ -3,7 +3,7 @@
 use super::message_limits::MessageLimits;
 use super::run::wire_bytes;
 use super::short::Short;
-use super::{COPIED_BYTES_MAX, is_copied};
+use super::{COPIED_BYTES_MAX, SHORT_BYTES_MAX, is_copied};
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::identifiers::AssociationId;
 use sctp_message::SendInfo;
@@ -29,7 +29,7 @@ pub struct Stage {
 pub(super) struct StageLimits {
     /// Room in the send buffer.
     pub(super) room_bytes: usize,
-    /// Wire bytes to append until the association is due to transmit.
+    /// Wire bytes to append until the messages are to leave.
     pub(super) due_from_bytes: usize,
     /// Maximum size of a message that is copied to the others that wait.
     pub(super) copied_bytes_max: usize,
@@ -44,7 +44,7 @@ pub enum Staged {
     No,
     /// The stage has taken the message.
     Yes,
-    /// The stage has taken the message, and the association is due to transmit: return the stage.
+    /// The stage has taken the message, and the messages are to leave: return the stage.
     Due,
 }
 
@@ -59,6 +59,8 @@ impl Stage {
     /// Maximum size of a message that any association stages: those with small packets stage shorter ones
     /// ([`Endpoint::copied_bytes_max`](crate::Endpoint::copied_bytes_max)).
     pub const MESSAGE_BYTES_MAX: usize = COPIED_BYTES_MAX;
+    /// Maximum size of a message that every association stages.
+    pub const SHORT_BYTES_MAX: usize = SHORT_BYTES_MAX;
 
     /// Returns whether a message of `bytes` can be staged at all.
     #[inline]

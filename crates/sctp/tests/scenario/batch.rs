@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use lab::packets::data_of;
 use lab::script::Peer;
-use sctp::{Admission, AssociationConfig, Batch, SendError, SendInfo, Staged};
+use sctp::{Admission, AssociationConfig, Batch, FlushWhen, SendError, SendInfo, Staged};
 
 fn batch_of(messages: &[(u16, &[u8])]) -> Batch {
     let mut batch = Batch::new();
@@ -106,7 +106,8 @@ fn every_way_into_the_send_queue_refuses_the_same_messages() {
         (1, 100, None),
     ] {
         let (info, message) = (SendInfo::stream(stream), vec![7; bytes]);
-        let mut stage = peer.endpoint.lend_stage(peer.id).expect("it waits for the acknowledgement");
+        let mut stage =
+            peer.endpoint.lend_stage(peer.id, 1, FlushWhen::Rule).expect("it waits for the acknowledgement");
         let is_staged = stage.push(&info, &message) != Staged::No;
         peer.endpoint.return_stage(stage);
         assert_eq!(is_staged, refusal.is_none(), "{info:?} {bytes}");

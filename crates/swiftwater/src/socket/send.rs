@@ -1,7 +1,7 @@
 //! Sending: one message, a batch, or bytes without a copy.
 
 use bytes::Bytes;
-use sctp::{Batch, SendInfo};
+use sctp::{Batch, FlushWhen, SendInfo};
 use streams::{Interest, WriteError};
 use tpi::Errno;
 
@@ -23,6 +23,7 @@ impl Socket {
         self.until(Interest::WRITABLE, wait, |inner| self.try_write(inner, association, info, data))?
     }
 
+    /// Sends one message if there is room for it; `None` if not.
     #[inline]
     pub(crate) fn try_write(
         &self,
@@ -31,7 +32,20 @@ impl Socket {
         info: &SendInfo,
         data: &[u8],
     ) -> Option<Result<(), SendError>> {
-        let written = inner.executive.write(self.stream, association, info, data);
+        self.try_write_when(inner, association, info, data, FlushWhen::Rule)
+    }
+
+    /// Sends as [`Socket::try_write`] does a message that is to leave at this time.
+    #[inline]
+    pub(crate) fn try_write_when(
+        &self,
+        inner: &mut Inner,
+        association: u32,
+        info: &SendInfo,
+        data: &[u8],
+        when: FlushWhen,
+    ) -> Option<Result<(), SendError>> {
+        let written = inner.executive.write(self.stream, association, info, data, when);
         self.after_write(inner, (association, info, data.len()), written)
     }
 
@@ -66,6 +80,7 @@ impl Socket {
         self.until(Interest::WRITABLE, wait, |inner| self.try_write_bytes(inner, association, info, data))?
     }
 
+    /// Sends as [`Socket::write_bytes`] does if there is room; `None` if not.
     pub(crate) fn try_write_bytes(
         &self,
         inner: &mut Inner,
@@ -73,13 +88,25 @@ impl Socket {
         info: &SendInfo,
         data: &Bytes,
     ) -> Option<Result<(), SendError>> {
-        let written = inner.executive.write_bytes(self.stream, association, info, data.clone());
+        self.try_write_bytes_when(inner, association, info, data, FlushWhen::Rule)
+    }
+
+    /// Sends as [`Socket::try_write_bytes`] does a message that is to leave at this time.
+    pub(crate) fn try_write_bytes_when(
+        &self,
+        inner: &mut Inner,
+        association: u32,
+        info: &SendInfo,
+        data: &Bytes,
+        when: FlushWhen,
+    ) -> Option<Result<(), SendError>> {
+        let written = inner.executive.write_bytes(self.stream, association, info, data.clone(), when);
         self.after_write(inner, (association, info, data.len()), written)
     }
 
     /// Returns the result of a write of this message; `None` if there is no room.
     #[inline]
-    pub(crate) fn after_write(
+    fn after_write(
         &self,
         inner: &mut Inner,
         message: (u32, &SendInfo, usize),

@@ -7,8 +7,8 @@ use super::*;
 use crate::relay::outbound::pass_on;
 use crate::state::association_options::Sending;
 use crate::testing::{header, read_bundled};
-use swiftwater::RecvError;
 use swiftwater::internals::{self, SHORT_BYTES_MAX};
+use swiftwater::{RecvError, SendInfo};
 
 /// Returns different content of each length.
 fn content(bytes: usize) -> Vec<u8> {
@@ -293,4 +293,30 @@ async fn a_longer_message_leaves_with_those_behind_it() {
     internals::flush_due(association);
     assert_eq!(packets_sent(), before + 1);
     assert_eq!(receive(&joined.peer).await, content(4_000));
+}
+
+#[tokio::test(flavor = "local")]
+async fn messages_of_some_kilobytes_leave_with_those_behind_them_or_in_a_full_packet() {
+    let joined = Joined::new().await;
+    let association = joined.association();
+    let packets_sent = || association.statistics().expect("it is open").packets_sent;
+    let (before, message) = (packets_sent(), content(4_000));
+    let sends = |messages: usize| {
+        let info = SendInfo::default();
+        internals::send_short_no_poll(association, |sender| {
+            (0..messages).all(|_| sender.send(&message, &info))
+        })
+    };
+    assert_eq!(sends(1), Some(true));
+    assert_eq!(packets_sent(), before, "others may follow");
+    internals::flush_due(association);
+    assert_eq!(packets_sent(), before + 1, "nothing was outstanding");
+    assert_eq!(receive(&joined.peer).await, message);
+    let sent = packets_sent();
+    assert_eq!(sends(60), Some(true));
+    assert!(packets_sent() > sent, "a packet is full");
+    association.flush();
+    for _ in 0..60 {
+        assert_eq!(receive(&joined.peer).await, message);
+    }
 }
