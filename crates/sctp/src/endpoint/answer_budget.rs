@@ -4,10 +4,13 @@
 //! of all answers; the shares determine which strangers a flood takes answers from:
 //!
 //! - A prefix that asks for little draws from a part that prefixes which ask for much cannot touch.
-//! - A flood from forged addresses everywhere asks for little from each. Then an INIT that was not answered is remembered by
-//!   a hash, and is answered from a part of its own when it comes again after the time that peers wait (RFC 9260 §5.1: T1-init
-//!   starts at RTO.Initial). A flood of addresses that are drawn at random does not repeat itself, and one that sends the same
-//!   packets over and over repeats them too soon. Only a flood that keeps to the timing of peers shares this part with them.
+//! - A flood from forged addresses everywhere asks for little from each. Then peers in a prefix whose peers have completed
+//!   a handshake before have a part of their own ([`KnownPrefixes`]): whoever forges addresses has not seen an answer there.
+//! - An INIT from another prefix that was not answered is remembered by a hash, and is answered from a part of its own when it
+//!   comes again after the time that peers wait (RFC 9260 §5.1: T1-init starts at RTO.Initial). A flood of addresses that are
+//!   drawn at random does not repeat itself, and one that sends the same packets over and over repeats them too soon. The same
+//!   INIT counts as repeated once only, and later repetitions have another part. So a flood that keeps to the timing of peers
+//!   sends two packets for each answer that it takes from them.
 //!
 //! A keyed hash selects the share, so that no sender can target the share of another; the key changes every ten seconds, so that
 //! two prefixes that share one by chance do not do so for long.
@@ -18,6 +21,7 @@ use std::time::Duration;
 use sctp_wire::VerificationTag;
 use siphasher::sip::SipHasher13;
 
+use super::known_prefixes::KnownPrefixes;
 use crate::source_prefix::SourcePrefix;
 use crate::time::Time;
 
@@ -51,8 +55,13 @@ const OUT_OF_THE_BLUE: Rates = Rates {
     busy_share: Rate::per_second(500).for_seconds(1),
     busy: Rate::per_second(1_000).for_seconds(1),
 };
-/// Rate of answers to repeated INITs.
-const REPETITIONS: Rate = Rate::per_second(5_000).for_seconds(1);
+/// Rate of answers to INITs from prefixes of earlier peers.
+const RETURNING: Rate = Rate::per_second(2_500).for_seconds(1);
+/// Rate of answers to INITs that come for the second time. A flood that sends each of its INITs twice must send 30,000 a second
+/// to ask for all of them, which takes a tenth of a processor.
+const FIRST_REPETITIONS: Rate = Rate::per_second(15_000).for_seconds(1);
+/// Rate of answers to INITs that come again after that.
+const FURTHER_REPETITIONS: Rate = Rate::per_second(2_500).for_seconds(1);
 
 /// A rate at which a bucket fills, and the time to fill an empty one.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +98,15 @@ impl Bucket {
 
     fn take(&mut self, now: Time, rate: Rate) {
         self.full_at = self.full_at.max(now) + rate.token;
+    }
+
+    /// Takes a token if there is one. Returns whether there was.
+    fn draw(&mut self, now: Time, rate: Rate) -> bool {
+        let has = self.has(now, rate);
+        if has {
+            self.take(now, rate);
+        }
+        has
     }
 }
 
@@ -157,13 +175,35 @@ impl Allowance {
     }
 }
 
+/// Tells how often an INIT has come again at the interval of a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Repetition {
+    First,
+    Further,
+}
+
 /// An INIT that was not answered.
 #[derive(Clone, Copy, Debug, Default)]
 struct RememberedInit {
     /// High bits of its hash; 0 for an empty entry.
     hash: u16,
-    /// Tick of its last arrival, modulo 2^16.
-    tick: u16,
+    /// Tick of its last arrival, modulo 2^15, and in the lowest bit whether it has been repeated.
+    arrival: u16,
+}
+
+impl RememberedInit {
+    fn new(hash: u16, tick: u16, was_repeated: bool) -> Self {
+        RememberedInit { hash, arrival: tick << 1 | u16::from(was_repeated) }
+    }
+
+    fn was_repeated(self) -> bool {
+        self.arrival & 1 == 1
+    }
+
+    /// Returns the number of ticks since its last arrival.
+    fn ticks_until(self, tick: u16) -> u16 {
+        (tick << 1).wrapping_sub(self.arrival & !1) >> 1
+    }
 }
 
 /// INITs of quiet prefixes that were not answered.
@@ -174,26 +214,30 @@ struct RememberedInits {
 }
 
 impl RememberedInits {
-    /// 2^16 ticks are 11 minutes: an older entry is mistaken for a repetition once in a hundred times, which is harmless.
+    /// 2^15 ticks are 5 minutes: an older entry is mistaken for a repetition three times in a hundred, which is harmless.
     const TICK: Duration = Duration::from_millis(10);
 
-    /// Remembers an INIT that has just arrived. Returns whether it arrived before, at the interval of a peer's repetition.
-    fn note_arrival(&mut self, now: Time, hash: u64) -> bool {
+    /// Remembers an INIT that has just arrived. Returns which repetition it is, if it arrived before at the interval of a peer's
+    /// repetition.
+    fn note_arrival(&mut self, now: Time, hash: u64) -> Option<Repetition> {
         if self.sets.is_empty() {
             self.sets = vec![[RememberedInit::default(); REMEMBERED_IN_SET]; REMEMBERED_SETS];
         }
         let tick = (u128::from(now.as_nanos()) / Self::TICK.as_nanos()) as u16;
-        let met = RememberedInit { hash: (hash >> 48) as u16 | 1, tick };
+        let bits = (hash >> 48) as u16 | 1;
         let set = &mut self.sets[hash as usize % REMEMBERED_SETS];
-        let Some(known) = set.iter().position(|known| known.hash == met.hash) else {
+        let Some(at) = set.iter().position(|known| known.hash == bits) else {
             set.rotate_right(1);
-            set[0] = met;
-            return false;
+            set[0] = RememberedInit::new(bits, tick, false);
+            return None;
         };
-        let gap = Self::TICK * u32::from(tick.wrapping_sub(set[known].tick));
-        set[..=known].rotate_right(1);
-        set[0] = met;
-        (REPETITION_GAP_MIN..=REPETITION_GAP_MAX).contains(&gap)
+        let known = set[at];
+        let gap = Self::TICK * u32::from(known.ticks_until(tick));
+        let was_repeated = known.was_repeated() && gap <= REPETITION_GAP_MAX;
+        let is_timely = (REPETITION_GAP_MIN..=REPETITION_GAP_MAX).contains(&gap);
+        set[..=at].rotate_right(1);
+        set[0] = RememberedInit::new(bits, tick, was_repeated || is_timely);
+        is_timely.then_some(if was_repeated { Repetition::Further } else { Repetition::First })
     }
 }
 
@@ -211,8 +255,11 @@ pub(super) struct AnswerBudget {
     keys: (u64, u64),
     handshakes: Allowance,
     out_of_the_blue: Allowance,
-    repetitions: Bucket,
+    returning: Bucket,
+    first_repetitions: Bucket,
+    further_repetitions: Bucket,
     remembered: RememberedInits,
+    known: KnownPrefixes,
 }
 
 impl AnswerBudget {
@@ -222,9 +269,17 @@ impl AnswerBudget {
             keys,
             handshakes: Allowance::new(HANDSHAKES),
             out_of_the_blue: Allowance::new(OUT_OF_THE_BLUE),
-            repetitions: Bucket::default(),
+            returning: Bucket::default(),
+            first_repetitions: Bucket::default(),
+            further_repetitions: Bucket::default(),
             remembered: RememberedInits::default(),
+            known: KnownPrefixes::new((keys.1, !keys.0)),
         }
+    }
+
+    /// Records that a peer at this address has completed a handshake.
+    pub(super) fn on_accepted(&mut self, peer: IpAddr) {
+        self.known.enter(SourcePrefix::of(peer));
     }
 
     /// Draws the answer to an INIT from the budget. Returns false if none is left. An INIT for an unused port leaves half
@@ -235,15 +290,20 @@ impl AnswerBudget {
         match self.handshakes.draw(now, share, spared) {
             Grant::Given => true,
             Grant::BusyWithout => false,
-            Grant::QuietWithout => {
-                let hash = self.hash_init(&source);
-                let repeated =
-                    self.remembered.note_arrival(now, hash) && self.repetitions.has(now, REPETITIONS);
-                if repeated {
-                    self.repetitions.take(now, REPETITIONS);
-                }
-                repeated
-            }
+            Grant::QuietWithout => self.draw_beside_flood(now, &source),
+        }
+    }
+
+    /// Draws the answer to an INIT from a quiet prefix when others have used up the part of these prefixes.
+    fn draw_beside_flood(&mut self, now: Time, source: &InitSource) -> bool {
+        if self.known.has(SourcePrefix::of(source.remote.ip())) && self.returning.draw(now, RETURNING) {
+            return true;
+        }
+        let hash = self.hash_init(source);
+        match self.remembered.note_arrival(now, hash) {
+            None => false,
+            Some(Repetition::First) => self.first_repetitions.draw(now, FIRST_REPETITIONS),
+            Some(Repetition::Further) => self.further_repetitions.draw(now, FURTHER_REPETITIONS),
         }
     }
 
@@ -308,8 +368,8 @@ mod tests {
         inits.note_arrival(Time::from_nanos(0), hash(1));
         inits.note_arrival(Time::from_nanos(0), hash(100));
         let second = Time::from_nanos(1_000_000_000);
-        assert!(inits.note_arrival(second, hash(1)));
-        assert!(!inits.note_arrival(second, hash(2)), "it was the oldest");
+        assert_eq!(inits.note_arrival(second, hash(1)), Some(Repetition::First));
+        assert_eq!(inits.note_arrival(second, hash(2)), None, "it was the oldest");
     }
 
     /// Floods a budget for three seconds with INITs whose source is drawn by `source`. Returns the answers that they got,
@@ -378,17 +438,100 @@ mod tests {
     fn no_init_is_taken_for_an_entry_that_is_empty() {
         let second = Time::ZERO + Duration::from_secs(1);
         for high_bits in [0, 1, 2] {
-            assert!(!RememberedInits::default().note_arrival(second, high_bits << 48), "{high_bits}");
+            assert_eq!(RememberedInits::default().note_arrival(second, high_bits << 48), None, "{high_bits}");
         }
     }
 
     #[test]
     fn a_source_that_repeats_without_pause_is_no_peer() {
+        let met = repetitions([0, 150, 300, 750, 1750, 1800, 12_300]);
+        assert_eq!(met, [None, None, None, None, Some(Repetition::First), None, None]);
+    }
+
+    /// Returns which repetition the arrivals of one INIT at these times are.
+    fn repetitions<const COUNT: usize>(times_ms: [u64; COUNT]) -> [Option<Repetition>; COUNT] {
         let mut inits = RememberedInits::default();
-        let times_ms = [0, 150, 300, 750, 1750, 1800, 12_300];
-        let met = times_ms
-            .map(|ms| inits.note_arrival(Time::ZERO + Duration::from_millis(ms), 0xabcd_0000_0000_0001));
-        assert_eq!(met, [false, false, false, false, true, false, false]);
+        times_ms.map(|ms| inits.note_arrival(Time::ZERO + Duration::from_millis(ms), 0xabcd_0000_0000_0001))
+    }
+
+    #[test]
+    fn an_init_is_repeated_for_the_first_time_once_unless_it_was_away() {
+        use Repetition::{First, Further};
+        let met = repetitions([0, 1000, 3000, 3100, 7000, 17_010, 18_010]);
+        assert_eq!(met, [None, Some(First), Some(Further), None, Some(Further), None, Some(First)]);
+        // The ticks begin again.
+        let met = repetitions([327_000, 328_000, 329_000]);
+        assert_eq!(met, [None, Some(First), Some(Further)]);
+    }
+
+    /// The peers of a flood, each from a network of its own.
+    fn peers() -> Vec<InitSource> {
+        (0..200).map(|number| init(0xc000_0000 + (number << 8), 77)).collect()
+    }
+
+    /// Floods a budget for four seconds with INITs from everywhere, whose numbers are given. Meanwhile peers ask in the third
+    /// second, and those that were not answered again a second later. Returns how many were answered at once, and in all.
+    fn served_beside(budget: &mut AnswerBudget, per_s: u64, number: impl Fn(u64) -> u64) -> (usize, usize) {
+        let mut waiting: Vec<Option<InitSource>> = peers().into_iter().map(Some).collect();
+        let left = |waiting: &[Option<InitSource>]| waiting.iter().flatten().count();
+        let (all, step) = (waiting.len(), per_s / waiting.len() as u64);
+        let mut at_once = 0;
+        for n in 0..4 * per_s {
+            let now = Time::from_nanos(n * 1_000_000_000 / per_s);
+            let number = number(n) as u32;
+            budget.draw_for_init(now, init(number.wrapping_mul(0x9e37_79b1), number), true);
+            if n == 3 * per_s {
+                at_once = all - left(&waiting);
+            }
+            if n >= 2 * per_s && n.is_multiple_of(step) {
+                let peer = &mut waiting[(n % per_s / step) as usize];
+                *peer = peer.take().filter(|peer| !budget.draw_for_init(now, *peer, true));
+            }
+        }
+        (at_once, all - left(&waiting))
+    }
+
+    /// Returns the numbers of INITs that are all sent twice, a second apart.
+    fn twice(per_s: u64) -> impl Fn(u64) -> u64 {
+        move |n| n / (2 * per_s) * per_s + n % per_s
+    }
+
+    #[test]
+    fn a_flood_that_repeats_its_inits_every_second_delays_others_by_one_repetition() {
+        for per_s in [20_000, 100_000] {
+            let (_, served) = served_beside(&mut AnswerBudget::new((1, 2)), per_s, |n| n % per_s);
+            assert!(served >= 190, "{served} of 200 beside {per_s} a second");
+        }
+    }
+
+    #[test]
+    fn a_flood_that_sends_each_init_twice_delays_others_by_one_repetition() {
+        let per_s = 25_000;
+        let (_, served) = served_beside(&mut AnswerBudget::new((1, 2)), per_s, twice(per_s));
+        assert!(served >= 190, "{served} of 200");
+    }
+
+    #[test]
+    fn peers_in_networks_of_earlier_peers_are_answered_at_once_in_any_flood() {
+        let mut budget = AnswerBudget::new((1, 2));
+        for peer in peers() {
+            budget.on_accepted(peer.remote.ip());
+        }
+        let per_s = FLOOD_PER_S;
+        assert_eq!(served_beside(&mut budget, per_s, twice(per_s)), (200, 200));
+    }
+
+    #[test]
+    fn answers_to_peers_in_known_networks_have_a_limit() {
+        let mut budget = AnswerBudget::new((1, 2));
+        let sources: Vec<InitSource> = (0..5_000).map(|number| init(number << 8, 7)).collect();
+        for source in &sources {
+            budget.on_accepted(source.remote.ip());
+        }
+        budget.handshakes.quiet.full_at = Time::ZERO + HANDSHAKES.quiet.capacity;
+        let answered =
+            sources.iter().filter(|source| budget.draw_for_init(Time::ZERO, **source, true)).count();
+        assert_eq!(answered, 2_500);
     }
 
     #[test]
@@ -419,16 +562,16 @@ mod tests {
     fn answers_to_repeated_inits_have_a_limit() {
         let mut budget = AnswerBudget::new((1, 2));
         let again = Time::ZERO + REPETITION_GAP_MIN;
-        let limit = REPETITIONS.capacity.as_nanos() / REPETITIONS.token.as_nanos();
+        let limit = |rate: Rate| (rate.capacity.as_nanos() / rate.token.as_nanos()) as usize;
         // Each INIT is from a prefix of its own.
-        let repeated = (0..2 * limit as u32).map(|n| init(n << 8, 7));
-        let answered = repeated.filter(|source| {
-            // Others have used up the part of all quiet prefixes, so repetitions alone are answered.
-            budget.handshakes.quiet.full_at = again + HANDSHAKES.quiet.capacity;
-            assert!(!budget.draw_for_init(Time::ZERO, *source, true), "the first");
-            budget.draw_for_init(again, *source, true)
-        });
-        assert_eq!(answered.count() as u128, limit);
+        let sources: Vec<InitSource> = (0..20_000).map(|n| init(n << 8, 7)).collect();
+        // Others have used up the part of all quiet prefixes, so repetitions alone are answered.
+        budget.handshakes.quiet.full_at = again + 2 * HANDSHAKES.quiet.capacity;
+        let mut answered =
+            |now| sources.iter().filter(|source| budget.draw_for_init(now, **source, true)).count();
+        assert_eq!(answered(Time::ZERO), 0);
+        assert_eq!(answered(again), limit(FIRST_REPETITIONS));
+        assert_eq!(answered(again + REPETITION_GAP_MIN), limit(FURTHER_REPETITIONS));
     }
 
     #[test]

@@ -460,6 +460,7 @@ impl Endpoint {
         association.trace_changes(now);
         self.insert(association);
         self.admissions.enter(id, listener, source);
+        self.budget.on_accepted(route.remote.ip());
         self.update_queues(id);
         true
     }

@@ -351,6 +351,20 @@ fn a_flood_of_shutdown_acks_is_answered_within_the_budget() {
 }
 
 #[test]
+fn in_a_flood_from_everywhere_networks_of_earlier_peers_are_answered() {
+    let mut peer = Peer::established(1);
+    let init = init_with(&peer, ENDPOINT_PORT, &[]);
+    let mut is_answered = |address: [u8; 4]| {
+        peer.sends_raw(SocketAddr::from((address, 9899)), &init);
+        peer.hears_maybe().is_some()
+    };
+    let answers = (0..5_000u16).filter(|n| is_answered([10, 1 + (n >> 8) as u8, *n as u8, 1])).count();
+    assert_eq!(answers, 2_500 - 1, "the peer has had one");
+    assert!(!is_answered([10, 200, 0, 1]), "nobody has come from there");
+    assert!(is_answered([10, 0, 0, 77]), "a neighbour of the peer");
+}
+
+#[test]
 fn the_checksum_of_a_stray_packet_is_looked_at_only_before_an_answer() {
     let mut peer = Peer::new(1, AssociationConfig::default());
     let from = peer.address;
