@@ -191,7 +191,7 @@ impl Association {
     ) {
         let window_bytes = self.outbound.peer_window_bytes() + self.outbound.in_flight_payload_bytes();
         let sack = SackInfo {
-            path_id: self.paths.primary(),
+            path_id,
             cum_tsn: shutdown.cum_tsn,
             window_bytes,
             gaps: None::<std::iter::Empty<(u16, u16)>>,

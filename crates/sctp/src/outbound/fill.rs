@@ -1,6 +1,5 @@
 //! Fills packets with DATA chunks: first with lost ones, then with new ones (RFC 9260 §6.1, §6.10).
 
-use std::ops::Range;
 use std::time::Duration;
 
 use sctp_message::PathId;
@@ -10,9 +9,10 @@ use sctp_wire::packet::HEADER_BYTES;
 use super::run::{Run, wire_bytes};
 use super::short::{NewChunks, RunLimits};
 use super::{OUTSTANDING_CHUNKS_MAX, Outbound};
-use crate::path::{PacketTsns, Path, SentData};
+use crate::path::{Path, SentData};
 use crate::time::Time;
 use crate::transmit::TransmitBuffer;
+use crate::tsn::{self, TsnRanges};
 
 /// The end of a packet is filled with a fragment of the next message if at least this much of it fits.
 const FRAGMENT_BYTES_MIN: usize = 64;
@@ -59,7 +59,7 @@ struct Contents {
     number: u32,
     /// The path that its new chunks name. Chunks that name another path wait for another packet.
     wanted_path: Option<PathId>,
-    tsns: PacketTsns,
+    tsns: TsnRanges,
     /// Bytes of chunks that were not in flight before.
     bytes: usize,
     asks_sack: bool,
@@ -125,7 +125,7 @@ impl Outbound {
         let mut contents = Contents {
             number: path.next_packet(),
             wanted_path: self.wanted_path(),
-            tsns: PacketTsns::new(),
+            tsns: TsnRanges::new(),
             bytes: 0,
             asks_sack: false,
             filled: Filled::default(),
@@ -167,7 +167,7 @@ impl Outbound {
             run.write(packet.buffer);
             contents.bytes += run.wire_bytes();
             contents.filled.retransmitted_chunks += u64::from(run.chunks);
-            extend(&mut contents.tsns, run.tsns());
+            tsn::append(&mut contents.tsns, run.tsns());
         }
     }
 
@@ -255,7 +255,7 @@ impl Outbound {
                     run.write(packet.buffer);
                     contents.asks_sack = true;
                     contents.filled.retransmitted_chunks += u64::from(run.chunks);
-                    extend(&mut contents.tsns, run.tsns());
+                    tsn::append(&mut contents.tsns, run.tsns());
                 }
             }
             if !contents.tsns.is_empty() {
@@ -272,12 +272,4 @@ fn room_for(run: &Run, packet: &Packet<'_>) -> Option<usize> {
     // A chunk longer than a packet (the MTU shrank) goes alone, and the network layer fragments it.
     let alone = buffer.is_first_packet() && buffer.packet_bytes() == HEADER_BYTES;
     (run.first_wire_bytes() <= room_bytes || alone).then_some(room_bytes)
-}
-
-/// Appends TSNs to ranges in rising order.
-fn extend(tsns: &mut PacketTsns, more: Range<u64>) {
-    match tsns.last_mut() {
-        Some(last) if last.end == more.start => last.end = more.end,
-        _ => tsns.push(more),
-    }
 }

@@ -4,16 +4,17 @@ use sctp_message::PathId;
 
 use super::Outbound;
 use crate::config::RtoConfig;
-use crate::path::{LostChunks, Path, SentPacket, Verdict};
+use crate::path::{Path, SentPacket, Verdict};
 use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::trace::LossReason;
+use crate::tsn::{self, TsnRanges};
 
 /// Chunks that were declared lost.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default)]
 struct Losses {
     bytes: usize,
-    chunks: u64,
+    tsns: TsnRanges,
     /// A lost packet left after the last reduction of the window.
     reduces: bool,
 }
@@ -46,7 +47,7 @@ impl Outbound {
         if losses.reduces {
             path.retransmit_at_once();
         }
-        self.begin_recovery(now, path, flight_bytes, losses, statistics);
+        self.begin_recovery(now, path, flight_bytes, &losses, statistics);
         losses.bytes
     }
 
@@ -55,15 +56,14 @@ impl Outbound {
         now: Time,
         path: &mut Path,
         flight_bytes: usize,
-        losses: Losses,
+        losses: &Losses,
         statistics: &mut Statistics,
     ) {
         if losses.reduces {
             statistics.fast_recoveries += 1;
-            let (first_tsn, next_tsn) = (self.outstanding.first_tsn(), self.outstanding.next_tsn());
-            path.on_loss(now, losses.chunks, first_tsn, next_tsn, flight_bytes);
+            path.on_loss(now, &losses.tsns, self.outstanding.next_tsn(), flight_bytes);
         } else {
-            path.on_more_loss(losses.chunks);
+            path.on_more_loss(&losses.tsns);
         }
     }
 
@@ -87,11 +87,11 @@ impl Outbound {
         let bytes = if seems_lost {
             let mut losses = Losses::default();
             self.lose_packet(now, path, number, &packet, LossReason::TimeThreshold, &mut losses);
-            self.begin_recovery(now, path, flight_bytes, losses, statistics);
+            self.begin_recovery(now, path, flight_bytes, &losses, statistics);
             losses.bytes
         } else {
             let nacked = self.outstanding.nack_packet(path, number, &packet.tsns);
-            path.on_packet_reassigned(nacked.chunks);
+            path.on_packet_reassigned(tsn::count(&nacked.tsns));
             nacked.wire_bytes
         };
         path.clear_if_empty();
@@ -122,10 +122,10 @@ impl Outbound {
         losses: &mut Losses,
     ) {
         let nacked = self.outstanding.nack_packet(path, number, &packet.tsns);
-        if nacked.chunks == 0 {
+        if nacked.tsns.is_empty() {
             return;
         }
-        losses.chunks += nacked.chunks;
+        nacked.tsns.into_iter().for_each(|tsns| tsn::append(&mut losses.tsns, tsns));
         losses.bytes += nacked.wire_bytes;
         // With several paths the chunks of the others hold back the cumulative TSN, which then says nothing about this one.
         let first_tsn = self.first_tsn_of_one_path();
@@ -150,8 +150,7 @@ impl Outbound {
         let nacked = self.outstanding.nack_path(path);
         // RFC 9260 §6.1 A: probes of a closed window do not touch the congestion window.
         let trouble = !self.peer_window.take_refused();
-        let lost = LostChunks { first_tsn: self.outstanding.first_tsn(), chunks: nacked.chunks };
-        path.on_t3(now, lost, nacked.wire_bytes, trouble, limits);
+        path.on_t3(now, &nacked.tsns, nacked.wire_bytes, trouble, limits);
         trouble
     }
 
@@ -160,7 +159,7 @@ impl Outbound {
     pub(crate) fn reassign_flight(&mut self, path: &mut Path) {
         path.forget_packets_before(self.outstanding.oldest_packet(path.id(), path.next_packet()));
         let nacked = self.outstanding.nack_path(path);
-        path.on_reassigned(nacked.chunks);
+        path.on_reassigned(tsn::count(&nacked.tsns));
     }
 
     /// Returns the first packet from [`Path::first_unanswered`] on that is in flight.

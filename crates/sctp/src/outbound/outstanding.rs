@@ -12,8 +12,9 @@ use smallvec::SmallVec;
 use super::run::{InFlight, Run, RunState};
 use crate::packet_number::after;
 use crate::partition_near::partition_near;
-use crate::path::{PacketTsns, Path, Paths};
+use crate::path::{Path, Paths};
 use crate::range_set::RangeSet;
+use crate::tsn::{self, TsnRanges};
 
 /// Number of runs up to which each is split alone, which moves the runs behind or before it by one place. A pass over all runs
 /// moves each of them once, however many are split.
@@ -23,28 +24,28 @@ const SINGLE_SPLITS_MAX: usize = 16;
 type Ranges = SmallVec<[Range<u64>; 4]>;
 
 /// A run that a SACK has just acknowledged for the first time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct AckedRun {
     pub(super) path_id: PathId,
     /// The packet that last carried it.
     pub(super) packet: u32,
-    pub(super) chunks: u64,
+    pub(super) tsns: Range<u64>,
     pub(super) wire_bytes: usize,
     /// The run had been declared lost and was not yet retransmitted.
     pub(super) was_lost: bool,
 }
 
 /// Chunks of one path that were declared lost together.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Nacked {
-    pub(super) chunks: u64,
+    pub(super) tsns: TsnRanges,
     pub(super) wire_bytes: usize,
 }
 
 impl Nacked {
     #[inline]
     fn add(&mut self, run: &Run) {
-        self.chunks += u64::from(run.chunks);
+        tsn::append(&mut self.tsns, run.tsns());
         self.wire_bytes += run.wire_bytes();
     }
 }
@@ -150,12 +151,12 @@ impl Outstanding {
 
     /// Returns whether anything that this packet carried is still in flight in it.
     #[inline]
-    pub(super) fn is_in_flight(&self, path_id: PathId, packet: u32, tsns: &PacketTsns) -> bool {
+    pub(super) fn is_in_flight(&self, path_id: PathId, packet: u32, tsns: &TsnRanges) -> bool {
         self.of_packet(tsns).any(|run| run.is_in(packet, path_id))
     }
 
     /// Returns the bytes of chunks that are still in flight in this packet.
-    pub(super) fn packet_bytes(&self, path_id: PathId, packet: u32, tsns: &PacketTsns) -> usize {
+    pub(super) fn packet_bytes(&self, path_id: PathId, packet: u32, tsns: &TsnRanges) -> usize {
         self.of_packet(tsns).filter(|run| run.is_in(packet, path_id)).map(Run::wire_bytes).sum()
     }
 
@@ -338,10 +339,7 @@ impl Outstanding {
                     self.renegable -= u64::from(run.chunks);
                     let path = &mut paths[run.path];
                     self.in_flight.change(run, RunState::InFlight, path);
-                    match removed.last_mut() {
-                        Some(last) if last.end == run.first => last.end = run.end(),
-                        _ => removed.push(run.tsns()),
-                    }
+                    tsn::append(&mut removed, run.tsns());
                 }
             }
         }
@@ -364,7 +362,7 @@ impl Outstanding {
 
     /// Declares the chunks still in flight in this packet lost.
     #[inline]
-    pub(super) fn nack_packet(&mut self, path: &mut Path, packet: u32, tsns: &PacketTsns) -> Nacked {
+    pub(super) fn nack_packet(&mut self, path: &mut Path, packet: u32, tsns: &TsnRanges) -> Nacked {
         let mut nacked = Nacked::default();
         for range in tsns {
             self.near = self.position(range.start);
@@ -401,11 +399,12 @@ impl Outstanding {
         nacked
     }
 
-    /// Returns to flight the chunks of a path that a timeout declared lost and that were last sent before packet `before`.
-    pub(super) fn restore(&mut self, path: &mut Path, before: u32) {
+    /// Returns to flight the chunks of a path that a timeout declared lost and that were last sent in one of these packets.
+    pub(super) fn restore(&mut self, path: &mut Path, packets: Range<u32>) {
         let id = path.id();
+        let is_among = |packet| !after(packets.start, packet) && after(packets.end, packet);
         let lost = self.runs.iter_mut().filter(|run| run.state() == RunState::Lost);
-        for run in lost.filter(|run| run.path == id && after(before, run.packet)) {
+        for run in lost.filter(|run| run.path == id && is_among(run.packet)) {
             self.in_flight.change(run, RunState::InFlight, path);
             self.lost.remove_range(run.tsns());
         }
@@ -453,7 +452,7 @@ impl Outstanding {
 
     /// Returns those of a packet's runs that are still outstanding.
     #[inline]
-    fn of_packet(&self, tsns: &PacketTsns) -> impl Iterator<Item = &Run> {
+    fn of_packet(&self, tsns: &TsnRanges) -> impl Iterator<Item = &Run> {
         tsns.iter().flat_map(|range| self.within(range.clone()))
     }
 
@@ -503,7 +502,7 @@ fn report_acked(run: &Run, before: RunState, path: &Path, acked: &mut impl FnMut
     let run = AckedRun {
         path_id: run.path,
         packet: run.packet,
-        chunks: run.chunks.into(),
+        tsns: run.tsns(),
         wire_bytes: run.wire_bytes(),
         was_lost: before == RunState::Lost,
     };
@@ -575,11 +574,11 @@ mod tests {
         let (mut outstanding, mut paths) = ten_runs();
         let mut acked = Vec::new();
         outstanding.ack(std::iter::once(113..117), true, &mut paths, |run, _| {
-            acked.push((run.packet, run.chunks, run.wire_bytes));
+            acked.push((run.packet, run.tsns, run.wire_bytes));
         });
-        assert_eq!(acked, [(1, 4, 80)]);
+        assert_eq!(acked, [(1, 113..117, 80)]);
         let nacked = outstanding.nack_packet(&mut paths[FIRST], 1, &std::iter::once(110..120).collect());
-        assert_eq!((nacked.chunks, nacked.wire_bytes), (6, 120));
+        assert_eq!((&nacked.tsns[..], nacked.wire_bytes), (&[110..113, 117..120][..], 120));
         assert_eq!(in_flight(&outstanding, &paths), (90, 90 * 20, 0));
         assert_eq!(outstanding.first_lost().map(Run::tsns), Some(110..113));
     }
@@ -588,7 +587,7 @@ mod tests {
     fn the_cumulative_tsn_may_end_inside_a_run() {
         let (mut outstanding, mut paths) = ten_runs();
         let mut chunks = 0;
-        outstanding.ack_to(114, &mut paths, |run, _| chunks += run.chunks);
+        outstanding.ack_to(114, &mut paths, |run, _| chunks += run.tsns.end - run.tsns.start);
         assert_eq!((chunks, outstanding.first_tsn(), outstanding.chunks()), (15, 115, 85));
         assert_eq!(in_flight(&outstanding, &paths), (85, 85 * 20, 0));
         assert_eq!(outstanding.runs[0].tsns(), 115..120);
@@ -618,7 +617,9 @@ mod tests {
         outstanding.nack(103, &mut paths);
         outstanding.nack_leading(&mut paths[FIRST], 0);
         assert_eq!(in_flight(&outstanding, &paths), (86, 86 * 20, 0));
-        outstanding.restore(&mut paths[FIRST], 1);
+        outstanding.restore(&mut paths[FIRST], 1..2);
+        assert_eq!(in_flight(&outstanding, &paths), (86, 86 * 20, 0), "they left in packet 0");
+        outstanding.restore(&mut paths[FIRST], 0..1);
         assert_eq!(in_flight(&outstanding, &paths), (90, 90 * 20, 0));
     }
 }

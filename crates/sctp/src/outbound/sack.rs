@@ -62,9 +62,9 @@ struct PathAcked {
     /// The newest and the oldest packet that carried a part of them.
     packets: Option<(u32, u32)>,
     in_flight_before_bytes: usize,
+    /// Whether the SACK came on this path.
+    came_here: bool,
     late: LateArrivals,
-    /// The peer received something twice.
-    duplicate: bool,
 }
 
 type PathsAcked = SmallVec<[PathAcked; 2]>;
@@ -102,6 +102,7 @@ impl Outbound {
         }
         let before = |path: &Path| PathAcked {
             in_flight_before_bytes: path.in_flight_bytes(),
+            came_here: path.id() == sack.path_id,
             ..PathAcked::default()
         };
         let mut acked: PathsAcked = paths.iter().map(before).collect();
@@ -156,7 +157,7 @@ impl Outbound {
             }
             // With several paths the cumulative TSN waits for the slowest path, so each path counts the chunks that arrive on it.
             let advanced = if self.multipath { acked.packets.is_some() } else { advanced };
-            self.update_path(now, path, &acked, advanced, config, statistics);
+            self.update_path(now, path, acked, advanced, config, statistics);
             path.end_sack(now, advanced);
         }
         outcome
@@ -175,15 +176,15 @@ impl Outbound {
         &mut self,
         now: Time,
         path: &mut Path,
-        acked: &PathAcked,
+        mut acked: PathAcked,
         advanced: bool,
         config: &AssociationConfig,
         statistics: &mut Statistics,
     ) {
+        // Some chunks may have arrived before the path failed, and their SACKs were lost. The others are then retransmitted on
+        // another path (RFC 9260 §6.4.1), and do not wait for this one.
+        acked.late.after_timeout &= acked.came_here || path.takes_data();
         self.undo_spurious_loss(now, path, acked.late, statistics);
-        if acked.duplicate {
-            path.on_duplicate();
-        }
         let Some((newest, oldest)) = acked.packets else { return };
         let in_flight_before_bytes = acked.in_flight_before_bytes;
         let acked = AckedPackets { newest, oldest, bytes: acked.bytes, in_flight_before_bytes, advanced };
@@ -257,13 +258,20 @@ impl Outbound {
         self.outstanding.is_renegable() && self.outstanding.gap_acked() > chunks && !may_be_old
     }
 
-    fn note_duplicates(&self, duplicates: impl Iterator<Item = Tsn>, paths: &Paths, acked: &mut PathsAcked) {
-        let (first, next) = (self.outstanding.first_tsn(), self.outstanding.next_tsn());
+    /// Credits each duplicate to the path that declared it lost. If two paths did, it does not tell which of them was wrong.
+    fn note_duplicates(
+        &self,
+        duplicates: impl Iterator<Item = Tsn>,
+        paths: &mut Paths,
+        acked: &mut PathsAcked,
+    ) {
+        let first = self.outstanding.first_tsn();
         for duplicate in duplicates {
             let tsn = tsn::unwrap(first, duplicate);
-            for (path, acked) in paths.iter().zip(acked.iter_mut()) {
-                acked.late.duplicates += u64::from(tsn < next && path.duplicate_counts(tsn));
-                acked.duplicate |= tsn < next;
+            paths.iter_mut().for_each(|path| path.on_duplicate(tsn));
+            let mut lost_on = paths.iter().filter(|path| path.declared_lost(tsn)).map(Path::id);
+            if let (Some(path_id), None) = (lost_on.next(), lost_on.next()) {
+                tsn::append(&mut acked[path_id.index()].late.duplicates, tsn..tsn + 1);
             }
         }
     }
@@ -288,8 +296,9 @@ impl Outbound {
     ) {
         let Some(spurious) = path.on_late_arrivals(late) else { return };
         if let Some(before) = spurious.timeout_before {
-            // RFC 5682 §3.1.
-            self.outstanding.restore(path, before);
+            // RFC 5682 §3.1. The loss of packets that are forgotten would not be noticed before T3, so their chunks stay lost.
+            let packets = path.first_packet()..before;
+            self.outstanding.restore(path, packets);
         }
         statistics.reductions_undone += 1;
         path.undo_reduction(now, spurious.reason);
@@ -323,8 +332,8 @@ fn credit(run: AckedRun, path: &Path, acked: &mut PathsAcked) {
     let acked = &mut acked[run.path_id.index()];
     acked.bytes += run.wire_bytes;
     if run.was_lost {
-        acked.late.chunks += run.chunks;
-        acked.late.after_timeout |= path.timeout_declared_lost(run.packet);
+        acked.late.after_timeout |= path.timeout_declared_lost(run.tsns.start, run.packet);
+        tsn::append(&mut acked.late.arrived, run.tsns);
     }
     match &mut acked.packets {
         None => acked.packets = Some((run.packet, run.packet)),

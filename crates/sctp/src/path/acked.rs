@@ -1,8 +1,8 @@
 //! Handles SACKs that acknowledge packets of a path.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use super::recovery::LostChunks;
 use super::{Path, Prr, chunks_bytes};
 use crate::config::AssociationConfig;
 use crate::congestion::{Acked, RateSample, Signal};
@@ -31,9 +31,9 @@ pub(crate) struct Sample {
 }
 
 impl Path {
-    /// Handles the peer's report of a duplicate.
-    pub(crate) fn on_duplicate(&mut self) {
-        self.flight.on_duplicate();
+    /// Handles the peer's report that it has received `tsn` twice.
+    pub(crate) fn on_duplicate(&mut self, tsn: u64) {
+        self.flight.on_duplicate(tsn);
     }
 
     /// Measures the path by packets that a SACK acknowledged, before losses are looked for.
@@ -93,7 +93,7 @@ impl Path {
     ) {
         let in_flight_before_bytes = acked.in_flight_before_bytes;
         if self.flight.probe_repaired_loss(acked.newest) && !self.in_recovery() {
-            self.enter_recovery(now, Signal::Loss, in_flight_before_bytes, next_tsn, None);
+            self.enter_recovery(now, Signal::Loss, in_flight_before_bytes, next_tsn, &[]);
         }
         if self.recovery.on_arrival(self.rack.newest(), first_tsn) {
             self.rack.on_recovered();
@@ -128,14 +128,14 @@ impl Path {
     }
 
     /// Reduces the window, once for everything in flight. `flight_bytes` was in flight before the loss was found,
-    /// `next_tsn` is the TSN of the next new chunk. `lost` are the chunks that were declared lost, if any were.
+    /// `next_tsn` is the TSN of the next new chunk. `lost` are the TSNs that were declared lost, if any were.
     pub(super) fn enter_recovery(
         &mut self,
         now: Time,
         signal: Signal,
         flight_bytes: usize,
         next_tsn: u64,
-        lost: Option<LostChunks>,
+        lost: &[Range<u64>],
     ) {
         self.congestion.on_congestion(now, signal, flight_bytes);
         let prr = self

@@ -4,24 +4,20 @@
 //! outstanding runs, so the queue of runs reports each change of them (`outbound/run/in_flight`).
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::time::Duration;
-
-use smallvec::SmallVec;
 
 use super::delivery::Mark;
 use super::tail_loss_probe::{Expired, ProbeTime, TailLossProbe};
 use crate::packet_number::{after, follow};
 use crate::time::Time;
-
-/// Unwrapped TSNs that a packet carries: one range of new chunks, several of retransmissions.
-pub(crate) type PacketTsns = SmallVec<[Range<u64>; 1]>;
+use crate::tsn::TsnRanges;
 
 /// A packet with DATA chunks that is neither known to have arrived nor declared lost.
 #[derive(Debug)]
 pub(crate) struct SentPacket {
     pub(crate) sent_at: Time,
-    pub(crate) tsns: PacketTsns,
+    /// One range of new chunks, several of retransmissions.
+    pub(crate) tsns: TsnRanges,
     /// Whether every chunk in it was sent for the first time (Karn's rule).
     pub(crate) first_transmission: bool,
     /// Whether a black hole for long packets would drop it.
@@ -64,6 +60,12 @@ impl Flight {
     #[inline]
     pub(super) fn next_packet(&self) -> u32 {
         self.first_packet.wrapping_add(self.packets.len() as u32)
+    }
+
+    /// Returns the number of the oldest packet that is remembered, or of the next one if none is.
+    #[inline]
+    pub(super) fn first_packet(&self) -> u32 {
+        self.first_packet
     }
 
     #[inline]
@@ -121,7 +123,8 @@ impl Flight {
         let number = self.next_packet();
         self.last_sent_at = packet.sent_at;
         self.last_asks_sack = asks_sack;
-        self.tail_loss_probe.on_sent(number, !packet.first_transmission);
+        let repeated = (!packet.first_transmission).then_some(&packet.tsns);
+        self.tail_loss_probe.on_sent(number, repeated);
         self.packets.push_back(packet);
     }
 
@@ -273,9 +276,9 @@ impl Flight {
         self.tail_loss_probe.probe_at_once();
     }
 
-    /// Handles the peer's report of a duplicate: the tail loss probe was not needed.
-    pub(super) fn on_duplicate(&mut self) {
-        self.tail_loss_probe.on_duplicate();
+    /// Handles the peer's report that it has received `tsn` twice.
+    pub(super) fn on_duplicate(&mut self, tsn: u64) {
+        self.tail_loss_probe.on_duplicate(tsn);
     }
 
     /// Handles the acknowledgement of packet `newest`, the newest one. Returns whether a tail loss probe has repaired a loss.
@@ -292,7 +295,7 @@ mod tests {
     fn sent(flight: &mut Flight, ms: u64, asks_sack: bool) {
         let packet = SentPacket {
             sent_at: Time::ZERO + Duration::from_millis(ms),
-            tsns: PacketTsns::new(),
+            tsns: TsnRanges::new(),
             first_transmission: true,
             long: false,
             mark: Mark::default(),

@@ -1,6 +1,7 @@
 //! Handles packets of a path that are declared lost, or turn out to be merely late.
 
-use super::recovery::LostChunks;
+use std::ops::Range;
+
 use super::spurious_loss::{LateArrivals, Spurious};
 use super::{Path, SentPacket, Verdict};
 use crate::config::RtoConfig;
@@ -76,23 +77,15 @@ impl Path {
         }
     }
 
-    /// Begins recovery after `chunks` from TSN `first_tsn` on were declared lost. `flight_bytes` was in flight before.
-    pub(crate) fn on_loss(
-        &mut self,
-        now: Time,
-        chunks: u64,
-        first_tsn: u64,
-        next_tsn: u64,
-        flight_bytes: usize,
-    ) {
-        let lost = Some(LostChunks { first_tsn, chunks });
+    /// Begins recovery after these TSNs were declared lost. `flight_bytes` was in flight before.
+    pub(crate) fn on_loss(&mut self, now: Time, lost: &[Range<u64>], next_tsn: u64, flight_bytes: usize) {
         self.enter_recovery(now, Signal::Loss, flight_bytes, next_tsn, lost);
     }
 
-    /// Adds chunks that were declared lost in the same recovery.
+    /// Adds TSNs that were declared lost in the same recovery.
     #[inline]
-    pub(crate) fn on_more_loss(&mut self, chunks: u64) {
-        self.recovery.on_more_lost(chunks);
+    pub(crate) fn on_more_loss(&mut self, lost: &[Range<u64>]) {
+        self.recovery.on_more_lost(lost);
     }
 
     /// Lets one packet be retransmitted whatever the congestion window is (RFC 9260 §7.2.4, 3).
@@ -105,7 +98,7 @@ impl Path {
     pub(crate) fn on_congestion_marks(&mut self, now: Time, tsn: u64, next_tsn: u64) -> bool {
         let reduces = self.recovery.is_new_mark(tsn);
         if reduces {
-            self.enter_recovery(now, Signal::Ecn, self.flight.bytes(), next_tsn, None);
+            self.enter_recovery(now, Signal::Ecn, self.flight.bytes(), next_tsn, &[]);
         }
         reduces
     }
@@ -123,7 +116,7 @@ impl Path {
     pub(crate) fn on_t3(
         &mut self,
         now: Time,
-        lost: LostChunks,
+        lost: &[Range<u64>],
         lost_bytes: usize,
         congested: bool,
         limits: &RtoConfig,
@@ -166,25 +159,26 @@ impl Path {
         }
     }
 
-    /// Returns whether T3 declared this packet lost and that may still turn out to be spurious.
+    /// Returns whether the last expiry of T3 declared `tsn` lost, last sent in this packet, and that may still turn out to be
+    /// spurious.
     #[inline]
-    pub(crate) fn timeout_declared_lost(&self, packet: u32) -> bool {
-        self.recovery.timeout_declared_lost(packet)
+    pub(crate) fn timeout_declared_lost(&self, tsn: u64, packet: u32) -> bool {
+        self.recovery.timeout_declared_lost(tsn, packet)
     }
 
-    /// Returns whether a duplicate of `tsn` may show that the last reduction was spurious.
+    /// Returns whether the last reduction declared `tsn` lost, and that may still turn out to be spurious.
     #[inline]
-    pub(crate) fn duplicate_counts(&self, tsn: u64) -> bool {
-        self.recovery.duplicate_counts(tsn)
+    pub(crate) fn declared_lost(&self, tsn: u64) -> bool {
+        self.recovery.declared_lost(tsn)
     }
 
     /// Evaluates late arrivals of chunks that had been declared lost. Returns how the loss turned out to be spurious, if it did.
     #[inline]
     pub(crate) fn on_late_arrivals(&mut self, late: LateArrivals) -> Option<Spurious> {
-        if late.chunks > 0 {
+        if !late.arrived.is_empty() {
             self.rack.note_reordering();
         }
-        if late.duplicates > 0 {
+        if !late.duplicates.is_empty() {
             self.rack.widen(self.flight.next_packet());
         }
         self.recovery.on_late_arrivals(late)

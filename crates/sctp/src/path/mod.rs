@@ -58,7 +58,7 @@ use crate::trace::{PathNotes, Probe, Timer, Tracer};
 pub(crate) use acked::AckedPackets;
 use delivery::Delivery;
 use flight::Flight;
-pub(crate) use flight::{PacketTsns, SentPacket};
+pub(crate) use flight::SentPacket;
 use heartbeat::Heartbeat;
 use mtu::Discovery;
 use pacer::Pacer;
@@ -67,7 +67,6 @@ use prr::Prr;
 use rack::Rack;
 pub(crate) use rack::Verdict;
 use reachability::Reachability;
-pub(crate) use recovery::LostChunks;
 use recovery::Recovery;
 pub(crate) use sent::SentData;
 pub(crate) use settings::PathSettings;
@@ -267,6 +266,11 @@ impl Path {
     #[inline]
     pub(crate) fn next_packet(&self) -> u32 {
         self.flight.next_packet()
+    }
+
+    /// Returns the number of the oldest packet that is remembered, or of the next one if none is.
+    pub(crate) fn first_packet(&self) -> u32 {
+        self.flight.first_packet()
     }
 
     #[inline]

@@ -1,16 +1,10 @@
 //! Loss recovery of a path: the episode after a loss, the limit for sending in it, and whether the loss was spurious.
 
+use std::ops::Range;
+
 use super::prr::Prr;
 use super::spurious_loss::{LateArrivals, Spurious, SpuriousLoss};
 use crate::packet_number::{after, follow};
-
-/// Chunks that were declared lost together.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LostChunks {
-    /// The first outstanding TSN (unwrapped).
-    pub(crate) first_tsn: u64,
-    pub(crate) chunks: u64,
-}
 
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
@@ -73,19 +67,10 @@ impl Recovery {
         !self.active && tsn >= self.exit_tsn
     }
 
-    /// Begins an episode. Packets before `next_packet` and chunks before `next_tsn` belong to it. `lost` are the chunks that were
+    /// Begins an episode. Packets before `next_packet` and chunks before `next_tsn` belong to it. `lost` are the TSNs that were
     /// declared lost; without any, the reduction of the window cannot turn out to be spurious.
-    pub(super) fn enter(
-        &mut self,
-        next_packet: u32,
-        next_tsn: u64,
-        lost: Option<LostChunks>,
-        prr: Option<Prr>,
-    ) {
-        match lost {
-            Some(LostChunks { first_tsn, chunks }) => self.spurious_loss.begin(first_tsn, chunks),
-            None => self.spurious_loss.end(),
-        }
+    pub(super) fn enter(&mut self, next_packet: u32, next_tsn: u64, lost: &[Range<u64>], prr: Option<Prr>) {
+        self.spurious_loss.begin(lost);
         (self.until_packet, self.exit_tsn) = (next_packet, next_tsn);
         (self.active, self.follows_timeout, self.before_exit) = (true, false, true);
         if prr.is_some() {
@@ -95,13 +80,13 @@ impl Recovery {
 
     /// Handles more chunks that were declared lost in the same episode.
     #[inline]
-    pub(super) fn on_more_lost(&mut self, chunks: u64) {
-        self.spurious_loss.add(chunks);
+    pub(super) fn on_more_lost(&mut self, lost: &[Range<u64>]) {
+        self.spurious_loss.add_lost(lost);
     }
 
     /// Handles the expiry of T3: everything before `next_packet` was declared lost and is retransmitted in slow start.
-    pub(super) fn on_timeout(&mut self, next_packet: u32, lost: LostChunks) {
-        self.spurious_loss.begin_timeout(lost.first_tsn, lost.chunks, next_packet);
+    pub(super) fn on_timeout(&mut self, next_packet: u32, lost: &[Range<u64>]) {
+        self.spurious_loss.begin_timeout(lost, next_packet);
         self.until_packet = next_packet;
         (self.active, self.follows_timeout, self.prr) = (true, true, None);
         self.before_exit = false;
@@ -161,16 +146,17 @@ impl Recovery {
         self.spurious_loss.on_late_arrivals(late)
     }
 
-    /// Returns whether T3 declared this packet lost and that may still turn out to be spurious.
+    /// Returns whether the last expiry of T3 declared `tsn` lost, last sent in this packet, and that may still turn out to be
+    /// spurious.
     #[inline]
-    pub(super) fn timeout_declared_lost(&self, packet: u32) -> bool {
-        self.spurious_loss.timeout_declared_lost(packet)
+    pub(super) fn timeout_declared_lost(&self, tsn: u64, packet: u32) -> bool {
+        self.spurious_loss.timeout_declared_lost(tsn, packet)
     }
 
-    /// Returns whether a duplicate of `tsn` may show that the last reduction was spurious.
+    /// Returns whether the last reduction declared `tsn` lost, and that may still turn out to be spurious.
     #[inline]
-    pub(super) fn duplicate_counts(&self, tsn: u64) -> bool {
-        self.spurious_loss.concerns(tsn)
+    pub(super) fn declared_lost(&self, tsn: u64) -> bool {
+        self.spurious_loss.declared_lost(tsn)
     }
 
     /// Lets one packet be retransmitted whatever the congestion window is.
@@ -195,7 +181,7 @@ mod tests {
     #[test]
     fn a_repair_ends_when_a_packet_that_left_in_it_arrives() {
         let mut recovery = Recovery::default();
-        recovery.enter(10, 500, None, None);
+        recovery.enter(10, 500, &[], None);
         assert!(!recovery.on_arrival(Some(9), Some(400)) && recovery.is_active());
         assert!(recovery.on_arrival(Some(10), Some(400)) && !recovery.is_active());
         assert!(!recovery.on_arrival(Some(11), Some(400)), "it has ended before");
@@ -205,7 +191,7 @@ mod tests {
     fn the_window_stays_until_the_exit_point() {
         let mut recovery = Recovery::default();
         assert!(!recovery.holds_window());
-        recovery.enter(10, 500, None, None);
+        recovery.enter(10, 500, &[], None);
         recovery.on_arrival(Some(10), Some(499));
         assert!(recovery.holds_window(), "a chunk of that window is outstanding");
         recovery.on_arrival(Some(11), Some(500));
@@ -214,7 +200,7 @@ mod tests {
         assert!(!recovery.holds_window(), "a chunk that was taken back is no loss");
 
         // Other paths say nothing of this one.
-        recovery.enter(20, 600, None, None);
+        recovery.enter(20, 600, &[], None);
         recovery.on_arrival(Some(19), None);
         assert!(recovery.holds_window());
         recovery.on_arrival(Some(20), None);
@@ -224,8 +210,8 @@ mod tests {
     #[test]
     fn slow_start_follows_a_timeout_before_the_exit_point() {
         let mut recovery = Recovery::default();
-        recovery.enter(10, 500, None, None);
-        recovery.on_timeout(20, LostChunks { first_tsn: 400, chunks: 100 });
+        recovery.enter(10, 500, &[], None);
+        recovery.on_timeout(20, &[400..500]);
         recovery.on_arrival(Some(20), Some(401));
         assert!(!recovery.holds_window());
     }
@@ -233,7 +219,7 @@ mod tests {
     #[test]
     fn a_window_is_reduced_once() {
         let mut recovery = Recovery::default();
-        recovery.enter(10, 500, None, None);
+        recovery.enter(10, 500, &[], None);
         assert!(!recovery.is_new_loss(9, Some(500)), "the packet left before");
         assert!(!recovery.is_new_loss(10, Some(499)), "a chunk of that window is outstanding");
         assert!(recovery.is_new_loss(10, Some(500)) && recovery.is_new_loss(10, None));
@@ -245,7 +231,7 @@ mod tests {
     #[test]
     fn a_loss_is_new_however_many_packets_have_left_since_the_last() {
         let mut recovery = Recovery::default();
-        recovery.enter(1, 500, None, None);
+        recovery.enter(1, 500, &[], None);
         let mut newest = 1_u32;
         for _ in 0..10 {
             recovery.on_arrival(Some(newest), None);

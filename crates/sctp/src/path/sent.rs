@@ -1,16 +1,17 @@
 //! Handles packets with DATA chunks that are sent on a path.
 
-use super::{PacketTsns, Path, SentPacket};
+use super::{Path, SentPacket};
 use crate::config::AssociationConfig;
 use crate::time::Time;
 use crate::trace::Probe;
+use crate::tsn::TsnRanges;
 
 use super::tail_loss_probe::{Expired, ProbeTime};
 
 /// The DATA chunks of a packet that leaves.
 #[derive(Debug)]
 pub(crate) struct SentData {
-    pub(crate) tsns: PacketTsns,
+    pub(crate) tsns: TsnRanges,
     /// Bytes of chunks that were not in flight before. A tail loss probe may repeat chunks that are.
     pub(crate) bytes: usize,
     pub(crate) retransmitted_chunks: u64,

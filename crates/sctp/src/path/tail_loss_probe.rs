@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::silence::PROBE_INTERVAL;
 use crate::packet_number::after;
 use crate::time::Time;
+use crate::tsn::TsnRanges;
 
 /// Minimum time between a packet and its probe: shorter times are scheduling noise.
 const PROBE_TIME_MIN: Duration = Duration::from_millis(10);
@@ -36,8 +37,15 @@ pub(crate) struct TailLossProbe {
     sent: u32,
     /// Whether the path is silent, so that no probe is planned until something arrives.
     silent: bool,
-    /// The packet number of the probe that repeats data.
-    repeat: Option<u32>,
+    /// The last probe, if it repeated data, until it has shown whether that was needed.
+    repeat: Option<Repeat>,
+}
+
+/// A probe that repeated data.
+#[derive(Debug)]
+struct Repeat {
+    packet: u32,
+    tsns: TsnRanges,
 }
 
 /// The values that determine the time of a probe.
@@ -105,22 +113,22 @@ impl TailLossProbe {
         (self.at, self.due) = (None, true);
     }
 
-    /// Records a sent packet. Returns whether it was the probe.
+    /// Records a sent packet. `repeated` has its TSNs if it repeats data. Returns whether it was the probe.
     #[inline]
-    pub(crate) fn on_sent(&mut self, number: u32, repeats: bool) -> bool {
+    pub(crate) fn on_sent(&mut self, packet: u32, repeated: Option<&TsnRanges>) -> bool {
         if !std::mem::take(&mut self.due) {
             return false;
         }
         self.sent += 1;
-        if repeats {
-            self.repeat = Some(number);
+        if let Some(tsns) = repeated {
+            self.repeat = Some(Repeat { packet, tsns: tsns.clone() });
         }
         true
     }
 
-    /// Handles the peer's report of a duplicate: the probe was not needed.
-    pub(crate) fn on_duplicate(&mut self) {
-        self.repeat = None;
+    /// Handles the peer's report that it has received `tsn` twice: a probe that repeated it was not needed.
+    pub(crate) fn on_duplicate(&mut self, tsn: u64) {
+        self.repeat.take_if(|repeat| repeat.tsns.iter().any(|tsns| tsns.contains(&tsn)));
     }
 
     /// Handles the acknowledgement of packet `newest`, the newest one. Returns whether the probe repaired a loss, which indicates
@@ -129,7 +137,7 @@ impl TailLossProbe {
     #[inline]
     pub(crate) fn on_acked(&mut self, newest: u32) -> bool {
         self.on_silence_ended();
-        self.repeat.take_if(|number| after(newest, *number)).is_some()
+        self.repeat.take_if(|repeat| after(newest, repeat.packet)).is_some()
     }
 }
 
@@ -170,7 +178,7 @@ mod tests {
             probe.plan(at(0), state(at(0), Some(SRTT)));
             assert_eq!(probe.at(), Some(at(wait)));
             assert_eq!(probe.expire(false), Expired::Probe);
-            assert!(probe.on_sent(1, true));
+            assert!(probe.on_sent(1, None));
         }
         probe.plan(at(0), state(at(0), Some(SRTT)));
         assert_eq!(probe.at(), Some(at(250)));
@@ -192,7 +200,7 @@ mod tests {
         // A heartbeat was answered.
         probe.on_silence_ended();
         probe.probe_at_once();
-        assert!(probe.is_due() && probe.on_sent(1, true));
+        assert!(probe.is_due() && probe.on_sent(1, None));
     }
 
     #[test]
@@ -205,15 +213,18 @@ mod tests {
 
     #[test]
     fn a_probe_that_was_needed_is_a_sign_of_congestion() {
-        for duplicate in [false, true] {
+        // The probe repeats TSNs 100 to 102 and 105.
+        for (duplicate, was_needed) in
+            [(None, true), (Some(101), false), (Some(105), false), (Some(103), true)]
+        {
             let mut probe = TailLossProbe::default();
             probe.expire(false);
-            probe.on_sent(7, true);
+            probe.on_sent(7, Some(&[100..103, 105..106].into_iter().collect()));
             assert!(!probe.on_acked(7));
-            if duplicate {
-                probe.on_duplicate();
+            if let Some(tsn) = duplicate {
+                probe.on_duplicate(tsn);
             }
-            assert_eq!(probe.on_acked(8), !duplicate);
+            assert_eq!(probe.on_acked(8), was_needed, "{duplicate:?}");
             assert!(!probe.on_acked(9), "only once");
         }
     }

@@ -9,7 +9,7 @@ fn found_a_loss() -> Path {
     let hints = PathHints { mtu_bytes: 1472, ..PathHints::default() };
     let mut path = Path::new(remote, None, hints, &AssociationConfig::default());
     path.flight.enter(60 * 1460);
-    path.enter_recovery(Time::ZERO, Signal::Loss, 64 * 1460, 1, None);
+    path.enter_recovery(Time::ZERO, Signal::Loss, 64 * 1460, 1, &[]);
     path
 }
 

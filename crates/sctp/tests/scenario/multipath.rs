@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lab::packets::{data_of, each_chunk};
-use lab::script::Peer;
+use lab::script::{PEER_WINDOW_BYTES, Peer};
 use lab::{A, B, Node, PORT_A, PORT_B, TwoHosts, line};
 use netsim::{Loss, PipeConfig};
-use sctp::{AssociationConfig, Multipath, SendInfo};
-use sctp_wire::chunk::{Chunk, CookieEcho, HeartbeatAck, Init};
+use sctp::{AssociationConfig, Multipath, PathStatistics, SendInfo};
+use sctp_wire::chunk::{Chunk, CookieEcho, HeartbeatAck, Init, SackBuilder};
 use sctp_wire::parameter::{Ipv4, Parameters, PrivateExtension, SupportedExtensions};
 
 const MESSAGE_BYTES: usize = 1400;
@@ -262,4 +262,109 @@ fn losses_on_a_slow_line_are_overtaken_while_the_receive_buffer_is_full() {
         let dropped = hosts.statistics(B, hosts.node(B).app.events[0].id).data_chunks_dropped;
         assert_eq!(dropped, 0, "what was in the window has room");
     }
+}
+
+/// Sends this many full messages. Returns the numbers of the chunks that leave at once, by the address of the peer that each
+/// goes to.
+fn sent_on_both(peer: &mut Peer, messages: u8) -> [Vec<i32>; 2] {
+    for n in 0..messages {
+        peer.app_sends(SendInfo::default(), vec![n; 1400]);
+    }
+    let sent = heard_on_both(peer);
+    assert!(sent.iter().all(|numbers| !numbers.is_empty()), "both paths carry data: {sent:?}");
+    sent
+}
+
+/// Returns the numbers of the chunks that the peer hears, by the address that each goes to. It answers heartbeats.
+fn heard_on_both(peer: &mut Peer) -> [Vec<i32>; 2] {
+    let (home, first) = (peer.address, peer.endpoint_tsn(0).0);
+    let mut heard = [Vec::new(), Vec::new()];
+    while let Some((to, packet)) = peer.hears_on_maybe() {
+        answer_heartbeat(peer, to, &packet);
+        let numbers = data_of(&packet).into_iter().map(|data| data.tsn.wrapping_sub(first) as i32);
+        heard[usize::from(to != home)].extend(numbers);
+    }
+    heard
+}
+
+/// Acknowledges after a moment all chunks before `end` but those `missing`, and reports `duplicates`.
+fn acknowledges(peer: &mut Peer, end: i32, missing: &[i32], duplicates: &[i32]) {
+    peer.waits(Duration::from_millis(5));
+    let next = missing.iter().copied().min().unwrap_or(end);
+    let gap_blocks = gap_blocks((next..end).map(|n| !missing.contains(&n)));
+    let duplicates: Vec<_> = duplicates.iter().map(|n| peer.endpoint_tsn(*n)).collect();
+    let cum_tsn = peer.endpoint_tsn(next - 1);
+    let sack =
+        SackBuilder { cum_tsn, a_rwnd: PEER_WINDOW_BYTES, gap_blocks: &gap_blocks, duplicates: &duplicates };
+    peer.sends().chunk(|_, out| sack.write(out)).go();
+}
+
+fn path_statistics(peer: &Peer) -> Vec<PathStatistics> {
+    peer.endpoint.statistics(peer.id).expect("it is up").paths
+}
+
+#[test]
+fn a_duplicate_undoes_the_reduction_of_the_path_that_had_declared_it_lost() {
+    for late in [0, 1] {
+        let mut peer = peer_with_two_paths(21, true, AssociationConfig::default());
+        let sent = sent_on_both(&mut peer, 40);
+        let end = sent.iter().map(Vec::len).sum::<usize>() as i32;
+        let first = [sent[0][0], sent[1][0]];
+        acknowledges(&mut peer, end, &first, &[]);
+        let again = heard_on_both(&mut peer).concat();
+        assert!(first.iter().all(|n| again.contains(n)), "{first:?} leave again: {again:?}");
+        assert!(path_statistics(&peer).iter().all(|path| path.ssthresh_bytes.is_some()), "both have reduced");
+        // One of the two was lost; the other was late and has arrived twice.
+        acknowledges(&mut peer, end, &[], &first[late..=late]);
+        let undone: Vec<_> = path_statistics(&peer).iter().map(|path| path.reductions_undone).collect();
+        assert_eq!(undone, [u64::from(late == 0), u64::from(late == 1)]);
+    }
+}
+
+#[test]
+fn a_duplicate_shows_that_the_tail_loss_probe_of_its_path_was_not_needed_and_no_other() {
+    for late in [0, 1] {
+        let mut peer = peer_with_two_paths(22, true, AssociationConfig::default());
+        let sent = sent_on_both(&mut peer, 8);
+        let end = sent.iter().map(Vec::len).sum::<usize>() as i32;
+        let last = sent.map(|numbers| numbers[numbers.len() - 1]);
+        acknowledges(&mut peer, end, &last, &[]);
+        let mut probes = Vec::new();
+        while probes.len() < 2 {
+            assert_eq!(path_statistics(&peer).iter().map(|path| path.timeouts).sum::<u64>(), 0);
+            peer.waits(Duration::from_millis(5));
+            probes.extend(heard_on_both(&mut peer).concat());
+        }
+        assert!(last.iter().all(|n| probes.contains(n)), "{last:?} are probed: {probes:?}");
+        acknowledges(&mut peer, end, &[], &last[late..=late]);
+        assert!(path_statistics(&peer).iter().all(|path| path.ssthresh_bytes.is_none()));
+        // Packets that left after the probes arrive without a report of another duplicate.
+        let sent = sent_on_both(&mut peer, 8);
+        let end = end + sent.iter().map(Vec::len).sum::<usize>() as i32;
+        acknowledges(&mut peer, end, &[], &[]);
+        let reduced: Vec<_> =
+            path_statistics(&peer).iter().map(|path| path.ssthresh_bytes.is_some()).collect();
+        assert_eq!(reduced, [late != 0, late != 1]);
+    }
+}
+
+#[test]
+fn a_sack_on_another_path_undoes_no_timeout_of_a_path_that_has_failed() {
+    let config =
+        AssociationConfig { early_failover: false, tail_loss_probes: false, ..AssociationConfig::default() };
+    let mut peer = peer_with_two_paths(23, true, config);
+    let sent = sent_on_both(&mut peer, 8);
+    let end = sent.iter().map(Vec::len).sum::<usize>() as i32;
+    let lost = sent[1][sent[1].len() - 1];
+    // Neither data nor heartbeats are answered.
+    peer.waits(Duration::from_millis(1500));
+    while peer.hears_on_maybe().is_some() {}
+    assert!(path_statistics(&peer).iter().all(|path| path.timeouts == 1), "T3 has expired on both");
+    // All but the last packet had arrived, and their SACKs were lost. The first path works again.
+    acknowledges(&mut peer, end, &[lost], &[]);
+    assert!(
+        heard_on_both(&mut peer)[0].contains(&lost),
+        "the lost chunk leaves again at once, on the path that works"
+    );
+    assert_eq!(path_statistics(&peer)[1].reductions_undone, 0);
 }
