@@ -117,7 +117,7 @@ impl Association {
         PathSnapshot {
             remote: path.remote(),
             state: path.state(),
-            in_recovery: path.in_recovery(),
+            in_recovery: path.holds_window(),
             delivered_bytes: statistics.delivered_bytes,
             metrics: Metrics {
                 cwnd_bytes: statistics.cwnd_bytes as u64,

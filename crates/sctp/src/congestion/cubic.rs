@@ -187,7 +187,7 @@ impl Controller for Cubic {
             if self.window.slow_start(acked, self.window.ssthresh_bytes()) {
                 self.cwnd_prior_bytes = self.window.cwnd_bytes();
             }
-        } else if !acked.in_recovery {
+        } else if !acked.holds_window {
             self.avoid_congestion(now, acked);
         }
     }

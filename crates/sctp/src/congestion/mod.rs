@@ -45,8 +45,8 @@ pub struct Acked {
     pub lost_bytes: usize,
     /// Whether the cumulative TSN advanced.
     pub cumulative: bool,
-    /// Whether a loss of this window is being repaired.
-    pub in_recovery: bool,
+    /// Whether the window must not grow: a loss is being repaired, or a part of the window that was reduced is outstanding.
+    pub holds_window: bool,
     /// Whether the window has recently held packets back, and not the application, the peer or the link. Only such a
     /// window may grow (RFC 9260 §7.2.1, RFC 7661).
     pub window_limited: bool,
@@ -138,7 +138,8 @@ pub trait Controller: Send + std::fmt::Debug {
     fn on_packet_lost(&mut self, _now: Time, _lost: &LostPacket) {}
     /// Handles congestion; called once per window. `in_flight_bytes` were in flight before.
     fn on_congestion(&mut self, now: Time, signal: Signal, in_flight_bytes: usize);
-    /// Ends the recovery: the losses before the last call of `on_congestion` are repaired.
+    /// Handles the arrival of a packet that left after the last call of `on_congestion`: the losses before it are repaired. The
+    /// window may have to stay longer ([`Acked::holds_window`]).
     fn on_recovered(&mut self, _now: Time) {}
     /// Handles the expiry of the retransmission timer. `in_flight_bytes` were in flight before.
     fn on_timeout(&mut self, now: Time, in_flight_bytes: usize);

@@ -81,7 +81,7 @@ impl Controller for NewReno {
         self.partial_bytes_acked += acked.bytes;
         let cwnd_bytes = self.window.cwnd_bytes();
         if self.partial_bytes_acked >= cwnd_bytes {
-            if acked.window_limited && !acked.in_recovery {
+            if acked.window_limited && !acked.holds_window {
                 self.partial_bytes_acked -= cwnd_bytes;
                 self.window.grow(self.coupling.growth_bytes(&self.share, self.window.mtu_bytes()));
             } else {
@@ -163,7 +163,7 @@ mod tests {
         let mut cc = NewReno::new(1000, 20_000);
         cc.on_congestion(Time::ZERO, Signal::Loss, 20_000);
         for _ in 0..4 {
-            cc.on_acked(Time::ZERO, &Acked { in_recovery: true, ..limited(10_000) });
+            cc.on_acked(Time::ZERO, &Acked { holds_window: true, ..limited(10_000) });
         }
         assert_eq!(cc.cwnd_bytes(), 10_000);
         // Slow start leads beyond the threshold, and there a window must arrive first.

@@ -273,7 +273,7 @@ impl Sender {
             in_flight_bytes: self.in_flight_bytes,
             lost_bytes,
             cumulative: true,
-            in_recovery: self.in_recovery,
+            holds_window: self.in_recovery,
             window_limited: self.window_limited,
             rtt: Some(Duration::from_nanos(rtt_ns)),
             srtt: self.srtt(),

@@ -10,7 +10,7 @@ pub(super) fn acked(bytes: usize) -> Acked {
         in_flight_bytes: 0,
         lost_bytes: 0,
         cumulative: true,
-        in_recovery: false,
+        holds_window: false,
         window_limited: false,
         rtt: None,
         srtt: None,

@@ -86,7 +86,7 @@ impl Window {
         }
         if phase == SlowStart::Done {
             self.ssthresh_bytes = self.cwnd_bytes;
-        } else if acked.window_limited && acked.cumulative && !acked.in_recovery {
+        } else if acked.window_limited && acked.cumulative && !acked.holds_window {
             let room = limit.saturating_sub(self.cwnd_bytes);
             if room == 0 {
                 self.hystart.on_ceiling();

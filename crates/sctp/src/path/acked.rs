@@ -92,7 +92,7 @@ impl Path {
         next_tsn: u64,
     ) {
         let in_flight_before_bytes = acked.in_flight_before_bytes;
-        if self.flight.probe_repaired_loss(acked.newest) && !self.in_recovery() {
+        if self.flight.probe_repaired_loss(acked.newest) && !self.holds_window() {
             self.enter_recovery(now, Signal::Loss, in_flight_before_bytes, next_tsn, &[]);
         }
         if self.recovery.on_arrival(self.rack.newest(), first_tsn) {
@@ -107,7 +107,7 @@ impl Path {
             in_flight_bytes: self.flight.bytes(),
             lost_bytes,
             cumulative: acked.advanced,
-            in_recovery: self.in_recovery(),
+            holds_window: self.holds_window(),
             window_limited: self.was_limited(acked.newest),
             rtt: sample.rtt,
             srtt: self.rto.srtt(),

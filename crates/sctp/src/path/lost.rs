@@ -15,7 +15,7 @@ impl Path {
     pub(crate) fn judge_oldest(&self, now: Time) -> Option<(u32, Verdict)> {
         let (number, packet) = self.flight.oldest()?;
         let verdict =
-            self.rack.judge(now, number, packet.sent_at, self.recovery.is_active(), self.rto.srtt());
+            self.rack.judge(now, number, packet.sent_at, self.recovery.is_repairing(), self.rto.srtt());
         Some((number, verdict))
     }
 
@@ -188,7 +188,7 @@ impl Path {
     pub(crate) fn undo_reduction(&mut self, now: Time, reason: UndoReason) {
         self.counts.reductions_undone += 1;
         self.notes.undone(now, reason);
-        self.recovery.undo();
+        self.recovery.undo(self.flight.first_packet());
         self.congestion.undo(now);
     }
 }

@@ -324,9 +324,9 @@ impl Path {
         Time::earliest([heartbeat.answer_by(), flight.loss_timer(), flight.probe_at()])
     }
 
-    /// Returns whether a loss is being repaired, during which the window does not change.
+    /// Returns whether the window stays as it is: a loss is being repaired, or the exit point was not reached.
     #[inline]
-    pub(crate) fn in_recovery(&self) -> bool {
+    pub(crate) fn holds_window(&self) -> bool {
         self.recovery.holds_window()
     }
 

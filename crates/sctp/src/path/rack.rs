@@ -115,8 +115,8 @@ impl Rack {
 
     /// Returns the reordering window: how much later than its successors a packet may arrive. `rtt` is the round-trip time of
     /// the newest packet.
-    fn window(&self, rtt: Duration, in_recovery: bool, srtt: Option<Duration>) -> Duration {
-        if in_recovery && !self.has_reordered {
+    fn window(&self, rtt: Duration, is_repairing: bool, srtt: Option<Duration>) -> Duration {
+        if is_repairing && !self.has_reordered {
             return Duration::ZERO;
         }
         let quarter = self.min_rtt().unwrap_or(rtt) / 4;
@@ -131,7 +131,7 @@ impl Rack {
         now: Time,
         number: u32,
         sent_at: Time,
-        in_recovery: bool,
+        is_repairing: bool,
         srtt: Option<Duration>,
     ) -> Verdict {
         let Some((newest, rtt)) = self.newest.filter(|(newest, _)| after(*newest, number)) else {
@@ -140,7 +140,7 @@ impl Rack {
         if !self.has_reordered && newest.wrapping_sub(number) >= REORDERING_PACKETS {
             return Verdict::Overtaken;
         }
-        let late = sent_at + rtt + self.window(rtt, in_recovery, srtt);
+        let late = sent_at + rtt + self.window(rtt, is_repairing, srtt);
         if late <= now { Verdict::TooLate } else { Verdict::Late(late) }
     }
 }

@@ -6,21 +6,30 @@ use super::prr::Prr;
 use super::spurious_loss::{LateArrivals, Spurious, SpuriousLoss};
 use crate::packet_number::{after, follow};
 
+/// The episode after a reduction of the window.
+#[derive(Debug, Default)]
+enum Phase {
+    /// No loss is being repaired, and the window may grow.
+    #[default]
+    Open,
+    /// A loss or a mark has reduced the window, and no packet that left afterwards has arrived. PRR limits sending, unless the
+    /// controller does so itself.
+    Repairing { prr: Option<Prr> },
+    /// The loss is repaired, and the exit point is not reached.
+    BeforeExit,
+    /// T3 has declared everything in flight lost, and no packet that left afterwards has arrived. T3 ends Fast Recovery, so this
+    /// phase has no exit point. `answered`: the path has since answered a heartbeat.
+    TimedOut { answered: bool },
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
+    phase: Phase,
     /// Losses of packets before this one belong to a reduction of the window that has happened.
     until_packet: u32,
     /// The fast recovery exit point: losses while chunks before this TSN (unwrapped) are outstanding belong to that reduction,
     /// too.
     exit_tsn: u64,
-    /// Whether the losses of the last reduction are still being repaired.
-    active: bool,
-    /// Whether the exit point was not reached since a loss or a mark reduced the window. T3 ends Fast Recovery.
-    before_exit: bool,
-    /// Whether the episode began with an expiry of T3, and nothing has shown since that the path works.
-    follows_timeout: bool,
-    /// Limits sending during the episode.
-    prr: Option<Prr>,
     spurious_loss: SpuriousLoss,
     /// Whether one packet may be retransmitted whatever the congestion window is, because a loss was just detected (RFC 9260
     /// §7.2.4, 3).
@@ -28,27 +37,39 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
+    /// Returns whether a loss is being repaired.
     #[inline]
-    pub(super) fn is_active(&self) -> bool {
-        self.active
+    pub(super) fn is_repairing(&self) -> bool {
+        matches!(self.phase, Phase::Repairing { .. } | Phase::TimedOut { .. })
     }
 
     /// Returns whether the window stays as it is. It may grow again when no loss is being repaired, and everything that was
     /// outstanding when the window was reduced has arrived (RFC 9260 §7.2.1, §7.2.4).
     #[inline]
     pub(super) fn holds_window(&self) -> bool {
-        self.active || self.before_exit
+        !matches!(self.phase, Phase::Open)
     }
 
     /// Returns whether chunks that T3 declared lost are being repaired, and nothing has shown that the path works.
     pub(super) fn follows_timeout(&self) -> bool {
-        self.active && self.follows_timeout
+        matches!(self.phase, Phase::TimedOut { answered: false })
     }
 
     /// Returns the limit of the bytes in flight while a loss is repaired.
     #[inline]
     pub(super) fn window_bytes(&self) -> Option<usize> {
-        self.prr.as_ref().map(Prr::window_bytes)
+        match &self.phase {
+            Phase::Repairing { prr } => prr.as_ref().map(Prr::window_bytes),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn prr_mut(&mut self) -> Option<&mut Prr> {
+        match &mut self.phase {
+            Phase::Repairing { prr } => prr.as_mut(),
+            _ => None,
+        }
     }
 
     #[inline]
@@ -64,7 +85,7 @@ impl Recovery {
 
     /// Returns whether congestion that the peer reports for `tsn` belongs to no window that was reduced already.
     pub(super) fn is_new_mark(&self, tsn: u64) -> bool {
-        !self.active && tsn >= self.exit_tsn
+        !self.is_repairing() && tsn >= self.exit_tsn
     }
 
     /// Begins an episode. Packets before `next_packet` and chunks before `next_tsn` belong to it. `lost` are the TSNs that were
@@ -72,10 +93,7 @@ impl Recovery {
     pub(super) fn enter(&mut self, next_packet: u32, next_tsn: u64, lost: &[Range<u64>], prr: Option<Prr>) {
         self.spurious_loss.begin(lost);
         (self.until_packet, self.exit_tsn) = (next_packet, next_tsn);
-        (self.active, self.follows_timeout, self.before_exit) = (true, false, true);
-        if prr.is_some() {
-            self.prr = prr;
-        }
+        self.phase = Phase::Repairing { prr };
     }
 
     /// Handles more chunks that were declared lost in the same episode.
@@ -88,41 +106,48 @@ impl Recovery {
     pub(super) fn on_timeout(&mut self, next_packet: u32, lost: &[Range<u64>]) {
         self.spurious_loss.begin_timeout(lost, next_packet);
         self.until_packet = next_packet;
-        (self.active, self.follows_timeout, self.prr) = (true, true, None);
-        self.before_exit = false;
+        self.phase = Phase::TimedOut { answered: false };
     }
 
     /// Records that the path has answered a heartbeat sent after T3 had expired.
     pub(super) fn on_path_answered(&mut self) {
-        self.follows_timeout = false;
+        if let Phase::TimedOut { answered } = &mut self.phase {
+            *answered = true;
+        }
     }
 
     /// Ends the repair if a packet that was sent in it has arrived; `newest` is the newest packet that was acknowledged.
     /// `first_tsn` is the first outstanding TSN, as in [`Recovery::is_new_loss`]. Returns whether the repair has ended now.
     #[inline]
     pub(super) fn on_arrival(&mut self, newest: Option<u32>, first_tsn: Option<u64>) -> bool {
-        let ended = self.active && newest.is_some_and(|newest| !after(self.until_packet, newest));
-        if ended {
-            (self.active, self.prr) = (false, None);
+        let is_repaired = newest.is_some_and(|newest| !after(self.until_packet, newest));
+        let before_exit = first_tsn.is_some_and(|first| first < self.exit_tsn);
+        let ended = self.is_repairing() && is_repaired;
+        match self.phase {
+            Phase::Repairing { .. } if ended && before_exit => self.phase = Phase::BeforeExit,
+            Phase::Repairing { .. } | Phase::TimedOut { .. } if ended => self.phase = Phase::Open,
+            Phase::BeforeExit if !before_exit => self.phase = Phase::Open,
+            _ => {}
         }
-        self.before_exit &= first_tsn.map_or(self.active, |first| first < self.exit_tsn);
         if let Some(newest) = newest {
             follow(&mut self.until_packet, newest);
         }
         ended
     }
 
-    /// Ends the episode, because the loss was spurious.
-    pub(super) fn undo(&mut self) {
-        (self.exit_tsn, self.before_exit) = (0, false);
-        (self.active, self.prr) = (false, None);
+    /// Ends the episode, because the loss was spurious. The next loss reduces the window, even if the packet has left before the
+    /// reduction that is undone; `oldest` is the oldest packet that may be lost.
+    pub(super) fn undo(&mut self, oldest: u32) {
+        (self.phase, self.until_packet, self.exit_tsn) = (Phase::Open, oldest, 0);
         self.retransmit_at_once = false;
         self.spurious_loss.end();
     }
 
-    /// Resets the recovery, because the congestion control of the path begins again.
+    /// Ends the episode, because the congestion control of the path begins again. Losses of packets that have left before do not
+    /// count for it.
     pub(super) fn reset(&mut self) {
-        (self.prr, self.spurious_loss, self.before_exit) = (None, SpuriousLoss::default(), false);
+        self.phase = Phase::Open;
+        self.spurious_loss.end();
     }
 
     /// Updates the limit for sending after a SACK, as [`Prr::on_acked`] describes.
@@ -135,7 +160,7 @@ impl Recovery {
         progress: bool,
         pmdcs_bytes: usize,
     ) {
-        if let Some(prr) = &mut self.prr {
+        if let Some(prr) = self.prr_mut() {
             prr.on_acked(delivered_bytes, in_flight_bytes, ssthresh_bytes, progress, pmdcs_bytes);
         }
     }
@@ -167,7 +192,7 @@ impl Recovery {
     /// Counts a sent packet of `bytes`.
     #[inline]
     pub(super) fn on_sent(&mut self, bytes: usize, first_transmission: bool) {
-        if let Some(prr) = &mut self.prr {
+        if let Some(prr) = self.prr_mut() {
             prr.on_sent(bytes);
         }
         self.retransmit_at_once &= first_transmission;
@@ -182,8 +207,8 @@ mod tests {
     fn a_repair_ends_when_a_packet_that_left_in_it_arrives() {
         let mut recovery = Recovery::default();
         recovery.enter(10, 500, &[], None);
-        assert!(!recovery.on_arrival(Some(9), Some(400)) && recovery.is_active());
-        assert!(recovery.on_arrival(Some(10), Some(400)) && !recovery.is_active());
+        assert!(!recovery.on_arrival(Some(9), Some(400)) && recovery.is_repairing());
+        assert!(recovery.on_arrival(Some(10), Some(400)) && !recovery.is_repairing());
         assert!(!recovery.on_arrival(Some(11), Some(400)), "it has ended before");
     }
 
@@ -238,5 +263,36 @@ mod tests {
             newest = newest.wrapping_add(1 << 29);
             assert!(recovery.is_new_loss(newest, None), "packet {newest}");
         }
+    }
+
+    #[test]
+    fn a_loss_after_an_undone_reduction_reduces_the_window() {
+        let mut recovery = Recovery::default();
+        recovery.enter(10, 500, &[400..401], None);
+        recovery.undo(7);
+        assert!(!recovery.holds_window());
+        assert!(recovery.is_new_loss(7, Some(400)), "the packet has left before the reduction");
+    }
+
+    #[test]
+    fn a_path_that_answers_after_a_timeout_repairs_its_losses_but_is_not_silent() {
+        let mut recovery = Recovery::default();
+        recovery.on_path_answered();
+        assert!(!recovery.is_repairing());
+        recovery.on_timeout(20, &[400..500]);
+        assert!(recovery.follows_timeout());
+        recovery.on_path_answered();
+        assert!(recovery.is_repairing() && !recovery.follows_timeout());
+        recovery.on_arrival(Some(20), None);
+        assert!(!recovery.is_repairing());
+    }
+
+    #[test]
+    fn a_new_controller_begins_without_the_losses_of_the_one_before() {
+        let mut recovery = Recovery::default();
+        recovery.enter(10, 500, &[400..401], None);
+        recovery.reset();
+        assert!(!recovery.is_repairing() && !recovery.holds_window() && !recovery.declared_lost(400));
+        assert!(!recovery.is_new_loss(9, None), "the packet left before");
     }
 }
