@@ -61,6 +61,13 @@ enum Shortage {
     StreamNumbers,
 }
 
+/// The association around its receiving side, lent to the procedures that deliver messages.
+pub(crate) struct ReceiveContext<'a, H: Host + ?Sized> {
+    pub(crate) id: AssociationId,
+    pub(crate) statistics: &'a mut Statistics,
+    pub(crate) host: &'a mut H,
+}
+
 #[derive(Debug)]
 pub(crate) struct Inbound {
     /// Whether the peer accepts NR-SACKs.
@@ -188,11 +195,9 @@ impl Inbound {
     #[inline]
     pub(crate) fn handle_data<H: Host + ?Sized>(
         &mut self,
-        id: AssociationId,
+        cx: &mut ReceiveContext<'_, H>,
         data: &Data<'_>,
         datagram: &Bytes,
-        statistics: &mut Statistics,
-        host: &mut H,
     ) -> Result<Outcome, FragmentError> {
         self.acknowledgement.on_chunks(data.flags.immediate);
         self.part_wanted |= self.prompt_parts && data.flags.immediate && !data.flags.ending;
@@ -200,33 +205,33 @@ impl Inbound {
         let in_order = tsn == self.cumulative + 1;
         if let Err(shortage) = self.admit(data, in_order) {
             if in_order && shortage == Shortage::Pool {
-                self.deliver_part(id, statistics, host);
+                self.deliver_part(cx);
             }
-            return Ok(self.drop_chunk(statistics));
+            return Ok(self.drop_chunk(cx.statistics));
         }
         if in_order && self.beyond.is_empty() {
             self.cumulative = tsn;
-        } else if let Err(outcome) = self.record(tsn, data.tsn, statistics) {
+        } else if let Err(outcome) = self.record(tsn, data.tsn, cx.statistics) {
             return Ok(outcome);
         }
         self.acknowledgement.on_taken(data.payload.len());
         self.window.on_taken(data.payload.len());
-        statistics.data_chunks_received += 1;
-        statistics.unordered_chunks_received += u64::from(data.flags.unordered);
+        cx.statistics.data_chunks_received += 1;
+        cx.statistics.unordered_chunks_received += u64::from(data.flags.unordered);
         if data.stream.0 >= self.streams {
             // This TSN may have been the missing one.
             if in_order && !self.beyond.is_empty() {
-                self.close_gap(id, statistics, host)?;
+                self.close_gap(cx)?;
             }
             return Ok(Outcome::NoSuchStream);
         }
         self.held.add(Held::of(data.payload.len(), 1));
         let fragment = self.fragment(data, datagram);
-        self.assemble(id, tsn, in_order, fragment, statistics, host)?;
+        self.assemble(cx, tsn, in_order, fragment)?;
         if in_order && !self.beyond.is_empty() {
-            self.close_gap(id, statistics, host)?;
+            self.close_gap(cx)?;
         }
-        self.deliver_due_part(id, statistics, host);
+        self.deliver_due_part(cx);
         Ok(Outcome::Taken)
     }
 
@@ -275,18 +280,16 @@ impl Inbound {
     #[inline]
     fn assemble<H: Host + ?Sized>(
         &mut self,
-        id: AssociationId,
+        cx: &mut ReceiveContext<'_, H>,
         tsn: u64,
         in_order: bool,
         fragment: Fragment,
-        statistics: &mut Statistics,
-        host: &mut H,
     ) -> Result<(), FragmentError> {
         if fragment.beginning && fragment.ending {
             if in_order && self.reassembly.is_open() {
                 return Err(FragmentError("a new message inside an unfinished one"));
             }
-            self.complete_whole(id, fragment.info, fragment.payload, statistics, host);
+            self.complete_whole(cx, fragment.info, fragment.payload);
             return Ok(());
         }
         let complete = if in_order {
@@ -295,8 +298,8 @@ impl Inbound {
             self.reassembly.out_of_order(tsn, fragment)?
         };
         if let Some(message) = complete {
-            statistics.messages_reassembled += 1;
-            self.complete(id, message, statistics, host);
+            cx.statistics.messages_reassembled += 1;
+            self.complete(cx, message);
         }
         Ok(())
     }
@@ -332,17 +335,12 @@ impl Inbound {
     }
 
     /// Advances the cumulative TSN over chunks received beyond the gap that has closed.
-    fn close_gap<H: Host + ?Sized>(
-        &mut self,
-        id: AssociationId,
-        statistics: &mut Statistics,
-        host: &mut H,
-    ) -> Result<(), FragmentError> {
+    fn close_gap<H: Host + ?Sized>(&mut self, cx: &mut ReceiveContext<'_, H>) -> Result<(), FragmentError> {
         if let Some(end) = self.beyond.take_range_at(self.cumulative + 1) {
             self.cumulative = end - 1;
             if let Some(message) = self.reassembly.advance(self.cumulative)? {
-                statistics.messages_reassembled += 1;
-                self.complete(id, message, statistics, host);
+                cx.statistics.messages_reassembled += 1;
+                self.complete(cx, message);
             }
         }
         Ok(())
@@ -421,15 +419,10 @@ impl Inbound {
 
     /// Delivers what has arrived of a message that was delivered in part, when the peer sends no more. Other messages stay
     /// undelivered: the reader would mistake incomplete ones for complete ones, and those behind the open record for its end.
-    pub(crate) fn deliver_open_record<H: Host + ?Sized>(
-        &mut self,
-        id: AssociationId,
-        statistics: &mut Statistics,
-        host: &mut H,
-    ) {
+    pub(crate) fn deliver_open_record<H: Host + ?Sized>(&mut self, cx: &mut ReceiveContext<'_, H>) {
         if !self.reassembly.is_partly_delivered() {
             return;
         }
-        self.deliver_part(id, statistics, host);
+        self.deliver_part(cx);
     }
 }

@@ -7,6 +7,7 @@ use super::{Association, Context, State};
 use crate::config::Checksum;
 use crate::error::CloseReason;
 use crate::event::Host;
+use crate::inbound::ReceiveContext;
 use crate::reply::Reply;
 use crate::trace;
 
@@ -28,10 +29,7 @@ impl Association {
         if self.is_closed() {
             return;
         }
-        if let Some(inbound) = self.inbound.as_mut() {
-            inbound.deliver_open_record(self.id, &mut self.statistics, cx.host);
-        }
-        self.tell_end_of_partial_delivery(cx);
+        self.end_open_record(cx);
         self.tell_loss(cx, &reason, causes);
         // Waiting control chunks are obsolete.
         self.control.clear();
@@ -48,6 +46,16 @@ impl Association {
         }
         self.give_up_all(cx, reason.cause());
         self.tell_closed(cx);
+    }
+
+    /// Delivers what has arrived of a record that was delivered in part, whose end will not arrive.
+    pub(super) fn end_open_record<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        if let Some(inbound) = self.inbound.as_mut() {
+            let mut receiving =
+                ReceiveContext { id: self.id, statistics: &mut self.statistics, host: &mut *cx.host };
+            inbound.deliver_open_record(&mut receiving);
+        }
+        self.tell_end_of_partial_delivery(cx);
     }
 
     /// Returns the addresses for a packet that reports the end to the peer: the peer's and our own.

@@ -14,8 +14,8 @@ use super::control::Control;
 use super::{Association, Context, State};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
-use crate::inbound::Outcome;
-use crate::outbound::{SackInfo, SackOutcome};
+use crate::inbound::{Outcome, ReceiveContext};
+use crate::outbound::{SackInfo, SackOutcome, SendContext};
 use crate::route::Route;
 use crate::time::Time;
 
@@ -130,7 +130,9 @@ impl Association {
             return 0;
         }
         let Some(inbound) = self.inbound.as_mut() else { return 0 };
-        let run_bytes = inbound.take_run(self.id, chunks, datagram, &mut self.statistics, cx.host);
+        let mut receiving =
+            ReceiveContext { id: self.id, statistics: &mut self.statistics, host: &mut *cx.host };
+        let run_bytes = inbound.take_run(&mut receiving, chunks, datagram);
         if run_bytes > 0 {
             self.note_reply_path(path_id);
         }
@@ -154,7 +156,9 @@ impl Association {
         }
         self.note_reply_path(path_id);
         let Some(inbound) = self.inbound.as_mut() else { return };
-        match inbound.handle_data(self.id, &data, datagram, &mut self.statistics, cx.host) {
+        let mut receiving =
+            ReceiveContext { id: self.id, statistics: &mut self.statistics, host: &mut *cx.host };
+        match inbound.handle_data(&mut receiving, &data, datagram) {
             Ok(Outcome::NoSuchStream) => {
                 let cause = Cause::InvalidStreamIdentifier(InvalidStreamIdentifier { stream: data.stream });
                 self.report(&cause);
@@ -317,7 +321,8 @@ impl Association {
         self.statistics.gaps_received += gaps as u64;
         self.statistics.duplicates_reported += sack.duplicates.len() as u64;
         let path_id = sack.path_id;
-        match self.outbound.handle_sack(cx.now, sack, &mut self.paths, &self.config, &mut self.statistics) {
+        let mut sending = SendContext { now: cx.now, config: &self.config, statistics: &mut self.statistics };
+        match self.outbound.handle_sack(&mut sending, sack, &mut self.paths) {
             Ok(outcome) => self.after_sack(cx, path_id, &outcome),
             Err(how) => self.abort_for_violation(cx, how),
         }

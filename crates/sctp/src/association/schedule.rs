@@ -9,6 +9,7 @@ use sctp_message::PathId;
 
 use super::Association;
 use crate::inbound::Inbound;
+use crate::outbound::SendContext;
 use crate::path::Path;
 use crate::time::Time;
 
@@ -95,6 +96,7 @@ impl Association {
         let slow = &mut self.paths[slow_id];
         let (Some(slow_rtt), Some(fast_rtt)) = (slow.rto().srtt(), fast_rtt) else { return };
         let patience = slow.rto().unbounded().max(slow_rtt * 5 / 4);
+        let mut cx = SendContext { now, config: &self.config, statistics: &mut self.statistics };
         let mut number = head;
         let mut moved_bytes = 0;
         while let Some(packet) = slow.sent_packet(number)
@@ -105,7 +107,7 @@ impl Association {
             if !seems_lost && age + fast_rtt * 2 > slow_rtt {
                 break;
             }
-            moved_bytes += self.outbound.overtake(now, slow, number, seems_lost, &mut self.statistics);
+            moved_bytes += self.outbound.overtake(&mut cx, slow, number, seems_lost);
             number = number.wrapping_add(1);
         }
     }

@@ -10,7 +10,7 @@ use super::retry::Retry;
 use super::{Association, Context, State};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
-use crate::outbound::SackInfo;
+use crate::outbound::{SackInfo, SendContext};
 use crate::trace::{self, Timer};
 
 /// Maximum length of a user-initiated abort reason that is kept.
@@ -175,10 +175,7 @@ impl Association {
     }
 
     fn announce_peer_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        if let Some(inbound) = self.inbound.as_mut() {
-            inbound.deliver_open_record(self.id, &mut self.statistics, cx.host);
-        }
-        self.tell_end_of_partial_delivery(cx);
+        self.end_open_record(cx);
         cx.host.event(self.id, Event::PeerShutdown);
     }
 
@@ -198,7 +195,8 @@ impl Association {
             nr_gaps: None,
             duplicates: std::iter::empty(),
         };
-        match self.outbound.handle_sack(cx.now, sack, &mut self.paths, &self.config, &mut self.statistics) {
+        let mut sending = SendContext { now: cx.now, config: &self.config, statistics: &mut self.statistics };
+        match self.outbound.handle_sack(&mut sending, sack, &mut self.paths) {
             Ok(outcome) => self.after_sack(cx, path_id, &outcome),
             Err(how) => self.abort_for_violation(cx, how),
         }

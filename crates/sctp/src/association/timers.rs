@@ -7,6 +7,7 @@ use sctp_message::PathId;
 
 use super::{Association, Context, State};
 use crate::event::Host;
+use crate::outbound::SendContext;
 use crate::path::{Expired, PROBE_INTERVAL, Path};
 use crate::time::Time;
 use crate::trace::Probe;
@@ -176,7 +177,8 @@ impl Association {
     fn handle_loss_timer(&mut self, now: Time, path_id: PathId) {
         let path = &mut self.paths[path_id];
         let flight = path.in_flight_bytes();
-        self.outbound.detect_loss(now, path, flight, &mut self.statistics);
+        let mut cx = SendContext { now, config: &self.config, statistics: &mut self.statistics };
+        self.outbound.detect_loss(&mut cx, path, flight);
         path.plan_tail_loss_probe(now, &self.config);
     }
 

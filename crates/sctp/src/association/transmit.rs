@@ -35,6 +35,14 @@ impl BuiltBatch {
     }
 }
 
+/// The path of a batch.
+#[derive(Clone, Copy)]
+struct BatchPath {
+    id: PathId,
+    /// Whether the packets may have data.
+    takes_data: bool,
+}
+
 impl Association {
     /// Builds one batch of packets for one path, if anything may be sent.
     pub(crate) fn poll_transmit(
@@ -58,7 +66,8 @@ impl Association {
             return self.poll_mtu_probe(now, rules, random, buffer);
         };
         let probes_tail = self.paths[path_id].tail_loss_probe_is_due();
-        let batch = self.build_batch(now, (path_id, path_id == data_path), rules, buffer);
+        let path = BatchPath { id: path_id, takes_data: path_id == data_path };
+        let batch = self.build_batch(now, path, rules, buffer);
         if buffer.total_bytes() == 0 {
             return None;
         }
@@ -88,11 +97,11 @@ impl Association {
     fn build_batch(
         &mut self,
         now: Time,
-        (path_id, with_data): (PathId, bool),
+        path: BatchPath,
         rules: &BatchRules,
         buffer: &mut TransmitBuffer,
     ) -> BuiltBatch {
-        let wanted_path = self.outbound.wanted_path();
+        let (path_id, wanted_path) = (path.id, self.outbound.wanted_path());
         let mut limit = self.paths[path_id].packet_bytes_max();
         let mut batch = BuiltBatch::default();
         for packet_number in 0..rules.limits.segments_max.max(1) {
@@ -100,7 +109,7 @@ impl Association {
                 break;
             }
             buffer.begin_packet();
-            let (filled, alone) = self.build_packet(now, (path_id, with_data), limit, buffer);
+            let (filled, alone) = self.build_packet(now, path, limit, buffer);
             let bytes = buffer.packet_bytes();
             if bytes <= HEADER_BYTES {
                 buffer.drop_packet();
@@ -173,12 +182,14 @@ impl Association {
     fn build_packet(
         &mut self,
         now: Time,
-        (path_id, with_data): (PathId, bool),
+        path: BatchPath,
         limit: usize,
         buffer: &mut TransmitBuffer,
     ) -> (Filled, bool) {
         packet::write_header(&self.identity.header(), buffer.out());
-        let with_data = with_data && self.may_carry_data() && self.outbound.may_send(&self.paths[path_id]);
+        let path_id = path.id;
+        let with_data =
+            path.takes_data && self.may_carry_data() && self.outbound.may_send(&self.paths[path_id]);
         if self.write_control(path_id, limit, buffer) {
             return (Filled::default(), true);
         }

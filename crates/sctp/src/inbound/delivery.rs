@@ -6,9 +6,8 @@ use bytes::Bytes;
 use sctp_message::RecvInfo;
 use smallvec::smallvec;
 
-use super::Inbound;
+use super::{Inbound, ReceiveContext};
 use crate::event::{Host, Payload};
-use crate::identifiers::AssociationId;
 use crate::reassembly::Assembled;
 use crate::receive_buffer::Held;
 use crate::statistics::Statistics;
@@ -36,52 +35,44 @@ impl Inbound {
     #[inline]
     pub(super) fn complete_whole<H: Host + ?Sized>(
         &mut self,
-        id: AssociationId,
+        cx: &mut ReceiveContext<'_, H>,
         info: RecvInfo,
         payload: Bytes,
-        statistics: &mut Statistics,
-        host: &mut H,
     ) {
         let bytes = payload.len();
         if self.open_record.is_some() {
             let message = Assembled { info, parts: smallvec![payload], bytes, chunks: 1, rest: false };
-            return self.complete(id, message, statistics, host);
+            return self.complete(cx, message);
         }
         if !info.unordered {
             let none_waits = self.waiting.is_empty();
             let next = self.next_ssn.get_mut(info.stream);
             if info.ssn != *next || !none_waits {
                 let message = Assembled { info, parts: smallvec![payload], bytes, chunks: 1, rest: false };
-                return self.complete(id, message, statistics, host);
+                return self.complete(cx, message);
             }
             *next = next.wrapping_add(1);
         }
-        statistics.messages_received += 1;
-        statistics.bytes_received += bytes as u64;
-        host.message(id, &info, Payload::One(payload));
+        cx.statistics.messages_received += 1;
+        cx.statistics.bytes_received += bytes as u64;
+        cx.host.message(cx.id, &info, Payload::One(payload));
     }
 
     /// Handles a whole message, or the last part of one: delivers it in stream order (RFC 9260 §6.6).
     #[inline]
-    pub(super) fn complete<H: Host + ?Sized>(
-        &mut self,
-        id: AssociationId,
-        message: Assembled,
-        statistics: &mut Statistics,
-        host: &mut H,
-    ) {
+    pub(super) fn complete<H: Host + ?Sized>(&mut self, cx: &mut ReceiveContext<'_, H>, message: Assembled) {
         if message.info.unordered {
-            return self.deliver(id, message, statistics, host);
+            return self.deliver(cx, message);
         }
         let stream = message.info.stream;
         let next = self.next_ssn.get_mut(stream);
         if message.info.ssn != *next {
-            return self.hold_until_in_order(message, statistics);
+            return self.hold_until_in_order(message, cx.statistics);
         }
         *next = next.wrapping_add(1);
-        self.deliver(id, message, statistics, host);
+        self.deliver(cx, message);
         if !self.waiting.is_empty() {
-            self.deliver_waiting(id, stream, statistics, host);
+            self.deliver_waiting(cx, stream);
         }
     }
 
@@ -99,49 +90,33 @@ impl Inbound {
         }
     }
 
-    pub(super) fn deliver_waiting<H: Host + ?Sized>(
-        &mut self,
-        id: AssociationId,
-        stream: u16,
-        statistics: &mut Statistics,
-        host: &mut H,
-    ) {
+    pub(super) fn deliver_waiting<H: Host + ?Sized>(&mut self, cx: &mut ReceiveContext<'_, H>, stream: u16) {
         loop {
             let next = self.next_ssn.get(stream);
             let Some(message) = self.waiting.remove(&(stream, next)) else { return };
             *self.next_ssn.get_mut(stream) = next.wrapping_add(1);
-            self.deliver(id, *message, statistics, host);
+            self.deliver(cx, *message);
         }
     }
 
     /// Delivers the available part of an unfinished message if the peer asks for that, the part is long enough, or memory is
     /// short.
     #[inline]
-    pub(super) fn deliver_due_part<H: Host + ?Sized>(
-        &mut self,
-        id: AssociationId,
-        statistics: &mut Statistics,
-        host: &mut H,
-    ) {
+    pub(super) fn deliver_due_part<H: Host + ?Sized>(&mut self, cx: &mut ReceiveContext<'_, H>) {
         let part_wanted = self.part_wanted && self.beyond.is_empty();
         if part_wanted
             || self.reassembly.current_bytes() >= self.next_part_bytes()
             || (self.reassembly.is_open() && self.is_short_of_memory())
         {
             self.part_wanted = false;
-            self.deliver_part(id, statistics, host);
+            self.deliver_part(cx);
         }
     }
 
     /// Delivers the available part of the unfinished message.
-    pub(super) fn deliver_part<H: Host + ?Sized>(
-        &mut self,
-        id: AssociationId,
-        statistics: &mut Statistics,
-        host: &mut H,
-    ) {
+    pub(super) fn deliver_part<H: Host + ?Sized>(&mut self, cx: &mut ReceiveContext<'_, H>) {
         if let Some(part) = self.reassembly.take_part() {
-            self.deliver(id, part, statistics, host);
+            self.deliver(cx, part);
         }
     }
 
@@ -149,20 +124,18 @@ impl Inbound {
     #[inline]
     pub(super) fn deliver<H: Host + ?Sized>(
         &mut self,
-        id: AssociationId,
+        cx: &mut ReceiveContext<'_, H>,
         mut message: Assembled,
-        statistics: &mut Statistics,
-        host: &mut H,
     ) {
         if self.open_record.is_none() {
             self.open_record = message.info.more.then_some((message.info.stream, message.info.ssn));
-            return self.hand_to_host(id, message, statistics, host);
+            return self.hand_to_host(cx, message);
         }
         if message.info.more {
-            self.hand_to_host(id, message, statistics, host);
+            self.hand_to_host(cx, message);
         } else if message.rest {
-            self.hand_to_host(id, message, statistics, host);
-            self.deliver_behind_record(id, statistics, host);
+            self.hand_to_host(cx, message);
+            self.deliver_behind_record(cx);
         } else {
             message.detach();
             self.behind.push_back(message);
@@ -170,45 +143,38 @@ impl Inbound {
     }
 
     #[cold]
-    pub(super) fn deliver_behind_record<H: Host + ?Sized>(
-        &mut self,
-        id: AssociationId,
-        statistics: &mut Statistics,
-        host: &mut H,
-    ) {
+    pub(super) fn deliver_behind_record<H: Host + ?Sized>(&mut self, cx: &mut ReceiveContext<'_, H>) {
         self.open_record = None;
         for message in std::mem::take(&mut self.behind) {
-            self.hand_to_host(id, message, statistics, host);
+            self.hand_to_host(cx, message);
         }
     }
 
     #[inline]
     pub(super) fn hand_to_host<H: Host + ?Sized>(
         &mut self,
-        id: AssociationId,
+        cx: &mut ReceiveContext<'_, H>,
         mut message: Assembled,
-        statistics: &mut Statistics,
-        host: &mut H,
     ) {
         message.info.cumulative_tsn = self.cumulative_tsn().0;
         // Charged by chunk until now, and as one message from now on.
         self.held.remove(Held::of(0, message.chunks - 1));
-        statistics.messages_received += 1;
-        statistics.bytes_received += message.bytes as u64;
+        cx.statistics.messages_received += 1;
+        cx.statistics.bytes_received += message.bytes as u64;
         let payload = match message.parts.as_slice() {
             [_] => message.parts.into_iter().next().map_or_else(|| Payload::Many(Vec::new()), Payload::One),
             parts if message.bytes <= JOINED_BYTES_MAX.max(parts.len() * LISTED_PART_BYTES_MIN) => {
-                let joined = host.join(parts);
+                let joined = cx.host.join(parts);
                 self.reassembly.recycle(message.parts);
                 Payload::One(joined)
             }
             _ => {
                 let blocks = self.reassembly.hand_out(message.parts);
-                host.message(id, &message.info, Payload::Many(blocks));
-                return self.reassembly.recycle_memory(host.spare());
+                cx.host.message(cx.id, &message.info, Payload::Many(blocks));
+                return self.reassembly.recycle_memory(cx.host.spare());
             }
         };
-        host.message(id, &message.info, payload);
+        cx.host.message(cx.id, &message.info, payload);
     }
 
     /// Takes the stream and SSN of the open record, whose end will not arrive.

@@ -3,10 +3,9 @@
 use bytes::Bytes;
 use sctp_wire::chunk::{DATA_HEADER_BYTES, Data, DataFlags};
 
-use super::Inbound;
+use super::{Inbound, ReceiveContext};
 use crate::config::RECEIVED_OVERHEAD_BYTES;
 use crate::event::Host;
-use crate::identifiers::AssociationId;
 use crate::receive_buffer::Held;
 use crate::received_run::ReceivedRun;
 use crate::statistics::Statistics;
@@ -41,18 +40,16 @@ impl Inbound {
     #[inline]
     pub(crate) fn take_run<H: Host + ?Sized>(
         &mut self,
-        id: AssociationId,
+        cx: &mut ReceiveContext<'_, H>,
         chunks: &[u8],
         datagram: &Bytes,
-        statistics: &mut Statistics,
-        host: &mut H,
     ) -> usize {
         let is_plain = self.beyond.is_empty()
             && self.waiting.is_empty()
             && self.open_record.is_none()
             && !self.reassembly.is_open();
         let is_data = chunks.first() == Some(&Data::KIND);
-        if !is_plain || !is_data || self.packet_had_refused_run || !host.takes_runs(id) {
+        if !is_plain || !is_data || self.packet_had_refused_run || !cx.host.takes_runs(cx.id) {
             return 0;
         }
         let Some(&[s0, s1]) = chunks.get(8..10).and_then(<[u8]>::first_chunk) else { return 0 };
@@ -70,14 +67,14 @@ impl Inbound {
             self.packet_had_refused_run = true;
             return 0;
         }
-        self.note_run(stream, &found, charges, statistics);
+        self.note_run(stream, &found, charges, cx.statistics);
         let run = ReceivedRun {
             bytes: datagram.slice_ref(&chunks[..found.wire_bytes]),
             messages: found.messages,
             payload_bytes: found.payload_bytes,
             charges,
         };
-        host.run(id, run);
+        cx.host.run(cx.id, run);
         found.wire_bytes
     }
 

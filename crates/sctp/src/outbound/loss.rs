@@ -2,10 +2,9 @@
 
 use sctp_message::PathId;
 
-use super::Outbound;
+use super::{Outbound, SendContext};
 use crate::config::RtoConfig;
-use crate::path::{Path, SentPacket, Verdict};
-use crate::statistics::Statistics;
+use crate::path::{PacketLoss, Path, SentPacket, Verdict};
 use crate::time::Time;
 use crate::trace::LossReason;
 use crate::tsn::{self, TsnRanges};
@@ -24,13 +23,12 @@ impl Outbound {
     /// the SACK that is being handled. Returns the bytes lost.
     pub(crate) fn detect_loss(
         &mut self,
-        now: Time,
+        cx: &mut SendContext<'_>,
         path: &mut Path,
         flight_bytes: usize,
-        statistics: &mut Statistics,
     ) -> usize {
         let (mut losses, mut late_at) = (Losses::default(), None);
-        while let Some((number, verdict)) = path.judge_oldest(now) {
+        while let Some((number, verdict)) = path.judge_oldest(cx.now) {
             let reason = match verdict {
                 Verdict::Unknown => break,
                 Verdict::Late(at) if self.is_in_flight(path, number) => {
@@ -41,27 +39,26 @@ impl Outbound {
                 Verdict::Late(_) | Verdict::TooLate => LossReason::TimeThreshold,
             };
             let Some((number, packet)) = path.pop_packet() else { break };
-            self.lose_packet(now, path, number, &packet, reason, &mut losses);
+            self.lose_packet(cx.now, path, &PacketLoss { number, packet: &packet, reason }, &mut losses);
         }
         path.expect_oldest_by(late_at);
         if losses.reduces {
             path.retransmit_at_once();
         }
-        self.begin_recovery(now, path, flight_bytes, &losses, statistics);
+        self.begin_recovery(cx, path, flight_bytes, &losses);
         losses.bytes
     }
 
     fn begin_recovery(
         &self,
-        now: Time,
+        cx: &mut SendContext<'_>,
         path: &mut Path,
         flight_bytes: usize,
         losses: &Losses,
-        statistics: &mut Statistics,
     ) {
         if losses.reduces {
-            statistics.fast_recoveries += 1;
-            path.on_loss(now, &losses.tsns, self.outstanding.next_tsn(), flight_bytes);
+            cx.statistics.fast_recoveries += 1;
+            path.on_loss(cx.now, &losses.tsns, self.outstanding.next_tsn(), flight_bytes);
         } else {
             path.on_more_loss(&losses.tsns);
         }
@@ -76,18 +73,18 @@ impl Outbound {
     /// bytes that left the flight of that path.
     pub(crate) fn overtake(
         &mut self,
-        now: Time,
+        cx: &mut SendContext<'_>,
         path: &mut Path,
         number: u32,
         seems_lost: bool,
-        statistics: &mut Statistics,
     ) -> usize {
         let flight_bytes = path.in_flight_bytes();
         let Some(packet) = path.take_packet(number) else { return 0 };
         let bytes = if seems_lost {
             let mut losses = Losses::default();
-            self.lose_packet(now, path, number, &packet, LossReason::TimeThreshold, &mut losses);
-            self.begin_recovery(now, path, flight_bytes, &losses, statistics);
+            let loss = PacketLoss { number, packet: &packet, reason: LossReason::TimeThreshold };
+            self.lose_packet(cx.now, path, &loss, &mut losses);
+            self.begin_recovery(cx, path, flight_bytes, &losses);
             losses.bytes
         } else {
             let nacked = self.outstanding.nack_packet(path, number, &packet.tsns);
@@ -112,16 +109,8 @@ impl Outbound {
 
     /// Declares the rest of a packet in flight lost, and tells the path if there was any.
     #[inline]
-    fn lose_packet(
-        &mut self,
-        now: Time,
-        path: &mut Path,
-        number: u32,
-        packet: &SentPacket,
-        reason: LossReason,
-        losses: &mut Losses,
-    ) {
-        let nacked = self.outstanding.nack_packet(path, number, &packet.tsns);
+    fn lose_packet(&mut self, now: Time, path: &mut Path, loss: &PacketLoss<'_>, losses: &mut Losses) {
+        let nacked = self.outstanding.nack_packet(path, loss.number, &loss.packet.tsns);
         if nacked.tsns.is_empty() {
             return;
         }
@@ -129,7 +118,7 @@ impl Outbound {
         losses.bytes += nacked.wire_bytes;
         // With several paths the chunks of the others hold back the cumulative TSN, which then says nothing about this one.
         let first_tsn = self.first_tsn_of_one_path();
-        losses.reduces |= path.on_packet_lost(now, number, packet, nacked.wire_bytes, reason, first_tsn);
+        losses.reduces |= path.on_packet_lost(now, loss, nacked.wire_bytes, first_tsn);
     }
 
     /// Declares packets lost that are longer than the path's new MTU. That is no sign of congestion (RFC 1191 §6.4).

@@ -51,6 +51,7 @@ use crate::path::Paths;
 use crate::peer_window::PeerWindow;
 use crate::receive_pool::{ReceiveCharge, ReceivePool};
 use crate::send_pool::SendPool;
+use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::transmit::GATHER_BYTES_MIN;
 use crate::tsn;
@@ -139,6 +140,13 @@ impl Block for &[u8] {
 struct OpenRecord {
     stream: u16,
     unordered: bool,
+}
+
+/// The association around its sending side, lent to the procedures that acknowledge chunks or declare them lost.
+pub(crate) struct SendContext<'a> {
+    pub(crate) now: Time,
+    pub(crate) config: &'a AssociationConfig,
+    pub(crate) statistics: &'a mut Statistics,
 }
 
 #[derive(Debug)]

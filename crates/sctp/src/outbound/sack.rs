@@ -7,13 +7,12 @@ use sctp_message::PathId;
 use sctp_wire::Tsn;
 use smallvec::SmallVec;
 
-use super::Outbound;
 use super::outstanding::AckedRun;
+use super::{Outbound, SendContext};
 use crate::config::AssociationConfig;
 use crate::congestion::Coupling;
 use crate::packet_number::after;
 use crate::path::{AckedPackets, LateArrivals, Path, Paths, couple};
-use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::tsn;
 
@@ -79,11 +78,9 @@ impl Outbound {
     /// window, and the windows about the size of the send buffer.
     pub(crate) fn handle_sack<G, D>(
         &mut self,
-        now: Time,
+        cx: &mut SendContext<'_>,
         sack: SackInfo<G, D>,
         paths: &mut Paths,
-        config: &AssociationConfig,
-        statistics: &mut Statistics,
     ) -> Result<SackOutcome, &'static str>
     where
         G: Iterator<Item = (u16, u16)> + Clone,
@@ -97,7 +94,7 @@ impl Outbound {
         if cumulative >= self.outstanding.next_tsn() {
             return Err("a SACK for data that was never sent");
         }
-        if config.coupling != Coupling::None {
+        if cx.config.coupling != Coupling::None {
             couple(paths);
         }
         let before = |path: &Path| PathAcked {
@@ -112,16 +109,16 @@ impl Outbound {
             let credit = |run, path: &Path| credit(run, path, &mut acked);
             self.buffered_bytes -= self.outstanding.ack_to(cumulative, paths, credit);
         }
-        self.acknowledge_gaps(now, &sack, cumulative, paths, &mut acked);
+        self.acknowledge_gaps(cx.now, &sack, cumulative, paths, &mut acked);
         self.note_duplicates(sack.duplicates, paths, &mut acked);
         self.update_peer_window(sack.window_bytes, paths);
         if advanced && was_tight {
             self.note_refused_chunks(paths, &acked);
         }
         self.repeat_refused(sack.window_bytes, paths);
-        let mut outcome = self.update_paths(now, paths, acked, advanced, config, statistics);
-        self.plan_window_probe(now, paths, config);
-        self.tune_buffer(paths, config);
+        let mut outcome = self.update_paths(cx, paths, acked, advanced);
+        self.plan_window_probe(cx.now, paths, cx.config);
+        self.tune_buffer(paths, cx.config);
         if self.is_empty() {
             self.pending.free_large_block();
         }
@@ -141,12 +138,10 @@ impl Outbound {
     /// Updates all paths. Returns those that have answered.
     fn update_paths(
         &mut self,
-        now: Time,
+        cx: &mut SendContext<'_>,
         paths: &mut Paths,
         acked: PathsAcked,
         advanced: bool,
-        config: &AssociationConfig,
-        statistics: &mut Statistics,
     ) -> SackOutcome {
         let mut outcome = SackOutcome::default();
         for (path, acked) in paths.iter_mut().zip(acked) {
@@ -157,8 +152,8 @@ impl Outbound {
             }
             // With several paths the cumulative TSN waits for the slowest path, so each path counts the chunks that arrive on it.
             let advanced = if self.multipath { acked.packets.is_some() } else { advanced };
-            self.update_path(now, path, acked, advanced, config, statistics);
-            path.end_sack(now, advanced);
+            self.update_path(cx, path, acked, advanced);
+            path.end_sack(cx.now, advanced);
         }
         outcome
     }
@@ -174,25 +169,23 @@ impl Outbound {
     /// Updates one path: undoes spurious reductions, measures, detects losses, and tells the congestion controller.
     fn update_path(
         &mut self,
-        now: Time,
+        cx: &mut SendContext<'_>,
         path: &mut Path,
         mut acked: PathAcked,
         advanced: bool,
-        config: &AssociationConfig,
-        statistics: &mut Statistics,
     ) {
         // Some chunks may have arrived before the path failed, and their SACKs were lost. The others are then retransmitted on
         // another path (RFC 9260 §6.4.1), and do not wait for this one.
         acked.late.after_timeout &= acked.came_here || path.takes_data();
-        self.undo_spurious_loss(now, path, acked.late, statistics);
+        self.undo_spurious_loss(cx, path, acked.late);
         let Some((newest, oldest)) = acked.packets else { return };
         let in_flight_before_bytes = acked.in_flight_before_bytes;
         let acked = AckedPackets { newest, oldest, bytes: acked.bytes, in_flight_before_bytes, advanced };
-        let sample = path.on_packets_acked(now, &acked, config);
-        let lost_bytes = self.detect_loss(now, path, in_flight_before_bytes, statistics);
+        let sample = path.on_packets_acked(cx.now, &acked, cx.config);
+        let lost_bytes = self.detect_loss(cx, path, in_flight_before_bytes);
         let (first_tsn, next_tsn) = (self.first_tsn_of_one_path(), self.outstanding.next_tsn());
-        path.update_window(now, &acked, sample, lost_bytes, first_tsn, next_tsn);
-        path.plan_tail_loss_probe(now, config);
+        path.update_window(cx.now, &acked, sample, lost_bytes, first_tsn, next_tsn);
+        path.plan_tail_loss_probe(cx.now, cx.config);
     }
 
     /// Applies the gap blocks of a SACK. Chunks that the peer had acknowledged and now leaves out are in flight again; a SACK
@@ -287,21 +280,15 @@ impl Outbound {
     }
 
     /// Undoes a reduction of the window if the chunks declared lost have arrived after all.
-    fn undo_spurious_loss(
-        &mut self,
-        now: Time,
-        path: &mut Path,
-        late: LateArrivals,
-        statistics: &mut Statistics,
-    ) {
+    fn undo_spurious_loss(&mut self, cx: &mut SendContext<'_>, path: &mut Path, late: LateArrivals) {
         let Some(spurious) = path.on_late_arrivals(late) else { return };
         if let Some(before) = spurious.timeout_before {
             // RFC 5682 §3.1. The loss of packets that are forgotten would not be noticed before T3, so their chunks stay lost.
             let packets = path.first_packet()..before;
             self.outstanding.restore(path, packets);
         }
-        statistics.reductions_undone += 1;
-        path.undo_reduction(now, spurious.reason);
+        cx.statistics.reductions_undone += 1;
+        path.undo_reduction(cx.now, spurious.reason);
     }
 
     /// Grows the send buffer to at least two windows, so that the user can refill one while the other is in flight.

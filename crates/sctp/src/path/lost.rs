@@ -9,6 +9,14 @@ use crate::congestion::{LostPacket, Signal};
 use crate::time::Time;
 use crate::trace::{LossReason, Timer, UndoReason};
 
+/// A packet that is declared lost.
+#[derive(Debug)]
+pub(crate) struct PacketLoss<'a> {
+    pub(crate) number: u32,
+    pub(crate) packet: &'a SentPacket,
+    pub(crate) reason: LossReason,
+}
+
 impl Path {
     /// Judges the oldest packet. Returns its number with the verdict.
     #[inline]
@@ -47,12 +55,11 @@ impl Path {
     pub(crate) fn on_packet_lost(
         &mut self,
         now: Time,
-        number: u32,
-        packet: &SentPacket,
+        loss: &PacketLoss<'_>,
         bytes: usize,
-        reason: LossReason,
         first_tsn: Option<u64>,
     ) -> bool {
+        let PacketLoss { number, packet, reason } = *loss;
         self.delivery.on_lost(bytes);
         let reduces = self.recovery.is_new_loss(number, first_tsn);
         let lost = LostPacket {

@@ -60,6 +60,7 @@ use delivery::Delivery;
 use flight::Flight;
 pub(crate) use flight::SentPacket;
 use heartbeat::Heartbeat;
+pub(crate) use lost::PacketLoss;
 use mtu::Discovery;
 use pacer::Pacer;
 pub(crate) use paths::Paths;
