@@ -8,6 +8,7 @@ mod expected;
 mod fault;
 mod handshake;
 mod icmp;
+mod incoming;
 mod known_prefixes;
 mod listeners;
 mod messages;

@@ -1,6 +1,5 @@
 //! Heartbeats: path verification and failure detection (RFC 9260 §5.4, §8.3).
 
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rand_chacha::rand_core::RngCore;
@@ -14,6 +13,7 @@ use crate::config::Checksum;
 use crate::event::{Host, PathReason};
 use crate::path_state::PathState;
 use crate::reply::Reply;
+use crate::route::Route;
 use crate::time::Time;
 
 /// Maximum number of bytes of HEARTBEAT ACKs of one association that wait to be sent: an answer to the longest possible HEARTBEAT
@@ -186,26 +186,30 @@ impl Association {
         self.push_control(Control::of(HeartbeatAck::KIND, Some(path_id), bytes));
     }
 
-    /// Answers a HEARTBEAT that is alone in its packet if it came to a local address which its path does not use: the
-    /// answer takes the way back, and changes nothing here. Returns whether it was such a one.
-    pub(crate) fn answers_elsewhere(
-        &mut self,
+    /// Returns whether a packet has a HEARTBEAT alone, and came to a local address that its path does not use.
+    pub(crate) fn is_probe_elsewhere(
+        &self,
         now: Time,
-        (remote, local): (SocketAddr, Option<IpAddr>),
-        (packet, first): (&Packet<'_>, &RawChunk<'_>),
-        checksum: Checksum,
+        route: &Route,
+        packet: &Packet<'_>,
+        first: &RawChunk<'_>,
     ) -> bool {
         let is_alone = first.kind == Heartbeat::KIND && packet.chunks().count() == 1;
-        let is_elsewhere =
-            || self.paths.to(remote.ip()).is_some_and(|id| self.paths[id].keeps_local(now, local, true));
-        if !is_alone || !self.is_set_up() || !is_elsewhere() || Heartbeat::parse(first).is_err() {
-            return false;
-        }
+        let keeps_local = |id: PathId| self.paths[id].keeps_local(now, route.local, true);
+        is_alone
+            && self.is_set_up()
+            && self.paths.to(route.remote.ip()).is_some_and(keeps_local)
+            && Heartbeat::parse(first).is_ok()
+    }
+
+    /// Answers a HEARTBEAT that came to a local address which its path does not use. The answer takes the way back, and changes
+    /// nothing here.
+    pub(crate) fn answer_probe_elsewhere(&mut self, route: &Route, probe: &RawChunk<'_>, checksum: Checksum) {
         let header = self.identity.header();
-        let write = |out: &mut Vec<u8>| HeartbeatAck::write_copy(first, out);
-        let has_room = self.probe_answers.push(Reply::new(remote, local, &header, checksum, write));
+        let write = |out: &mut Vec<u8>| HeartbeatAck::write_copy(probe, out);
+        let answer = Reply::new(route.remote, route.local, &header, checksum, write);
+        let has_room = self.probe_answers.push(answer);
         self.statistics.control_chunks_dropped += u64::from(!has_room);
-        true
     }
 
     /// Handles a HEARTBEAT ACK. It counts for the probed path, on whichever path it came (RFC 9260 §8.3).

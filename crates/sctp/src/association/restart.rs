@@ -1,6 +1,6 @@
 //! Restart of a peer that has lost the association and connects again (RFC 9260 §5.2.4 A).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use sctp_wire::cause::{Cause, CookieReceivedWhileShuttingDown};
 use sctp_wire::chunk::Error;
@@ -15,6 +15,7 @@ use crate::identity::Identity;
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::path_hints::PathHints;
+use crate::route::Route;
 
 impl Association {
     /// Begins again with the contents of a restart cookie: tags, TSNs, streams, windows and paths. Messages that the old peer has
@@ -24,7 +25,7 @@ impl Association {
         cx: &mut Context<'_, H>,
         cookie: &StateCookie,
         remotes: &[(SocketAddr, PathHints)],
-        (from, local): (SocketAddr, Option<IpAddr>),
+        route: &Route,
     ) {
         let shut_down = matches!(self.state, State::ShutdownPending | State::ShutdownSent { .. });
         self.tell_end_of_partial_delivery(cx);
@@ -33,9 +34,9 @@ impl Association {
         let withheld_bytes = self.inbound.as_ref().map_or(0, Inbound::withheld_bytes);
         self.inbound.end(Inbound::unread_at_restart);
         self.identity = Identity::from_cookie(cookie);
-        self.paths.restart(new_paths(remotes, &self.local, local, &self.config));
+        self.paths.restart(new_paths(remotes, &self.local, route.local, &self.config));
         self.outbound = Outbound::new(cookie.local_initial_tsn, &self.config);
-        self.establish_from_cookie(cx, cookie, from);
+        self.establish_from_cookie(cx, cookie, route.remote);
         self.hold_window(withheld_bytes);
         self.statistics.restarts += 1;
         let (streams_out, streams_in) = (self.outbound.streams(), cookie.streams_in);

@@ -28,6 +28,7 @@ use crate::local_addresses::LocalAddresses;
 use crate::path::Path;
 use crate::path_hints::PathHints;
 use crate::path_state::PathState;
+use crate::route::Route;
 use crate::time::Time;
 use crate::trace::{self, Timer};
 
@@ -81,12 +82,12 @@ impl Association {
         local: LocalAddresses,
         cookie: &StateCookie,
         remotes: &[(SocketAddr, PathHints)],
-        (from, to): (SocketAddr, Option<IpAddr>),
+        route: &Route,
     ) -> Self {
         let identity = Identity::from_cookie(cookie);
-        let paths = new_paths(remotes, &local, to, &config);
+        let paths = new_paths(remotes, &local, route.local, &config);
         let mut association = Association::new(id, config, local, identity, State::Established, paths);
-        association.establish_from_cookie(cx, cookie, from);
+        association.establish_from_cookie(cx, cookie, route.remote);
         association
     }
 

@@ -10,6 +10,7 @@ use sctp_wire::chunk::{
 use sctp_wire::packet::Header;
 use sctp_wire::{Packet, VerificationTag};
 
+use super::incoming::{Handled, Incoming};
 use super::{AssociationId, Endpoint, PeerKey};
 use crate::association::{Context, is_unicast, reports_stale_cookie, write_abort};
 use crate::config::Checksum;
@@ -122,36 +123,49 @@ impl Endpoint {
             self.statistics.malformed += 1;
             return None;
         }
-        if !self.is_intact(route, &packet) {
+        if !self.verify_checksum(route, &packet) {
             return None;
         }
-        // The first chunk determines the handling of handshake packets (RFC 9260 §8.5.1).
         let Some(Ok(first)) = first else {
             self.statistics.malformed += 1;
             return None;
         };
-        if self.ends_with_handshake(now, route, &packet, &first, host) {
+        let incoming = Incoming { route, packet: &packet, first: &first };
+        match self.handle_handshake(now, &incoming, host) {
+            Handled::Done => None,
+            Handled::NotYet => match self.find(&header, &route) {
+                Some(id) => self.handle_matched(now, id, &incoming, batch, host),
+                None => {
+                    self.handle_unmatched(now, &incoming, host);
+                    None
+                }
+            },
+        }
+    }
+
+    /// Handles a packet of `batch` with the tag of association `id`. Returns the association if its queues must be updated
+    /// afterwards.
+    #[inline]
+    fn handle_matched<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        incoming: &Incoming<'_>,
+        batch: &Bytes,
+        host: &mut H,
+    ) -> Option<AssociationId> {
+        if self.handle_during_setup(now, id, incoming) == Handled::Done {
             return None;
         }
-        let Some(id) = self.find(&header, &route) else {
-            self.handle_unmatched(now, route, &packet, &first, host);
-            return None;
-        };
-        if self.is_answered_without_state(now, id, route, &packet, &first) {
-            return None;
-        }
+        let Incoming { route, packet, first } = *incoming;
         let association = self.associations.get_mut(id)?;
-        if association.answers_elsewhere(
-            now,
-            (route.remote, route.local),
-            (&packet, &first),
-            self.config.checksum,
-        ) {
+        if association.is_probe_elsewhere(now, &route, packet, first) {
+            association.answer_probe_elsewhere(&route, first, self.config.checksum);
             return Some(id);
         }
         let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         self.in_progress = Some(id);
-        association.handle_packet(&mut cx, route, &packet, batch);
+        association.handle_packet(&mut cx, route, packet, batch);
         self.in_progress = None;
         association.trace_changes(now);
         let (paths_changed, closed) = (association.take_paths_changed(), association.is_closed());
@@ -165,34 +179,31 @@ impl Endpoint {
         None
     }
 
-    /// Handles the first chunk of a packet if it belongs to a handshake. Returns whether that ends the handling of the packet.
-    fn ends_with_handshake<H: Host + ?Sized>(
+    /// Handles the first chunk of a packet if it belongs to a handshake.
+    fn handle_handshake<H: Host + ?Sized>(
         &mut self,
         now: Time,
-        route: Route,
-        packet: &Packet<'_>,
-        first: &RawChunk<'_>,
+        incoming: &Incoming<'_>,
         host: &mut H,
-    ) -> bool {
-        let header = packet.header();
-        match first.kind {
+    ) -> Handled {
+        match incoming.first.kind {
             Init::KIND => {
                 self.statistics.control_chunks_received += 1;
-                self.handle_init(now, route, (&header, packet), first, host);
-                true
+                self.handle_init(now, incoming, host);
+                Handled::Done
             }
             // RFC 9260 §8.5.1 A: only an INIT has tag 0. A SHUTDOWN ACK is answered whatever its tag is (§8.4, 5).
-            kind if header.verification_tag.0 == 0 && kind != ShutdownAck::KIND => {
+            kind if incoming.header().verification_tag.0 == 0 && kind != ShutdownAck::KIND => {
                 self.statistics.tag_errors += 1;
-                true
+                Handled::Done
             }
-            CookieEcho::KIND => !self.handle_cookie_echo(now, route, &header, first, host),
-            _ => false,
+            CookieEcho::KIND => self.handle_cookie_echo(now, incoming, host),
+            _ => Handled::NotYet,
         }
     }
 
-    /// Returns whether the checksum of a packet is valid, and counts invalid ones (RFC 9260 §6.8).
-    fn is_intact(&mut self, route: Route, packet: &Packet<'_>) -> bool {
+    /// Verifies the checksum of a packet, and counts invalid ones (RFC 9260 §6.8). Returns whether it is valid.
+    fn verify_checksum(&mut self, route: Route, packet: &Packet<'_>) -> bool {
         let is_verified = self.config.checksum == Checksum::Crc32c && !route.in_memory;
         let intact = !is_verified || packet.checksum_ok();
         self.statistics.checksum_errors += u64::from(!intact);
@@ -237,39 +248,26 @@ impl Endpoint {
         Some(id)
     }
 
-    /// Returns whether a packet was answered without a change of its association, which is being set up.
-    fn is_answered_without_state(
-        &mut self,
-        now: Time,
-        id: AssociationId,
-        route: Route,
-        packet: &Packet<'_>,
-        first: &RawChunk<'_>,
-    ) -> bool {
-        let Some(association) = self.associations.get(id) else { return false };
-        if association.is_set_up() {
-            return false;
-        }
+    /// Answers a packet for an association that is being set up, if the answer leaves the association as it is.
+    fn handle_during_setup(&mut self, now: Time, id: AssociationId, incoming: &Incoming<'_>) -> Handled {
+        let setting_up = self.associations.get(id).filter(|association| !association.is_set_up());
+        let Some(association) = setting_up else { return Handled::NotYet };
         let waits = association.is_in_cookie_wait();
         // RFC 9260 §8.5.1 E: the peer is still closing an earlier association, which is gone here.
-        if packet.chunks().flatten().any(|chunk| chunk.kind == ShutdownAck::KIND) {
-            self.answer_out_of_the_blue(now, route, packet);
-            return true;
+        if incoming.packet.chunks().flatten().any(|chunk| chunk.kind == ShutdownAck::KIND) {
+            self.answer_out_of_the_blue(now, incoming.route, incoming.packet);
+            return Handled::Done;
         }
-        first.kind == InitAck::KIND && waits && self.is_init_ack_refused(route, &packet.header(), first)
+        if incoming.first.kind == InitAck::KIND && waits {
+            return self.refuse_unusable_init_ack(incoming);
+        }
+        Handled::NotYet
     }
 
     /// Handles a packet whose tag no association has. The tag may be the peer's own, reflected (T bit); otherwise the packet is
     /// out of the blue.
-    fn handle_unmatched<H: Host + ?Sized>(
-        &mut self,
-        now: Time,
-        route: Route,
-        packet: &Packet<'_>,
-        first: &RawChunk<'_>,
-        host: &mut H,
-    ) {
-        let header = packet.header();
+    fn handle_unmatched<H: Host + ?Sized>(&mut self, now: Time, incoming: &Incoming<'_>, host: &mut H) {
+        let (Incoming { route, packet, first }, header) = (*incoming, incoming.header());
         if let Some(id) = self.owner(&PeerKey::of(&header, &route), route.local)
             && let Some(association) = self.associations.get(id)
         {
@@ -308,7 +306,7 @@ impl Endpoint {
             return;
         }
         if has(ShutdownAck::KIND) {
-            if !self.may_answer_out_of_the_blue(now, route) || !self.is_intact(route, packet) {
+            if !self.draw_answer_out_of_the_blue(now, route) || !self.verify_checksum(route, packet) {
                 return;
             }
             return self.reply(route, &header, header.verification_tag, |out| {
@@ -321,16 +319,16 @@ impl Endpoint {
             return;
         }
         if self.may_belong_to_other_stack(header.destination_port, route.local)
-            || !self.may_answer_out_of_the_blue(now, route)
-            || !self.is_intact(route, packet)
+            || !self.draw_answer_out_of_the_blue(now, route)
+            || !self.verify_checksum(route, packet)
         {
             return;
         }
         self.reply(route, &header, header.verification_tag, |out| write_abort(true, out));
     }
 
-    /// Draws an answer from the budget for strangers; counts a refusal.
-    fn may_answer_out_of_the_blue(&mut self, now: Time, route: Route) -> bool {
+    /// Draws an answer from the budget for strangers, and counts a refusal. Returns whether it was granted.
+    fn draw_answer_out_of_the_blue(&mut self, now: Time, route: Route) -> bool {
         let granted = self.budget.draw_out_of_the_blue(now, route.remote.ip());
         self.statistics.answers_withheld += u64::from(!granted);
         granted

@@ -4,14 +4,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sctp_wire::VerificationTag;
 use sctp_wire::cause::{Cause, NewEncapsulationPort, OutOfResource, RestartWithNewAddresses, StaleCookie};
-use sctp_wire::chunk::{CookieEcho, Init, RawChunk};
+use sctp_wire::chunk::{CookieEcho, Init};
 use sctp_wire::packet::{HEADER_BYTES, Header};
 use sctp_wire::parameter::Parameters;
-use sctp_wire::{Packet, VerificationTag};
 
 use super::admissions::{AtLimit, Limits};
 use super::answer_budget::InitSource;
+use super::incoming::{Handled, Incoming};
 use super::listeners::Listener;
 use super::{AssociationId, Endpoint, PathHints, PeerKey, Reply};
 use crate::association::{
@@ -41,16 +42,24 @@ struct Offer {
     route: Route,
 }
 
+/// The SCTP ports of an association.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Ports {
+    local: u16,
+    peer: u16,
+}
+
+impl Ports {
+    /// Returns the key of an association with these ports and this address of the peer.
+    fn with(self, remote: SocketAddr) -> PeerKey {
+        PeerKey { remote, local_port: self.local, peer_port: self.peer }
+    }
+}
+
 impl Endpoint {
     /// Handles an INIT (RFC 9260 §5.1 A and B, §5.2.1, §5.2.2). Keeps no state.
-    pub(super) fn handle_init<H: Host + ?Sized>(
-        &mut self,
-        now: Time,
-        route: Route,
-        (header, packet): (&Header, &Packet<'_>),
-        first: &RawChunk<'_>,
-        host: &H,
-    ) {
+    pub(super) fn handle_init<H: Host + ?Sized>(&mut self, now: Time, incoming: &Incoming<'_>, host: &H) {
+        let (Incoming { route, packet, first }, header) = (*incoming, &incoming.header());
         // An INIT must be alone in its packet, with tag 0 (RFC 9260 §8.5.1 A, §6.10).
         if header.verification_tag.0 != 0 || packet.chunks().count() != 1 {
             self.statistics.tag_errors += 1;
@@ -113,24 +122,22 @@ impl Endpoint {
         self.reply(route, header, tag, |out| out.extend_from_slice(&bad.abort_chunk()));
     }
 
-    /// Returns whether an INIT ACK was refused without a change of its association (RFC 9260 §3.3.3).
-    pub(super) fn is_init_ack_refused(
-        &mut self,
-        route: Route,
-        header: &Header,
-        first: &RawChunk<'_>,
-    ) -> bool {
+    /// Answers an INIT ACK with a window that is too narrow, or without a tag, by an ABORT (RFC 9260 §3.3.3). The association
+    /// waits for another one in the first case, and ends in the second.
+    pub(super) fn refuse_unusable_init_ack(&mut self, incoming: &Incoming<'_>) -> Handled {
+        let (route, header) = (incoming.route, &incoming.header());
         // An INIT ACK has the fields of an INIT.
-        let Ok(ack) = Init::parse(first) else { return false };
-        let narrow = (ack.a_rwnd as usize) < RECEIVE_WINDOW_BYTES_MIN;
-        if narrow && ack.initiate_tag.0 != 0 {
-            self.refuse_init(route, header, ack.initiate_tag, &BadInit::Field);
-        } else if ack.initiate_tag.0 == 0 {
-            // The association ends, and an answer can only reflect the tag of the peer's packet.
+        let Ok(ack) = Init::parse(incoming.first) else { return Handled::NotYet };
+        if ack.initiate_tag.0 == 0 {
+            // The answer can only reflect the tag of the peer's packet.
             self.reply(route, header, header.verification_tag, |out| write_abort(true, out));
-            return false;
+            return Handled::NotYet;
         }
-        narrow
+        if (ack.a_rwnd as usize) < RECEIVE_WINDOW_BYTES_MIN {
+            self.refuse_init(route, header, ack.initiate_tag, &BadInit::Field);
+            return Handled::Done;
+        }
+        Handled::NotYet
     }
 
     /// Returns the contents of the answer to an INIT: for a new association, or for the one that any of its addresses belongs to
@@ -143,7 +150,7 @@ impl Endpoint {
         host: &H,
     ) -> Option<Offer> {
         let listed = std::iter::once(route.remote.ip()).chain(peer.addresses.iter().copied());
-        let ports = (header.destination_port, header.source_port);
+        let ports = Ports { local: header.destination_port, peer: header.source_port };
         if let Some(id) = self.owner_of_any(listed.clone(), (route.remote.port(), route.local), ports) {
             return self.offer_again(id, route, header, peer);
         }
@@ -227,17 +234,15 @@ impl Endpoint {
         Some(Offer { config, local, identity, addresses, ties, route })
     }
 
-    /// Handles a COOKIE ECHO (RFC 9260 §5.1 D, §5.1.5, §5.2.4). Returns whether there is an association for the rest of the
-    /// packet.
+    /// Handles a COOKIE ECHO (RFC 9260 §5.1 D, §5.1.5, §5.2.4). The association of a valid one handles the rest of the packet.
     pub(super) fn handle_cookie_echo<H: Host + ?Sized>(
         &mut self,
         now: Time,
-        route: Route,
-        header: &Header,
-        first: &RawChunk<'_>,
+        incoming: &Incoming<'_>,
         host: &mut H,
-    ) -> bool {
-        let opened = CookieEcho::parse(first)
+    ) -> Handled {
+        let (route, header) = (incoming.route, &incoming.header());
+        let opened = CookieEcho::parse(incoming.first)
             .map_err(|_| CookieError::Invalid)
             .and_then(|echo| self.cookies.open(echo.cookie, now));
         let (cookie, late) = match opened {
@@ -274,7 +279,7 @@ impl Endpoint {
             // D: a COOKIE ECHO of this association, possibly a duplicate; B: both sides have sent an INIT.
             let mut taken = false;
             self.with_open(id, now, host, |a, cx| taken = a.handle_own_cookie(cx, &cookie, route.remote));
-            return taken || self.refuse_cookie();
+            return if taken { Handled::NotYet } else { self.refuse_cookie() };
         }
         let ties = self.cookies.tie_tags(own.local_tag, own.peer_tag.unwrap_or_default());
         if !same_peer && cookie.ties == ties {
@@ -292,8 +297,8 @@ impl Endpoint {
         header: &Header,
         cookie: &StateCookie,
         by: Duration,
-    ) -> bool {
-        if !self.may_answer_cookie(now, route) {
+    ) -> Handled {
+        if !self.draw_answer_to_cookie(now, route) {
             return self.refuse_cookie();
         }
         let staleness_us = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
@@ -303,36 +308,35 @@ impl Endpoint {
         self.refuse_cookie()
     }
 
-    fn refuse_cookie(&mut self) -> bool {
+    fn refuse_cookie(&mut self) -> Handled {
         self.statistics.cookie_errors += 1;
-        false
+        Handled::Done
     }
 
     /// Returns the existing association of a cookie: by its tag, or by the ports and one of the addresses of its INIT. The tag
     /// takes precedence, because the peer's UDP port may have changed on the way (RFC 6951 §5.4).
     fn owner_of_cookie(&self, cookie: &StateCookie, way: (u16, Option<IpAddr>)) -> Option<AssociationId> {
-        let ports = (cookie.local_port, cookie.peer_port);
+        let ports = Ports { local: cookie.local_port, peer: cookie.peer_port };
         let by_tag = self.by_tag.get(&cookie.local_tag).copied().filter(|id| {
             self.associations.get(*id).is_some_and(|association| {
                 let own = association.identity();
-                (own.local_port, own.peer_port) == ports && association.local().serve(way.1)
+                Ports { local: own.local_port, peer: own.peer_port } == ports
+                    && association.local().serve(way.1)
             })
         });
         by_tag.or_else(|| self.owner_of_any(cookie.addresses.iter().copied(), way, ports))
     }
 
-    /// Returns the association between these ports, the local one first, that has one of the addresses and receives packets at
-    /// `local`.
+    /// Returns the association between these ports that has one of the addresses and receives packets at `local`.
     fn owner_of_any(
         &self,
         addresses: impl IntoIterator<Item = IpAddr>,
         (udp_port, local): (u16, Option<IpAddr>),
-        (local_port, peer_port): (u16, u16),
+        ports: Ports,
     ) -> Option<AssociationId> {
-        addresses.into_iter().find_map(|address| {
-            let remote = SocketAddr::new(address, udp_port);
-            self.owner(&PeerKey { remote, local_port, peer_port }, local)
-        })
+        addresses
+            .into_iter()
+            .find_map(|address| self.owner(&ports.with(SocketAddr::new(address, udp_port)), local))
     }
 
     /// Returns the ABORT for a peer of a listener for distinct peers that the user would take for another one, and counts it
@@ -342,7 +346,7 @@ impl Endpoint {
         &mut self,
         listener: &Listener,
         route: Route,
-        (local_port, peer_port): (u16, u16),
+        ports: Ports,
         addresses: impl IntoIterator<Item = IpAddr>,
         host: &H,
     ) -> Option<Vec<u8>> {
@@ -350,10 +354,10 @@ impl Endpoint {
             return None;
         }
         let new_port = route.remote.port();
-        let key = |address| PeerKey { remote: SocketAddr::new(address, new_port), local_port, peer_port };
+        let key = |address| ports.with(SocketAddr::new(address, new_port));
         let is_other =
             addresses.into_iter().any(|address| self.known_elsewhere(key(address)).next().is_some());
-        if !is_other && !self.listeners.has(peer_port) {
+        if !is_other && !self.listeners.has(ports.peer) {
             return None;
         }
         if host.is_own_endpoint(route.remote) || !is_other && !host.is_same_host(route.remote.ip()) {
@@ -367,15 +371,8 @@ impl Endpoint {
 
     /// Aborts associations with a peer on this host that does not send through this endpoint, and has the address and the
     /// SCTP port of one that does. This endpoint alone knows who owns its ports.
-    fn abort_other_ways<H: Host + ?Sized>(
-        &mut self,
-        now: Time,
-        route: Route,
-        (local_port, peer_port): (u16, u16),
-        host: &mut H,
-    ) {
-        let key = PeerKey { remote: route.remote, local_port, peer_port };
-        let others: Vec<AssociationId> = self.known_elsewhere(key).collect();
+    fn abort_other_ways<H: Host + ?Sized>(&mut self, now: Time, route: Route, ports: Ports, host: &mut H) {
+        let others: Vec<AssociationId> = self.known_elsewhere(ports.with(route.remote)).collect();
         for id in others {
             self.abort(now, id, b"another peer has this address and port", host);
         }
@@ -389,11 +386,11 @@ impl Endpoint {
         route: Route,
         cookie: &StateCookie,
         host: &mut H,
-    ) -> bool {
-        let Some(association) = self.associations.get_mut(id) else { return false };
+    ) -> Handled {
+        let Some(association) = self.associations.get_mut(id) else { return Handled::Done };
         if association.refuse_restart() {
             self.update_queues(id);
-            return false;
+            return Handled::Done;
         }
         // Two INIT ACKs may have drawn the same tag, and only the first association can have it.
         let is_taken = self.by_tag.contains_key(&cookie.local_tag);
@@ -407,9 +404,9 @@ impl Endpoint {
         self.by_tag.insert(cookie.local_tag, id);
         self.strays.on_tags_changed();
         self.last = None;
-        self.with_open(id, now, host, |a, cx| a.restart(cx, cookie, &remotes, (route.remote, route.local)));
+        self.with_open(id, now, host, |a, cx| a.restart(cx, cookie, &remotes, &route));
         self.register(id);
-        true
+        Handled::NotYet
     }
 
     fn accept<H: Host + ?Sized>(
@@ -418,7 +415,7 @@ impl Endpoint {
         route: Route,
         cookie: &StateCookie,
         host: &mut H,
-    ) -> bool {
+    ) -> Handled {
         let from = (route.remote.ip(), cookie.peer_port);
         let Some(listener) = self.listeners.at(cookie.local_port, route.local, from).cloned() else {
             // The listener has been closed.
@@ -428,7 +425,8 @@ impl Endpoint {
             let chunk = abort_chunk(&Cause::OutOfResource(OutOfResource));
             return self.abort_cookie(now, route, cookie, &chunk);
         }
-        let (ports, listed) = ((cookie.local_port, cookie.peer_port), cookie.addresses.iter().copied());
+        let ports = Ports { local: cookie.local_port, peer: cookie.peer_port };
+        let listed = cookie.addresses.iter().copied();
         if listener.config.distinct_peers && host.is_own_endpoint(route.remote) {
             self.abort_other_ways(now, route, ports, host);
         }
@@ -440,7 +438,7 @@ impl Endpoint {
                 return self.abort_cookie(now, route, cookie, &abort_chunk_without_cause());
             }
             self.statistics.accepts_put_off += 1;
-            return false;
+            return Handled::Done;
         }
         // Two INIT ACKs may have drawn the same tag, and only the first association can have it.
         if self.by_tag.contains_key(&cookie.local_tag) {
@@ -452,8 +450,7 @@ impl Endpoint {
         let id = self.associations.next_id();
         let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         let Listener { id: listener, local, config } = listener;
-        let mut association =
-            Association::accept(&mut cx, id, config, local, cookie, &remotes, (route.remote, route.local));
+        let mut association = Association::accept(&mut cx, id, config, local, cookie, &remotes, &route);
         let peer = SocketAddr::new(remotes[0].0.ip(), cookie.peer_port);
         cx.host.event(id, Event::Accepted { listener, port: cookie.local_port, peer });
         association.tell_adaptation(&mut cx);
@@ -462,12 +459,12 @@ impl Endpoint {
         self.admissions.enter(id, listener, source);
         self.budget.on_accepted(route.remote.ip());
         self.update_queues(id);
-        true
+        Handled::NotYet
     }
 
-    /// Answers a cookie for which no association can be created with an ABORT. Returns false: there is no association.
-    fn abort_cookie(&mut self, now: Time, route: Route, cookie: &StateCookie, chunk: &[u8]) -> bool {
-        if self.may_answer_cookie(now, route) {
+    /// Answers a cookie for which no association can be created with an ABORT.
+    fn abort_cookie(&mut self, now: Time, route: Route, cookie: &StateCookie, chunk: &[u8]) -> Handled {
+        if self.draw_answer_to_cookie(now, route) {
             let header = Header {
                 source_port: cookie.peer_port,
                 destination_port: cookie.local_port,
@@ -475,11 +472,11 @@ impl Endpoint {
             };
             self.reply(route, &header, cookie.peer_tag, |out| out.extend_from_slice(chunk));
         }
-        false
+        Handled::Done
     }
 
-    /// Draws an answer from the budget for strangers; counts a refusal.
-    fn may_answer_cookie(&mut self, now: Time, route: Route) -> bool {
+    /// Draws an answer from the budget for strangers, and counts a refusal. Returns whether it was granted.
+    fn draw_answer_to_cookie(&mut self, now: Time, route: Route) -> bool {
         let granted = self.budget.draw_for_cookie(now, route.remote.ip());
         self.statistics.answers_withheld += u64::from(!granted);
         granted
