@@ -200,6 +200,7 @@ impl Recovery {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "what was lost is a list of ranges, here of one")]
 mod tests {
     use super::*;
 

@@ -126,6 +126,7 @@ impl SpuriousLoss {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "what was lost is a list of ranges, here of one")]
 mod tests {
     use super::*;
 
