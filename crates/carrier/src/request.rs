@@ -22,10 +22,6 @@ pub const PUT_BACK_BYTES_MAX: usize = 4000;
 /// Number of addresses of a peer that an association is set up with, at most.
 pub const ADDRESSES_MAX: usize = 64;
 
-/// Errno of an [`Answer::Failed`] to a request that the daemon has not read, `ERESTART`: the caller makes it again on another
-/// connection.
-pub const ASK_AGAIN: i32 = 85;
-
 /// Beginning of every frame: "swcr".
 const MAGIC: u32 = u32::from_le_bytes(*b"swcr");
 const OVERHEAD_BYTES: usize = 24;
@@ -603,6 +599,8 @@ pub enum Answer<'a> {
     Done,
     /// An errno.
     Failed(i32),
+    /// The daemon has not carried out the request, for lack of places: the caller makes it again on another connection.
+    AskAgain,
     /// The address that was asked for.
     Address(SocketAddr),
     /// The association that was asked for.
@@ -632,6 +630,7 @@ impl<'a> Answer<'a> {
             Answer::Value(value) => w.u8(3).bytes(value),
             Answer::Association(id) => w.u8(4).assoc_id(*id),
             Answer::Refused(why) => w.u8(5).bytes(why.as_bytes()),
+            Answer::AskAgain => w.u8(6),
         };
         w.finish()
     }
@@ -647,6 +646,7 @@ impl<'a> Answer<'a> {
             3 => Answer::Value(option_value(&mut r)?),
             4 => Answer::Association(r.assoc_id()?),
             5 => Answer::Refused(std::str::from_utf8(option_value(&mut r)?).ok()?),
+            6 => Answer::AskAgain,
             _ => return None,
         };
         r.end().map(|()| answer)

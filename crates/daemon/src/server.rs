@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carrier::request::{AnswerKind, FRAME_BYTES_MAX, Request, RequestError};
+use carrier::request::{self, AnswerKind, FRAME_BYTES_MAX, Request, RequestError};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags};
 use rustix::process::Uid;
@@ -14,7 +14,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
-use crate::calls::reply::Reply;
+use crate::calls::reply::{Answer, Reply};
 use crate::channel::lent_memfd::{self, LentMemfd};
 use crate::dispatch;
 use crate::state::registry::Registry;
@@ -186,7 +186,7 @@ async fn carry_out(
         // Until the caller has received them, they count as in flight for the user of the daemon.
         place = caller.registry.resources().take_unreceived(caller.requester.user());
         if place.is_none() {
-            return Some((ask_again(), None));
+            return Some((Answer::AskAgain.into(), None));
         }
     }
     tokio::select! {
@@ -334,14 +334,10 @@ fn put_off(connection: &End) {
         return;
     }
     let mut frame = [0; FRAME_BYTES_MAX];
-    let bytes = ask_again().encode(&mut frame).unwrap_or(0);
+    let bytes = request::Answer::AskAgain.encode(&mut frame).unwrap_or(0);
     // The caller may have gone.
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     let _ = connection.time().measure(|| rustix::net::send(connection, &frame[..bytes], flags));
-}
-
-fn ask_again() -> Reply {
-    Errno::from_raw_os_error(carrier::request::ASK_AGAIN).into()
 }
 
 impl Asked {
@@ -403,7 +399,6 @@ mod tests {
     use tokio::runtime::LocalOptions;
 
     use super::*;
-    use crate::calls;
     use crate::system::daemon_address::DaemonAddress;
     use crate::system::descriptor_io::polls;
     use crate::testing::{WAIT_MAX, soon, until};
@@ -504,10 +499,9 @@ mod tests {
         let told = |caller: &OwnedFd| -> Result<Option<String>, Errno> {
             let mut frame = [0; FRAME_BYTES_MAX];
             let bytes = rustix::net::recv(caller, &mut frame[..], rustix::net::RecvFlags::DONTWAIT)?.1;
-            Ok(carrier::request::Answer::parse(&frame[..bytes]).map(|answer| format!("{answer:?}")))
+            Ok(request::Answer::parse(&frame[..bytes]).map(|answer| format!("{answer:?}")))
         };
-        let put_off =
-            Ok(Some(format!("{:?}", carrier::request::Answer::Failed(carrier::request::ASK_AGAIN))));
+        let put_off = Ok(Some(format!("{:?}", request::Answer::AskAgain)));
         assert_eq!(told(evicted), put_off, "an evicted connection is told to ask again");
         assert_eq!(told(evicted), Ok(None), "and closed");
         // Those that had a permit at the end of the daemon find its end.
@@ -603,14 +597,16 @@ mod tests {
         }
     }
 
-    /// Returns the result of a request whose answer is there, and has received it: 0, or an errno.
-    fn received(caller: &OwnedFd) -> i32 {
+    /// Receives the answer to a request, which is there. Returns whether the daemon has carried the request out; if not, it wants
+    /// to be asked again.
+    fn is_carried_out(caller: &OwnedFd) -> bool {
         let mut frame = [0; FRAME_BYTES_MAX];
         let received = rustix::net::recv(caller, &mut frame[..], rustix::net::RecvFlags::DONTWAIT);
         let bytes = received.expect("an answer").1;
-        match carrier::request::Answer::parse(&frame[..bytes]).expect("an answer") {
-            carrier::request::Answer::Failed(errno) => errno,
-            _ => 0,
+        match request::Answer::parse(&frame[..bytes]).expect("an answer") {
+            request::Answer::Done => true,
+            request::Answer::AskAgain => false,
+            other => panic!("{other:?}"),
         }
     }
 
@@ -640,19 +636,18 @@ mod tests {
                         rustix::net::shutdown(&asked[0], rustix::net::Shutdown::Both).expect("it is open");
                         later.push(ask());
                     }
-                    1 => assert_eq!(received(&asked[1]), 0),
+                    1 => assert!(is_carried_out(&asked[1])),
                     _ => later.push(ask()),
                 }
                 step += 1;
             }
             false
         });
-        let put_off = carrier::request::ASK_AGAIN;
-        let results: Vec<i32> = asked.iter().skip(2).map(received).collect();
-        let expected: Vec<i32> = (2..half + 3).map(|at| if at < half { 0 } else { put_off }).collect();
+        let results: Vec<bool> = asked.iter().skip(2).map(is_carried_out).collect();
+        let expected: Vec<bool> = (2..half + 3).map(|at| at < half).collect();
         assert_eq!(results, expected);
-        let later: Vec<i32> = later.iter().map(received).collect();
-        assert_eq!((later[0], later.contains(&0)), (put_off, true), "{later:?}");
+        let later: Vec<bool> = later.iter().map(is_carried_out).collect();
+        assert_eq!((later[0], later.contains(&true)), (false, true), "{later:?}");
     }
 
     /// The clock advances at once to the deadline.
@@ -667,7 +662,7 @@ mod tests {
         let connection =
             register(closer.guard_connection(daemon_end), Interest::READABLE | Interest::WRITABLE)
                 .expect("a descriptor");
-        let sent = answer(&connection, calls::reply::Answer::Done.into(), None, &closer).await;
+        let sent = answer(&connection, Answer::Done.into(), None, &closer).await;
         assert_eq!(sent.expect_err("there is no room").kind(), io::ErrorKind::TimedOut);
         drop(caller);
     }
@@ -696,8 +691,8 @@ mod tests {
             let mut frame = [0; FRAME_BYTES_MAX];
             let received = rustix::net::recv(&caller, &mut frame[..], rustix::net::RecvFlags::DONTWAIT);
             let bytes = received.expect("an answer").1;
-            match carrier::request::Answer::parse(&frame[..bytes]).expect("an answer") {
-                carrier::request::Answer::Failed(errno) => Some(errno),
+            match request::Answer::parse(&frame[..bytes]).expect("an answer") {
+                request::Answer::Failed(errno) => Some(errno),
                 _ => None,
             }
         });

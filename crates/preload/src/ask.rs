@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use carrier::name::DAEMON;
 use carrier::request::{
-    ASK_AGAIN, Answer, AnswerKind, DaemonRequest, HEAD_BYTES_MAX, OPTION_BYTES_MAX, Request, SocketRequest,
+    Answer, AnswerKind, DaemonRequest, HEAD_BYTES_MAX, OPTION_BYTES_MAX, Request, SocketRequest,
 };
 use carrier::trust;
 use libc::socklen_t;
@@ -36,8 +36,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// Error of one try to make a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AskError {
-    /// The daemon has not read the request, or wants it later: the next try may succeed.
-    Unread,
+    /// The daemon has not carried out the request: the next try may succeed.
+    AskAgain,
     /// Another try would find the same.
     Errno(Errno),
 }
@@ -71,7 +71,7 @@ impl Reply {
     /// Returns the reply unless its answer is a failure.
     fn unless_failed(self) -> Result<Reply, AskError> {
         match self.answer()? {
-            Answer::Failed(ASK_AGAIN) => Err(AskError::Unread),
+            Answer::AskAgain => Err(AskError::AskAgain),
             Answer::Failed(errno) => Err(AskError::Errno(Errno(errno))),
             _ => Ok(self),
         }
@@ -145,7 +145,7 @@ fn repeated<T>(ask: impl Fn() -> Result<T, AskError>) -> Result<T> {
             system::sleep(FIRST_PAUSE * (1 << (tries - 1)));
         }
         match ask() {
-            Err(AskError::Unread) => {}
+            Err(AskError::AskAgain) => {}
             Err(AskError::Errno(error)) => return Err(error),
             Ok(asked) => return Ok(asked),
         }
@@ -238,7 +238,7 @@ fn send(connection: RawFd, frame: &[Source<'_>], about: Option<RawFd>) -> Result
 /// try finds out.
 fn connection_error(error: Errno) -> AskError {
     match error.0 {
-        libc::EPIPE | libc::ECONNRESET => AskError::Unread,
+        libc::EPIPE | libc::ECONNRESET => AskError::AskAgain,
         _ => AskError::Errno(error),
     }
 }
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn a_request_to_a_daemon_that_was_killed_was_not_read() {
         for has_unread in [false, true] {
-            assert_eq!(send_after_end(has_unread), Err(AskError::Unread));
+            assert_eq!(send_after_end(has_unread), Err(AskError::AskAgain));
         }
         assert_eq!(connection_error(Errno(libc::EMFILE)), AskError::Errno(Errno(libc::EMFILE)));
     }
@@ -434,7 +434,7 @@ mod tests {
                     }
                     let answer = match treatment {
                         Treatment::Answer => Some(Answer::Done),
-                        Treatment::PutOff => Some(Answer::Failed(ASK_AGAIN)),
+                        Treatment::PutOff => Some(Answer::AskAgain),
                         Treatment::Refuse => Some(Answer::Failed(libc::ECONNRESET)),
                         _ => None,
                     };

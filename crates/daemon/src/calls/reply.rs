@@ -14,6 +14,7 @@ use crate::channel::lent_memfd::LentMemfd;
 pub(crate) enum Answer {
     Done,
     Failed(Errno),
+    AskAgain,
     Address(SocketAddr),
     Value(Vec<u8>),
     Association(AssocId),
@@ -41,6 +42,7 @@ impl Reply {
         let answer = match &self.answer {
             Answer::Done => request::Answer::Done,
             Answer::Failed(error) => request::Answer::Failed(error.raw_os_error()),
+            Answer::AskAgain => request::Answer::AskAgain,
             Answer::Address(address) => request::Answer::Address(*address),
             Answer::Value(value) => request::Answer::Value(value),
             Answer::Association(id) => request::Answer::Association(*id),

@@ -70,8 +70,7 @@ impl From<Errno> for NoDaemon {
             Errno::NOENT | Errno::CONNREFUSED => NoDaemon::Absent,
             // The answer of a daemon that does not know this request.
             Errno::PROTONOSUPPORT => NoDaemon::OtherVersion,
-            // `ASK_AGAIN` says so, too.
-            Errno::AGAIN | Errno::CONNRESET | Errno::RESTART => NoDaemon::Silent,
+            Errno::AGAIN | Errno::CONNRESET => NoDaemon::Silent,
             error => NoDaemon::System(error.raw_os_error()),
         }
     }
@@ -89,10 +88,11 @@ impl DaemonAddress {
         let bytes = DaemonRequest::Describe.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
         rustix::net::send(&connection, &frame[..bytes], SendFlags::NOSIGNAL)?;
         let (bytes, _) = rustix::net::recv(&connection, &mut frame, RecvFlags::empty())?;
-        let Some(Answer::Value(text)) = Answer::parse(&frame[..bytes]) else {
-            return Err(if bytes == 0 { NoDaemon::Silent } else { NoDaemon::OtherVersion });
-        };
-        serde_json::from_slice(text).map_err(|_| NoDaemon::OtherVersion)
+        match Answer::parse(&frame[..bytes]) {
+            Some(Answer::Value(text)) => serde_json::from_slice(text).map_err(|_| NoDaemon::OtherVersion),
+            Some(Answer::AskAgain) => Err(NoDaemon::Silent),
+            _ => Err(if bytes == 0 { NoDaemon::Silent } else { NoDaemon::OtherVersion }),
+        }
     }
 }
 
@@ -176,11 +176,12 @@ mod tests {
 
     #[test]
     fn a_daemon_of_this_user_is_asked_and_its_answer_checked() {
-        let answer = |text: &[u8]| {
+        let encoded = |answer: Answer<'_>| {
             let mut frame = [0; FRAME_BYTES_MAX];
-            let bytes = Answer::Value(text).encode(&mut frame).expect("it is short");
+            let bytes = answer.encode(&mut frame).expect("it is short");
             frame[..bytes].to_vec()
         };
+        let answer = |text: &[u8]| encoded(Answer::Value(text));
         let description = Description {
             process: 77,
             version: "1.2.3".into(),
@@ -195,6 +196,7 @@ mod tests {
         }
         assert_eq!(asked("foreign", Some(b"something else")), Err(NoDaemon::OtherVersion));
         assert_eq!(asked("closed", None), Err(NoDaemon::Silent));
+        assert_eq!(asked("busy", Some(&encoded(Answer::AskAgain))), Err(NoDaemon::Silent));
         assert_eq!(DaemonAddress::Abstract("swiftwater-nobody".into()).describe(), Err(NoDaemon::Absent));
     }
 

@@ -31,6 +31,7 @@ impl DaemonAddress {
         });
         match (Answer::parse(&frame[..received.bytes]), memfd) {
             (Some(Answer::Done), Some(memfd)) => Status::parse(&read_all(memfd)?),
+            (Some(Answer::AskAgain), _) => Err(NoDaemon::Silent),
             (Some(Answer::Failed(error)), _) => Err(Errno::from_raw_os_error(error).into()),
             _ => Err(if received.bytes == 0 { NoDaemon::Silent } else { NoDaemon::OtherVersion }),
         }

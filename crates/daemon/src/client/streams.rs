@@ -215,6 +215,7 @@ impl Asked {
             Some(Answer::Value(value)) => Ok(String::from_utf8_lossy(value).into_owned()),
             Some(Answer::Refused(why)) => Err(StreamCommandError::Refused(why.to_owned())),
             Some(Answer::Failed(errno)) => Err(Errno::from_raw_os_error(errno).into()),
+            Some(Answer::AskAgain) => Err(NoDaemon::Silent.into()),
             _ if self.answer.is_empty() => Err(NoDaemon::Silent.into()),
             _ => Err(NoDaemon::OtherVersion.into()),
         }

@@ -26,6 +26,8 @@ enum { FRAME_BYTES_MAX = 4096, DESCRIPTORS_MAX = 253 };
 /* Descriptors of a socket: the program's end of the carrier, the status page and the sharers' page. */
 enum { CARRIER, STATUS_PAGE, SHARERS_PAGE, SOCKET_DESCRIPTORS };
 enum { OPEN = 0, ATTACH = 1, BIND = 2, LISTEN = 3, CONNECT = 4, GET_OPTION = 8, PEEL_OFF = 12, AWAIT_END = 14, BARRIER = 15 };
+/* Kinds of answers. */
+enum { FAILED = 1, ASK_AGAIN = 6 };
 enum { SKIPPED = 77 };
 
 #define CHECK(holds)                                                                                                  \
@@ -117,7 +119,7 @@ static inline void say(int connection, int kind, const void *body, size_t bytes,
     CHECK(send_with(connection, frame, 7 + bytes, fds, count) == (ssize_t)(7 + bytes));
 }
 
-/* The answer to a request: 0, or its errno. ECONNRESET: there is none. `fds` gets at most SOCKET_DESCRIPTORS descriptors. */
+/* The answer to a request: 0, or its errno. ECONNRESET: there is none. ERESTART: the daemon wants to be asked again. `fds` gets at most SOCKET_DESCRIPTORS descriptors. */
 static inline int answer(int connection, int *fds)
 {
     unsigned char frame[FRAME_BYTES_MAX];
@@ -142,8 +144,10 @@ static inline int answer(int connection, int *fds)
             close(got[i]);
     }
     int32_t error = 0;
-    if (frame[4] == 1)
+    if (frame[4] == FAILED)
         memcpy(&error, frame + 5, sizeof error);
+    else if (frame[4] == ASK_AGAIN)
+        error = ERESTART;
     return error;
 }
 
