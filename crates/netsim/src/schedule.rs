@@ -86,8 +86,8 @@ pub enum WhenDown {
     /// it is up again is lost too: a cable that is pulled.
     #[default]
     Lose,
-    /// The queue stands still and takes packets up to its bound; the packet that is leaving goes on where it stopped: a
-    /// radio that hears nothing for a while.
+    /// The queue stands still and takes packets up to its bound; the packet that is leaving continues where it
+    /// stopped: a radio without a signal.
     Wait,
 }
 

@@ -233,7 +233,7 @@ pub(crate) struct Opened {
     pub(crate) new_folders: MadeFolders,
 }
 
-/// What becomes of folders on the way that are missing.
+/// Treatment of folders on the way that are missing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
     Fail,

@@ -55,12 +55,7 @@ pub(crate) enum NeighboursError {
     Output(#[from] OutputError),
     /// A run failed.
     #[error("beside the neighbour `{neighbour}`: {source}")]
-    Run {
-        /// The neighbour's activity.
-        neighbour: &'static str,
-        /// The reason of the failure.
-        source: PeerError,
-    },
+    Run { neighbour: &'static str, source: PeerError },
     /// This program cannot start itself.
     #[error("cannot locate the own executable: {0}")]
     Program(io::Error),

@@ -32,12 +32,7 @@ pub(crate) enum OutputError {
     Json(#[from] serde_json::Error),
     /// The file that `--json` names cannot be written.
     #[error("cannot write {path}: {source}; choose another file with --json=FILE", path = path.display())]
-    File {
-        /// Where.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
 }
 
 impl From<io::Error> for OutputError {

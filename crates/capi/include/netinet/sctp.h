@@ -115,7 +115,7 @@ typedef int32_t sctp_assoc_t;
 
 /* ---- what goes with messages ------------------------------------------------------------- */
 
-/* Of recvmsg: the record is a notification, a union sctp_notification. */
+/* Flag from recvmsg: the record is a notification, a union sctp_notification. */
 #define MSG_NOTIFICATION 0x8000
 
 /* Types of ancillary data, level IPPROTO_SCTP. */

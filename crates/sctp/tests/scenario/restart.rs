@@ -454,7 +454,7 @@ fn a_restart_waits_while_the_user_has_not_read_what_came_back_with_earlier_ones(
         while peer.hears_maybe().is_some() {}
         let (cookie, now) = (asks_again(&mut peer), peer.now);
         echoes(&mut peer, &cookie);
-        // What a step has left comes back, too.
+        // The endpoint also handles the work that earlier steps have left.
         peer.endpoint.handle_timeout(now, &mut peer.app);
         assert_bounded(&peer.endpoint.statistics(peer.id).unwrap(), &config);
     }

@@ -55,12 +55,7 @@ pub(crate) enum AttackError {
     Output(#[from] OutputError),
     /// A run failed.
     #[error("{case}: {source}")]
-    Run {
-        /// Name of the case.
-        case: String,
-        /// Its error.
-        source: PeerError,
-    },
+    Run { case: String, source: PeerError },
 }
 
 /// Runs the command.

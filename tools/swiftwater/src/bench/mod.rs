@@ -50,24 +50,10 @@ pub(crate) enum BenchError {
     Output(#[from] OutputError),
     /// The page cannot be written.
     #[error("cannot write {}: {source}; choose another file with --html", path.display())]
-    Write {
-        /// The path.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
     /// Some runs failed.
     #[error("{failed} of {runs} runs failed, the first ({first}): {reason}")]
-    Runs {
-        /// Number of failed runs.
-        failed: usize,
-        /// Number of all runs.
-        runs: u64,
-        /// Name of the first failed run.
-        first: String,
-        /// Its error.
-        reason: String,
-    },
+    Runs { failed: usize, runs: u64, first: String, reason: String },
 }
 
 /// Runs the command.

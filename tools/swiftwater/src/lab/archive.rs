@@ -203,7 +203,7 @@ impl Archive {
             renamed.map_err(|error| write_error(&self.path, &error))
         });
         if let Err(error) = written {
-            // What is not complete only takes room.
+            // Incomplete results only take room.
             let _ = remove_new(&self.folder);
             return Err(error);
         }

@@ -43,14 +43,7 @@ pub(crate) enum LabError {
     Unknown(String),
     /// No case has such a name.
     #[error("no case of {experiment} has `{wanted}` in its name; they are: {names}")]
-    NoCase {
-        /// The experiment.
-        experiment: &'static str,
-        /// The name that the user gave.
-        wanted: String,
-        /// The names that exist.
-        names: String,
-    },
+    NoCase { experiment: &'static str, wanted: String, names: String },
     /// An option is of the other kind of experiments.
     #[error(transparent)]
     Misplaced(#[from] Misplaced),
@@ -59,20 +52,10 @@ pub(crate) enum LabError {
     Signal(#[from] interrupt::ListenError),
     /// A file cannot be written.
     #[error("cannot write {}: {reason}; {advice}", path.display())]
-    Write {
-        /// Where.
-        path: PathBuf,
-        /// Error of the system.
-        reason: String,
-        /// What to do.
-        advice: &'static str,
-    },
+    Write { path: PathBuf, reason: String, advice: &'static str },
     /// The folder for results has a file of others under a name of the laboratory's.
     #[error("{} is not of `swiftwater lab --live NAME --out DIR`, which would overwrite it; name another folder", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     /// Two hosts in real time failed.
     #[error(transparent)]
     Line(line::LineError),

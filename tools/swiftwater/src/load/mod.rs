@@ -27,20 +27,10 @@ const LATENCY_MAX: Duration = Duration::from_secs(60);
 pub(crate) enum LoadError {
     /// The system or the transport failed.
     #[error("{what}: {source}")]
-    Io {
-        /// The operation.
-        what: &'static str,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Io { what: &'static str, source: io::Error },
     /// A message arrived that the peer did not send.
     #[error("a message of {got} bytes arrived where {expected} were sent; the transport broke a message")]
-    WrongSize {
-        /// The size that arrived.
-        got: usize,
-        /// The size that was sent.
-        expected: usize,
-    },
+    WrongSize { got: usize, expected: usize },
     /// The association could not be made.
     #[error("cannot connect over SCTP: {0}")]
     Connect(#[from] swiftwater::ConnectError),

@@ -1,4 +1,4 @@
-//! What a neighbour does to keep a daemon busy: the hidden command `peer trouble`.
+//! Requests of a neighbour that keep a daemon busy: the hidden command `peer trouble`.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

@@ -31,12 +31,7 @@ pub(crate) enum AcceptorError {
         "the server cannot bind UDP port {port}: {source}; stop the program there that has it, such as a `swiftwater daemon`, \
          or start `swiftwater perf server` with another --udp-port"
     )]
-    Bind {
-        /// The port.
-        port: u16,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Bind { port: u16, source: io::Error },
     /// The kernel has no MPTCP.
     #[error(
         "the server cannot listen over MPTCP: {0}; its kernel may be without it, or net.mptcp.enabled may be 0"

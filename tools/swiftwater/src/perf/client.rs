@@ -165,31 +165,16 @@ pub(crate) enum ClientError {
     Spec(#[from] SpecError),
     /// The name is unknown.
     #[error("cannot find the host `{host}`: {source}; check the name or give its address; -p names the port")]
-    Resolve {
-        /// The name.
-        host: String,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Resolve { host: String, source: io::Error },
     /// A local address is not one of this host.
     #[error("cannot send from {address}: {source}; give -B addresses of this host: `ip address` lists them")]
-    Local {
-        /// The address.
-        address: IpAddr,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Local { address: IpAddr, source: io::Error },
     /// The server cannot be reached.
     #[error(
         "cannot reach a server at {address}: {source}; start `swiftwater perf server` there and open TCP port {port} in its firewall",
         port = address.port()
     )]
-    Connect {
-        /// The address.
-        address: SocketAddr,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Connect { address: SocketAddr, source: io::Error },
     /// The control connection failed.
     #[error(transparent)]
     Control(#[from] ControlError),

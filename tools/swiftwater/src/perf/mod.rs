@@ -46,12 +46,7 @@ pub(crate) enum PerfError {
     Trace(#[from] TraceFileError),
     /// An option of another protocol.
     #[error("{option} has no effect with --proto {protocol}; leave it out, or choose another protocol")]
-    WithoutEffect {
-        /// The option.
-        option: &'static str,
-        /// Name of the protocol.
-        protocol: String,
-    },
+    WithoutEffect { option: &'static str, protocol: String },
     /// Ctrl-C cannot be caught.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(#[from] interrupt::ListenError),

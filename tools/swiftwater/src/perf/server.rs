@@ -64,20 +64,10 @@ pub(crate) enum ServerEvent {
 pub(crate) enum ServerError {
     /// The port is not available.
     #[error("cannot listen on {address}: {source}; {advice}", advice = advice("--port", source))]
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Bind { address: SocketAddr, source: io::Error },
     /// The UDP port is not available.
     #[error("cannot bind UDP port {port} on {ip}: {source}; {advice}", port = address.port(), ip = address.ip(), advice = advice("--udp-port", source))]
-    Udp {
-        /// The address.
-        address: SocketAddr,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Udp { address: SocketAddr, source: io::Error },
     /// The system failed later.
     #[error("the server had to stop: {0}")]
     Io(#[from] io::Error),

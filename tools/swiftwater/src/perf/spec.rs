@@ -256,18 +256,10 @@ impl Spec {
 pub(crate) enum SpecError {
     /// The size of a message is out of bounds.
     #[error("a message of {bytes} bytes cannot be tested here; choose a size from 1 to {max}")]
-    MessageBytes {
-        /// The requested size.
-        bytes: usize,
-        /// The largest allowed size.
-        max: usize,
-    },
+    MessageBytes { bytes: usize, max: usize },
     /// The number of associations is out of bounds.
     #[error("{parallel} at a time cannot be tested; choose from 1 to {max}", max = PARALLEL_MAX)]
-    Parallel {
-        /// The requested number.
-        parallel: usize,
-    },
+    Parallel { parallel: usize },
     /// A buffer out of bounds.
     #[error("choose a buffer size from 1 byte to 1 GB")]
     Buffer,

@@ -25,20 +25,10 @@ const BUFFER_BYTES: usize = 1 << 18;
 pub(crate) enum TraceFileError {
     /// The file cannot be made.
     #[error("cannot write the trace to {path}: {source}; name another file with --qlog", path = path.display())]
-    Create {
-        /// The path.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Create { path: PathBuf, source: io::Error },
     /// The file could not be written to the end.
     #[error("the trace in {path} is not complete: {source}", path = path.display())]
-    Write {
-        /// The path.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 enum Item {

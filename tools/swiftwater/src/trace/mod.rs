@@ -37,10 +37,7 @@ pub(crate) enum TraceError {
     Read(#[from] ReadError),
     /// No event is left to show.
     #[error("no event of {path} is left by these options; `swiftwater trace show {path}` prints all", path = path.display())]
-    NothingSelected {
-        /// The file.
-        path: PathBuf,
-    },
+    NothingSelected { path: PathBuf },
     /// The wanted time ends before it begins.
     #[error("--from {from} is later than --to {to}; exchange them")]
     EmptyTime {
@@ -54,21 +51,13 @@ pub(crate) enum TraceError {
     NoSuchEvent(String),
     /// The name of the output has no known suffix.
     #[error("cannot tell what to write from the name {path}; end it with .svg or .html", path = path.display())]
-    Format {
-        /// The output.
-        path: PathBuf,
-    },
+    Format { path: PathBuf },
     /// Standard output cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The figure cannot be written.
     #[error("cannot write {path}: {source}", path = path.display())]
-    Write {
-        /// The path.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 /// Runs the command.

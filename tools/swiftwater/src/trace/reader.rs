@@ -23,39 +23,24 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 pub(crate) enum ReadError {
     /// The file does not exist, or the disk failed.
     #[error("cannot read {path}: {source}; name a file that `--qlog` has written", path = path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// It is another kind of file.
     #[error(
         "{path}, line 1: {what}; a trace begins with the header of a sequential qlog file, as `swiftwater perf client --qlog FILE` writes it",
         path = path.display()
     )]
-    Header {
-        /// The file.
-        path: PathBuf,
-        /// Description of the error.
-        what: String,
-    },
+    Header { path: PathBuf, what: String },
     /// A line is malformed.
     #[error("{path}, line {line}: {what}", path = path.display())]
     Line {
-        /// The file.
         path: PathBuf,
         /// Its number, from 1.
         line: u64,
-        /// Description of the error.
         what: String,
     },
     /// The file has no known event.
     #[error("{path} has no SCTP events: no association began, or it is the trace of another protocol", path = path.display())]
-    Nothing {
-        /// The file.
-        path: PathBuf,
-    },
+    Nothing { path: PathBuf },
 }
 
 /// An event, as the file describes it.

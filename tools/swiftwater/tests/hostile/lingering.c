@@ -102,7 +102,7 @@ int main(int argc, char **argv)
     begin();
     CHECK(argc == 2);
     int by_requests = strcmp(argv[1], "record") != 0 && strcmp(argv[1], "leftover") != 0;
-    /* Of one that only lies in a queue, nothing is known. Of the others, the child may be the last to have a copy. */
+    /* Nothing is known about one that only lies in a queue. The child may be the last to have a copy of any other. */
     int is_told = by_requests && strcmp(argv[1], "queue") != 0;
     while (count < ATTEMPTS && !is_stuck) {
         attack(argv[1], by_requests, lingering(&peers[count]));

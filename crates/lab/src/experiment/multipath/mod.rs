@@ -199,7 +199,7 @@ impl Multipath {
         let measured = before.0..now;
         let seconds = (measured.end - measured.start).as_secs_f64();
         let received = transfer.received();
-        // Possibly no data has arrived for a while at the end.
+        // Perhaps no data has arrived for some time at the end.
         let quiet = transfer.now().saturating_since(received.last_at.unwrap_or_default());
         let gap = received.gap_max.max(quiet.min(measured.end - measured.start));
         let outcome = Outcome {

@@ -68,22 +68,10 @@ pub(crate) enum HostsError {
     #[error(
         "no device for a line: TUN: {tun}; veth: {veth}; load a kernel module (modprobe tun, or modprobe veth) as root"
     )]
-    NoDevice {
-        /// Error of TUN.
-        tun: io::Error,
-        /// Error of veth.
-        veth: String,
-    },
+    NoDevice { tun: io::Error, veth: String },
     /// The kind that was asked for does not work.
     #[error("cannot open the {kind} device of a line: {source}; try --device {other}")]
-    Device {
-        /// The kind.
-        kind: &'static str,
-        /// Another kind.
-        other: &'static str,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Device { kind: &'static str, other: &'static str, source: io::Error },
     /// The emulator does not run.
     #[error(transparent)]
     Emulator(#[from] EmulatorError),

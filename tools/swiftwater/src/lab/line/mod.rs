@@ -39,12 +39,7 @@ pub(crate) enum LineError {
     Signal(#[from] interrupt::ListenError),
     /// A program cannot be started, or waited for.
     #[error("cannot run `{name}`: {source}; {}", advice(source))]
-    Program {
-        /// Name of the program.
-        name: String,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Program { name: String, source: io::Error },
     /// The server has ended before a client started.
     #[error(
         "the server `{line}` has ended before it had a socket open, with status {code}; run it by hand to see why"

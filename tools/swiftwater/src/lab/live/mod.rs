@@ -104,18 +104,12 @@ pub(crate) enum LiveError {
     NothingToMeasure,
     /// One end failed and reported why.
     #[error("{name}: {said}")]
-    End {
-        /// Name of the measurement.
-        name: String,
-        /// The report.
-        said: String,
-    },
+    End { name: String, said: String },
     /// An end cannot be started.
     #[error("cannot start {what}: {source}")]
     Start {
         /// Name of the end.
         what: &'static str,
-        /// Error of the system.
         source: io::Error,
     },
     /// A measurement has not ended.
@@ -124,7 +118,6 @@ pub(crate) enum LiveError {
         limit.as_secs()
     )]
     Deadline {
-        /// Name of the measurement.
         name: String,
         /// The time that it had.
         limit: Duration,
@@ -134,10 +127,7 @@ pub(crate) enum LiveError {
         "{name}: its lines have passed next to nothing for {} s, so it was ended: an end stands still",
         STALLED.as_secs()
     )]
-    Stalled {
-        /// Name of the measurement.
-        name: String,
-    },
+    Stalled { name: String },
     /// The ends cannot be run.
     #[error("cannot run the two ends: {0}")]
     Io(#[from] io::Error),

@@ -206,7 +206,7 @@ impl Session {
             note(format_args!("{}", interruption(runs(&self.measured), self.planned_runs)));
         }
         if !has_figures && !interrupt::requested() {
-            // What the kernel lacks is no failure beside other figures.
+            // A protocol that the kernel lacks is no failure beside other figures.
             self.failure.get_or_insert(LiveError::NothingToMeasure.into());
         }
         self.failure.map_or(Ok(()), Err)

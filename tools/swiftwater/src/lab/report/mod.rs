@@ -46,50 +46,22 @@ struct Rows(#[serde(deserialize_with = "limits::at_most::<_, _, { limits::ROWS_M
 pub(crate) enum ReportError {
     /// A file cannot be read.
     #[error("cannot read {}: {source}; name a folder that `swiftwater lab --live NAME --out DIR` has written", path.display())]
-    Read {
-        /// The path.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// The folder has no results.
     #[error("{} has no results: name a folder that `swiftwater lab --live NAME --out DIR` has written; a command that was ended before its first measurement leaves none", folder.display())]
-    NoResults {
-        /// The folder.
-        folder: PathBuf,
-    },
+    NoResults { folder: PathBuf },
     /// A file is damaged.
     #[error("{} is damaged: {what}; measure again", path.display())]
-    Damaged {
-        /// The path.
-        path: PathBuf,
-        /// What is wrong.
-        what: String,
-    },
+    Damaged { path: PathBuf, what: String },
     /// There is more than a page can hold.
     #[error("{} has more than {what}, too much for one page; keep fewer cases, or shorter ones, in a folder", folder.display())]
-    TooMuch {
-        /// The folder of results.
-        folder: PathBuf,
-        /// What there is too much of.
-        what: String,
-    },
+    TooMuch { folder: PathBuf, what: String },
     /// Complete results cannot be moved to their places.
     #[error("cannot move the results in {} to their places, which a command that was ended has left: {source}; {advice}", folder.display(), advice = finish_advice(source))]
-    Finish {
-        /// The folder of results.
-        folder: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Finish { folder: PathBuf, source: io::Error },
     /// The page cannot be written.
     #[error("cannot write {}: {source}; choose another file with --html", path.display())]
-    Write {
-        /// The path.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 /// Runs the command.
