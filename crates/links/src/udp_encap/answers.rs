@@ -15,15 +15,15 @@ impl UdpEncap {
     /// Sends datagrams to which fragmentation does not apply together, socket by socket, the others one by one.
     pub(super) fn send_answers(&mut self, transmits: &[Transmit<'_>]) {
         for transmits in transmits.chunks(MESSAGES_MAX) {
+            let batches: SmallVec<[Batch<'_>; MESSAGES_MAX]> = transmits
+                .iter()
+                .filter_map(|transmit| self.sockets.batch_apart(transmit).ok().flatten())
+                .collect();
             for index in 0..self.sockets.list.len() {
-                self.sockets.send_together(index, transmits);
+                self.sockets.send_together(index, &batches);
             }
-        }
-        for transmit in transmits {
-            if let Ok(Some(batch)) = self.sockets.batch_apart(transmit)
-                && !goes_with_others(&batch)
-            {
-                let result = self.send_from(&batch);
+            for batch in batches.iter().filter(|batch| !goes_with_others(batch)) {
+                let result = self.send_from(batch);
                 let _ = self.sockets.lose_blocked(result);
             }
         }
@@ -36,21 +36,18 @@ fn goes_with_others(batch: &Batch<'_>) -> bool {
 }
 
 impl Sockets {
-    /// Sends those of at most `MESSAGES_MAX` datagrams that belong to one socket.
-    fn send_together(&mut self, index: usize, transmits: &[Transmit<'_>]) {
+    /// Sends those of at most `MESSAGES_MAX` batches that go together and belong to one socket.
+    fn send_together(&mut self, index: usize, batches: &[Batch<'_>]) {
         let mut leaving: SmallVec<[OutgoingDatagram<'_>; MESSAGES_MAX]> = SmallVec::new();
         let mut bytes: SmallVec<[usize; MESSAGES_MAX]> = SmallVec::new();
-        for transmit in transmits {
-            let Ok(Some(batch)) = self.batch_apart(transmit) else { continue };
-            if batch.index == index && goes_with_others(&batch) {
-                let socket = &self.list[index];
-                leaving.push(OutgoingDatagram {
-                    to: RawAddress::encode(batch.remote, socket.inner.ipv6),
-                    slices: transmit.slices,
-                    control: packet_control(&batch, socket),
-                });
-                bytes.push(batch.total_bytes);
-            }
+        for batch in batches.iter().filter(|batch| batch.index == index && goes_with_others(batch)) {
+            let socket = &self.list[index];
+            leaving.push(OutgoingDatagram {
+                to: RawAddress::encode(batch.remote, socket.inner.ipv6),
+                slices: batch.transmit.slices,
+                control: packet_control(batch, socket),
+            });
+            bytes.push(batch.total_bytes);
         }
         let (mut sent, mut tries) = (0, 0);
         while sent < leaving.len() {
