@@ -58,6 +58,7 @@ fn every_flood_is_sent_received_and_compared() {
     let floods = [
         "init-one-prefix",
         "init",
+        "init-repeated",
         "handshakes",
         "init-closed-port",
         "data",

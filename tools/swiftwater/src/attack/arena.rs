@@ -8,8 +8,10 @@ use netns::{Host, HostError};
 const NETWORK: &str = "198.18.0.0/24";
 /// Address of the victim, on both lines.
 pub(crate) const VICTIM: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
-/// Address of the well-behaved peers.
+/// Address of the well-behaved peer.
 pub(crate) const CALLER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+/// Network of the new peers, each of which has a network of its own in it.
+const NEWCOMERS: [u8; 2] = [198, 19];
 /// Router through which the victim's answers to strangers leave. Its own end has no address: the kernel drops packets that arrive
 /// there.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 1);
@@ -34,6 +36,12 @@ pub(crate) const MEETING_PORT: u16 = 5002;
 pub(crate) const ATTACKER: [u8; 3] = [198, 51, 100];
 /// UDP port where this attacker receives the victim's answers.
 pub(crate) const ATTACKER_UDP_PORT: u16 = 9900;
+
+/// Returns the address of the new peer of this number, whose network the victim has not met.
+pub(crate) fn newcomer(number: u32) -> Ipv4Addr {
+    let ([a, b], [.., network]) = (NEWCOMERS, number.to_be_bytes());
+    Ipv4Addr::new(a, b, network, (number >> 8) as u8 + 1)
+}
 
 /// Both hosts.
 #[derive(Debug)]
@@ -65,7 +73,9 @@ impl Arena {
             host.ip(&format!("address add {address}/24 dev {CALLER_LINE}"))?;
             host.ip(&format!("link set {CALLER_LINE} up"))?;
         }
-        Ok(())
+        let [a, b] = NEWCOMERS;
+        self.outside.ip(&format!("route add local {a}.{b}.0.0/16 dev lo"))?;
+        self.victim.ip(&format!("route add {a}.{b}.0.0/16 via {CALLER} dev {CALLER_LINE}"))
     }
 
     /// Gives the attacker a line to the victim's address; the victim sends all answers to strangers back over it.

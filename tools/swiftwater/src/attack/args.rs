@@ -13,6 +13,7 @@ use crate::units::{parse_count, parse_seconds};
 Floods:
   init-one-prefix   INITs to a port that listens, from the 256 addresses of one network
   init              INITs to a port that listens, from random addresses
+  init-repeated     such INITs, each sent twice, a second apart, as a peer does
   handshakes        complete handshakes, from the 256 addresses of a network that the attacker owns
   init-closed-port  INITs to a port without listener, from random addresses
   data              DATA of associations that do not exist, from random addresses

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use swiftwater::{Address, Stack, StackOptions};
 
-use super::arena::{CALLER_PORT, MEETING_PORT, SINK_PORT, UDP_PORT, VICTIM};
+use super::arena::{CALLER_PORT, MEETING_PORT, SINK_PORT, UDP_PORT, VICTIM, newcomer};
 use super::victim::MESSAGE_BYTES;
 use super::{say, wait_for_line};
 use crate::load;
@@ -67,7 +67,7 @@ pub(crate) fn connect_all(count: u32) -> Result<(), String> {
     let began = Instant::now();
     for number in 0..count {
         thread::sleep((CONNECT_INTERVAL * number).saturating_sub(began.elapsed()));
-        let (stack, send) = (stack.clone(), send.clone());
+        let (stack, send) = (stack.with_local_addresses(&[IpAddr::V4(newcomer(number))]), send.clone());
         thread::spawn(move || {
             let before = Instant::now();
             let connected = stack.connect(victim(MEETING_PORT));

@@ -35,6 +35,8 @@ pub(crate) enum Flood {
     InitOnePrefix,
     /// INITs to a listening port, from random addresses.
     Init,
+    /// INITs to a listening port, from random addresses, each sent again after a second, as a peer does.
+    InitRepeated,
     /// INITs to a listening port, from one network of 256 addresses, and a COOKIE ECHO for each answer.
     Handshakes,
     /// INITs to a port without listener, from random addresses.
@@ -55,9 +57,10 @@ pub(crate) enum Flood {
 
 impl Flood {
     /// All floods, in the order of tables.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::InitOnePrefix,
         Self::Init,
+        Self::InitRepeated,
         Self::Handshakes,
         Self::InitClosed,
         Self::Data,
@@ -73,6 +76,7 @@ impl Flood {
         match self {
             Self::InitOnePrefix => "init-one-prefix",
             Self::Init => "init",
+            Self::InitRepeated => "init-repeated",
             Self::Handshakes => "handshakes",
             Self::InitClosed => "init-closed-port",
             Self::Data => "data",
@@ -92,17 +96,24 @@ impl Flood {
         })
     }
 
-    /// Builds the packets, with IP and UDP headers, for the victim's port or for one without socket.
-    pub(crate) fn packets(self, to_dead_port: bool) -> io::Result<Vec<Vec<u8>>> {
+    /// Builds the packets of a flood of this rate, with IP and UDP headers, for the victim's port or for one without socket.
+    pub(crate) fn packets(self, packets_per_s: u64, to_dead_port: bool) -> io::Result<Vec<Vec<u8>>> {
         let mut chance = Chance::open()?;
         let udp_port = if to_dead_port { DEAD_UDP_PORT } else { UDP_PORT };
-        (0..self.packet_count()).map(|number| self.packet(number, &mut chance, udp_port)).collect()
+        let numbers = 0..self.packet_count(packets_per_s);
+        numbers.map(|number| self.packet(number, &mut chance, udp_port)).collect()
     }
 
     /// Gives a packet that names no association another UDP source port before it is sent again. With the same port it would look
-    /// like the retransmission of a peer whose first packet was lost.
-    pub(super) fn renew(self, packet: &mut [u8]) {
-        if matches!(self, Self::Handshakes | Self::Abort | Self::Heartbeat) {
+    /// like the retransmission of a peer whose first packet was lost. `times_sent` counts how often all packets have been sent.
+    pub(super) fn renew(self, (number, packet): (usize, &mut [u8]), times_sent: u64) {
+        let is_kept = match self {
+            Self::Handshakes | Self::Abort | Self::Heartbeat => true,
+            // Every packet is sent twice, and at any time half of those that are sent are repeated.
+            Self::InitRepeated => (number as u64 + times_sent).is_multiple_of(2),
+            _ => false,
+        };
+        if is_kept {
             return;
         }
         if let Some(port) = packet.get_mut(IP_HEADER_BYTES..).and_then(<[u8]>::first_chunk_mut) {
@@ -110,8 +121,13 @@ impl Flood {
         }
     }
 
-    fn packet_count(self) -> usize {
-        if self == Self::Handshakes { HANDSHAKES } else { PACKETS }
+    fn packet_count(self, packets_per_s: u64) -> usize {
+        match self {
+            Self::Handshakes => HANDSHAKES,
+            // All packets in turn take a second.
+            Self::InitRepeated => packets_per_s as usize,
+            _ => PACKETS,
+        }
     }
 
     fn packet(self, number: usize, chance: &mut Chance, udp_port: u16) -> io::Result<Vec<u8>> {
@@ -133,7 +149,7 @@ impl Flood {
         let mut out = Vec::new();
         packet::write_header(&self.header(number, chance)?, &mut out);
         match self {
-            Self::InitOnePrefix | Self::Init | Self::Handshakes | Self::InitClosed => {
+            Self::InitOnePrefix | Self::Init | Self::InitRepeated | Self::Handshakes | Self::InitClosed => {
                 init(chance)?.write(&mut out)
             }
             Self::Data => stray_data(chance, &mut out)?,
@@ -152,7 +168,9 @@ impl Flood {
 
     fn header(self, number: usize, chance: &mut Chance) -> io::Result<Header> {
         let verification_tag = match self {
-            Self::InitOnePrefix | Self::Init | Self::Handshakes | Self::InitClosed => VerificationTag(0),
+            Self::InitOnePrefix | Self::Init | Self::InitRepeated | Self::Handshakes | Self::InitClosed => {
+                VerificationTag(0)
+            }
             _ => VerificationTag(chance.number()? | 1),
         };
         let (source_port, destination_port) = match self {
@@ -233,6 +251,7 @@ mod tests {
     use super::*;
 
     const SCTP_OFFSET: usize = IP_HEADER_BYTES + UDP_HEADER_BYTES;
+    const RATE: u64 = 1_000;
 
     fn source(packet: &[u8]) -> [u8; 4] {
         packet[12..16].try_into().expect("four bytes")
@@ -249,8 +268,8 @@ mod tests {
     #[test]
     fn only_the_checksum_that_is_meant_to_be_wrong_is() {
         for flood in Flood::ALL {
-            let packets = flood.packets(false).expect("the system has random numbers");
-            assert_eq!(packets.len(), flood.packet_count());
+            let packets = flood.packets(RATE, false).expect("the system has random numbers");
+            assert_eq!(packets.len(), flood.packet_count(RATE));
             let right = packets
                 .iter()
                 .filter(|packet| Packet::parse(&packet[SCTP_OFFSET..]).expect("a header").checksum_ok());
@@ -265,7 +284,7 @@ mod tests {
     #[test]
     fn sources_are_those_of_the_flood() {
         let sources = |flood: Flood| -> Vec<[u8; 4]> {
-            flood.packets(false).expect("random numbers").iter().map(|packet| source(packet)).collect()
+            flood.packets(RATE, false).expect("random numbers").iter().map(|packet| source(packet)).collect()
         };
         assert!(sources(Flood::InitOnePrefix).iter().all(|source| source[..3] == ATTACKER));
         assert!(sources(Flood::Abort).iter().all(|source| *source == CALLER.octets()));
@@ -276,11 +295,11 @@ mod tests {
     #[test]
     fn a_stranger_never_comes_again_from_the_same_port() {
         for flood in Flood::ALL {
-            let mut packet = flood.packets(false).expect("random numbers").swap_remove(0);
+            let mut packet = flood.packets(RATE, false).expect("random numbers").swap_remove(0);
             let known = matches!(flood, Flood::Handshakes | Flood::Abort | Flood::Heartbeat);
-            for _ in 0..3 {
+            for times_sent in [1, 3, 5] {
                 let before = packet.clone();
-                flood.renew(&mut packet);
+                flood.renew((0, &mut packet), times_sent);
                 assert_eq!(packet == before, known, "{flood:?}");
                 let rest = IP_HEADER_BYTES + 2..;
                 assert_eq!(packet[rest.clone()], before[rest], "{flood:?}");
@@ -289,9 +308,25 @@ mod tests {
     }
 
     #[test]
+    fn half_of_the_repeated_inits_are_the_same_as_a_second_before() {
+        let mut packets = Flood::InitRepeated.packets(RATE, false).expect("random numbers");
+        for times_sent in 1..4 {
+            let before = packets.clone();
+            for (number, packet) in packets.iter_mut().enumerate() {
+                Flood::InitRepeated.renew((number, packet), times_sent);
+            }
+            let kept = packets.iter().zip(&before).map(|(packet, before)| packet == before);
+            let kept: Vec<usize> =
+                kept.enumerate().filter_map(|(number, kept)| kept.then_some(number)).collect();
+            assert_eq!(kept.len() as u64, RATE / 2);
+            assert!(kept.iter().all(|number| number % 2 == times_sent as usize % 2), "those that were new");
+        }
+    }
+
+    #[test]
     fn lengths_and_ports_are_those_of_the_packet() {
         for (to_dead_port, port) in [(false, UDP_PORT), (true, DEAD_UDP_PORT)] {
-            let packet = &Flood::Init.packets(to_dead_port).expect("random numbers")[0];
+            let packet = &Flood::Init.packets(RATE, to_dead_port).expect("random numbers")[0];
             let half = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
             assert_eq!((usize::from(half(2)), half(22)), (packet.len(), port));
             assert_eq!(usize::from(half(24)), packet.len() - IP_HEADER_BYTES);

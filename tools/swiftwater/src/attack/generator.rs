@@ -66,7 +66,10 @@ pub(crate) fn send(
             let pass = handed_over / packets.len() as u64;
             if pass > passes {
                 passes = pass;
-                packets.iter_mut().for_each(|packet| flood.renew(packet));
+                packets
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(number, packet)| flood.renew((number, packet), pass));
             }
             let count = ((due - handed_over) as usize).min(BATCH).min(packets.len() - first);
             let batch = &packets[first..first + count];

@@ -144,7 +144,7 @@ fn progress_bar(plan: &Plan) -> ProgressBar {
 /// Floods after a line on standard input, until standard input ends.
 pub(crate) fn flood(name: &str, packets_per_s: u64, to_dead_port: bool) -> Result<(), String> {
     let flood = Flood::parse(name)?;
-    let mut packets = flood.packets(to_dead_port).map_err(|error| error.to_string())?;
+    let mut packets = flood.packets(packets_per_s, to_dead_port).map_err(|error| error.to_string())?;
     let socket = generator::socket().map_err(|error| format!("cannot open a raw socket: {error}"))?;
     say(&())?;
     wait_for_line()?;
