@@ -182,8 +182,8 @@ impl Association {
         path.plan_tail_loss_probe(now, &self.config);
     }
 
-    /// Handles the timer of the tail loss probe, because the last packets in flight were not acknowledged (RFC 8985 §7.3). A probe
-    /// of a closed window that the peer has refused was answered, so T3 alone repeats it (RFC 9260 §6.1 A).
+    /// Handles the timer of the tail loss probe, because the last packets in flight were not acknowledged (RFC 8985 §7.3). A
+    /// probe of a closed window that the peer has refused was answered, so T3 alone repeats it (RFC 9260 §6.1 A).
     fn handle_tail_loss_probe_timer<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: PathId) {
         let may_probe = self.carries_data(path_id) && self.may_carry_data();
         if !may_probe || self.outbound.window_probe_was_refused() {

@@ -93,8 +93,8 @@ pub(crate) struct CheckArgs {
     /// et al.), RFC 9438 §5 for CUBIC. Fails if they differ by more than 10 %.
     #[arg(long)]
     pub tcp: bool,
-    /// Seconds of each load [default: 2; with --tcp, for each congestion control, the time of 200 losses in each direction: theory
-    /// is given the losses that happened, so chance makes a difference of about 2 %].
+    /// Seconds of each load [default: 2; with --tcp, for each congestion control, the time of 200 losses in each direction:
+    /// theory is given the losses that happened, so chance makes a difference of about 2 %].
     #[arg(long, value_parser = parse_seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
     #[command(flatten)]

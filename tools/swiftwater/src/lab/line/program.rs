@@ -78,8 +78,8 @@ impl Program {
         Ok(Self { name: line.to_owned(), ..server })
     }
 
-    /// Waits for the end and returns the status. After Ctrl-C, which a terminal also sends to the program, kills the program if it
-    /// has not ended within [`INTERRUPTED_WAIT`] and [`END_WAIT`].
+    /// Waits for the end and returns the status. After Ctrl-C, which a terminal also sends to the program, kills the program if
+    /// it has not ended within [`INTERRUPTED_WAIT`] and [`END_WAIT`].
     pub(super) fn wait(&mut self) -> Result<u8, LineError> {
         let mut deadline = None;
         while deadline.is_none_or(|deadline| Instant::now() < deadline) {

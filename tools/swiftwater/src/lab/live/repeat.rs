@@ -13,8 +13,8 @@ const REPETITIONS_MAX: u32 = 3;
 /// Number of further attempts after a run has failed by a transport of the kernel: those sometimes stop delivering.
 const ATTEMPTS_MORE: u32 = 3;
 
-/// Measures, and again if a transport of the kernel fails. One of ours may not: that is a failure of this command. `failed` counts
-/// the runs that others replace, and the user is told of each.
+/// Measures, and again if a transport of the kernel fails. One of ours may not: that is a failure of this command. `failed`
+/// counts the runs that others replace, and the user is told of each.
 pub(super) fn attempt<T>(
     failed: &mut u32,
     bar: &ProgressBar,
