@@ -120,7 +120,7 @@ static inline void say(int connection, int kind, const void *body, size_t bytes,
 }
 
 /* The answer to a request: 0, or its errno. ECONNRESET: there is none. ERESTART: the daemon wants to be asked again. `fds` gets
-/* at most SOCKET_DESCRIPTORS descriptors. */
+ * at most SOCKET_DESCRIPTORS descriptors. */
 static inline int answer(int connection, int *fds)
 {
     unsigned char frame[FRAME_BYTES_MAX];
