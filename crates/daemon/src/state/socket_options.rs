@@ -44,7 +44,7 @@ pub(crate) struct SocketOptions {
     nodelay: bool,
     autoclose_s: u32,
     adaptation: u32,
-    partial_delivery_bytes: u32,
+    partial_delivery_point: u32,
     /// `SCTP_FRAGMENT_INTERLEAVE`: messages of other associations may be read between the parts of a message.
     interleaves: bool,
     /// `SCTP_PR_SUPPORTED` and others: whether future associations offer an extension, by the name of the option.
@@ -110,7 +110,7 @@ impl SocketOptions {
             nodelay: defaults.nodelay,
             autoclose_s: 0,
             adaptation: 0,
-            partial_delivery_bytes: 0,
+            partial_delivery_point: 0,
             interleaves: false,
             offers: BTreeMap::new(),
             subscriptions: Subscriptions::default(),
@@ -214,12 +214,12 @@ impl SocketOptions {
         self.adaptation = indication;
     }
 
-    pub(crate) fn partial_delivery_bytes(&self) -> u32 {
-        self.partial_delivery_bytes
+    pub(crate) fn partial_delivery_point(&self) -> u32 {
+        self.partial_delivery_point
     }
 
-    pub(crate) fn set_partial_delivery_bytes(&mut self, bytes: u32) {
-        self.partial_delivery_bytes = bytes;
+    pub(crate) fn set_partial_delivery_point(&mut self, bytes: u32) {
+        self.partial_delivery_point = bytes;
     }
 
     pub(crate) fn interleaves(&self) -> bool {
@@ -312,9 +312,7 @@ impl SocketOptions {
         options.receive_buffer_bytes = self.receive_buffer_bytes();
         options.receive_buffer_bytes_max =
             tuned_bytes(self.receive_buffer_bytes, options.receive_buffer_bytes_max);
-        if self.partial_delivery_bytes != 0 {
-            options.partial_delivery_bytes = self.partial_delivery_bytes as usize;
-        }
+        options.partial_delivery_bytes = self.partial_delivery_bytes(options.partial_delivery_bytes);
         options.nodelay = self.nodelay;
         options.dscp = self.dscp();
         options.ecn &= self.offers.get(&SCTP_ECN_SUPPORTED) != Some(&false);
@@ -322,6 +320,16 @@ impl SocketOptions {
         options.autoclose = Some(self.autoclose_s).filter(|s| *s > 0).map(|s| Duration::from_secs(s.into()));
         options.events = true;
         assoc_options.over(options)
+    }
+
+    /// Returns the number of bytes from which an unfinished message is delivered in parts. A program that has chosen a receive
+    /// buffer, and no point, gets those whole that half of the buffer holds.
+    fn partial_delivery_bytes(&self, default: usize) -> usize {
+        match (self.partial_delivery_point, self.receive_buffer_bytes) {
+            (0, None) => default,
+            (0, Some(buffer)) => default.max(buffer as usize / 2),
+            (point, _) => point as usize,
+        }
     }
 
     /// Returns the options with the `SCTP_INIT` data of the message that begins an association.

@@ -1,4 +1,5 @@
-/* A message that is read in parts, by two processes: it ends once, and until then there is something to read. */
+/* A message that is read in parts, by two processes: it ends once, and until then there is something to read. A message that half
+ * of the receive buffer holds comes whole if the program has chosen the buffer. */
 #include "check.h"
 
 static void parts_of(int to, int from, size_t bytes)
@@ -36,9 +37,27 @@ static void parts_of(int to, int from, size_t bytes)
     free(out);
 }
 
+static void whole_in_chosen_buffer(int port, int buffer_bytes, size_t bytes)
+{
+    int listener = listening(port, 0), client, server, whole;
+    char *out = malloc(bytes), *in = malloc(bytes);
+    CHECK(out != NULL && in != NULL);
+    CHECK(setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes) == 0);
+    client = connected(port);
+    CHECK((server = accept(listener, NULL, NULL)) >= 0);
+    fill(out, bytes, 5);
+    CHECK(send(client, out, bytes, 0) == (ssize_t)bytes);
+    CHECK(receive(server, in, bytes, 0, &whole) == (ssize_t)bytes && whole);
+    CHECK(memcmp(in, out, bytes) == 0);
+    CHECK(close(client) == 0 && close(server) == 0 && close(listener) == 0);
+    free(in);
+    free(out);
+}
+
 int main(void)
 {
     begin();
+    whole_in_chosen_buffer(6520, 8 << 20, 2 << 20);
     int client, server;
     joined(7, &client, &server);
     parts_of(client, server, 100);

@@ -84,7 +84,7 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
         SCTP_DISABLE_FRAGMENTS | SCTP_REUSE_PORT => access.kept(name).unwrap_or(0),
         SCTP_FRAGMENT_INTERLEAVE => options.interleaves().into(),
         SCTP_I_WANT_MAPPED_V4_ADDR => (!options.subscriptions().contains(Subscriptions::OWN_V4)).into(),
-        SCTP_PARTIAL_DELIVERY_POINT => options.partial_delivery_bytes().cast_signed(),
+        SCTP_PARTIAL_DELIVERY_POINT => options.partial_delivery_point().cast_signed(),
         SCTP_RECVRCVINFO => options.subscriptions().contains(Subscriptions::RCVINFO).into(),
         SCTP_RECVNXTINFO => options.subscriptions().contains(Subscriptions::NXTINFO).into(),
         SCTP_EVENTS => return Some(subscriptions(access, given)),
@@ -161,7 +161,7 @@ fn set_partial_delivery_point(access: &mut Access<'_>, value: &[u8]) -> Result<(
     if bytes as usize > access.options().receive_buffer_bytes() / 2 {
         return Err(Errno::INVAL);
     }
-    access.options_mut().set_partial_delivery_bytes(bytes);
+    access.options_mut().set_partial_delivery_point(bytes);
     access.apply_to_all();
     Ok(())
 }
