@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::figures::{Cell, Run};
 use super::measure::Point;
-use super::plan::Plan;
+use super::plan::{MPTCP, Plan, Series};
 use crate::lab::report::limits::{CURVES_MAX, POINTS_MAX, at_most};
 
 /// Name of the curve of the round-trip time.
@@ -14,6 +14,11 @@ pub(in crate::lab) const ROUND_TRIP_NAME: &str = "smoothed, longest path";
 /// Number of points of a curve, more than any published run has. A longer run has the means of groups of points, so that a report
 /// can be made of a run of any duration.
 const CURVE_POINTS_MAX: usize = 5_000;
+
+/// Returns the names of the curves of the windows and of the round-trip time. The kernel tells those of the first subflow of MPTCP.
+fn statistics_names(series: Series) -> [&'static str; 2] {
+    if series.name == MPTCP.name { ["first subflow"; 2] } else { ["all paths", ROUND_TRIP_NAME] }
+}
 
 /// Returns the name of the curves of a path.
 fn path_name(path: usize) -> String {
@@ -129,10 +134,11 @@ fn curves(plan: &Plan, cell: &Cell, run: &Run) -> Vec<TraceCurve> {
         let points = run.measured.points.iter().filter_map(|point| Some((point.at_s, value(point)?)));
         TraceCurve::new(measure, name, points)
     };
+    let [windows, round_trips] = statistics_names(cell.series);
     let mut curves = vec![
         of_points(Measure::Rate, "delivered", |point| Some(point.bits_per_s)),
-        of_points(Measure::Window, "all paths", |point| point.cwnd_bytes),
-        of_points(Measure::RoundTrip, ROUND_TRIP_NAME, |point| point.srtt_s),
+        of_points(Measure::Window, windows, |point| point.cwnd_bytes),
+        of_points(Measure::RoundTrip, round_trips, |point| point.srtt_s),
     ];
     let first = cell.load.first;
     for path in first..first + plan.lines_of(&cell.load, cell.series).len() {
@@ -180,6 +186,28 @@ mod tests {
         assert_eq!(traces[0].published.len(), 4, "two programs after 10 s and after 20 s");
         let text = serde_json::to_string(&traces[0]).expect("JSON");
         assert_eq!(serde_json::from_str::<Trace>(&text).expect("the same"), traces[0]);
+    }
+
+    #[test]
+    fn windows_and_round_trips_of_mptcp_are_those_of_one_subflow() {
+        let plan = plan::plans(LiveName::AsymmetricDelay).swap_remove(0);
+        let names = |series: Series| {
+            let mut cell = Cell::new(&plan.loads[0], series);
+            let (cwnd_bytes, srtt_s) = (Some(1000.0), Some(0.01));
+            let points = vec![Point { at_s: 1.0, bytes: 1, bits_per_s: 8.0, cwnd_bytes, srtt_s }];
+            let run = Run::new(Measured { points, ..Measured::default() }, None, LineHistory::default());
+            cell.turns.push(Turn { run, ..Turn::default() });
+            let curves = traces("asymmetric-delay", &plan, &cell).swap_remove(0).curves;
+            curves.into_iter().map(|curve| curve.name).collect::<Vec<_>>()
+        };
+        for series in plan.loads[0].series.iter().filter(|series| series.paths > 1) {
+            let expected = if series.name == "mptcp" {
+                ["delivered", "first subflow", "first subflow"]
+            } else {
+                ["delivered", "all paths", "smoothed, longest path"]
+            };
+            assert_eq!(names(*series)[..3], expected, "{}", series.name);
+        }
     }
 
     #[test]
