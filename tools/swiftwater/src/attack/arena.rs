@@ -10,7 +10,7 @@ const NETWORK: &str = "198.18.0.0/24";
 pub(crate) const VICTIM: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 /// Address of the well-behaved peer.
 pub(crate) const CALLER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-/// Network of the new peers, each of which has a network of its own in it.
+/// Network of the new peers. Each comes from a /24 of its own.
 const NEWCOMERS: [u8; 2] = [198, 19];
 /// Router through which the victim's answers to strangers leave. Its own end has no address: the kernel drops packets that arrive
 /// there.

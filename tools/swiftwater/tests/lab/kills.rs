@@ -16,7 +16,7 @@ use swiftwater_tests::wait;
 
 use super::processes::{Running, await_end, command_line, processes_with, send_signal};
 use super::remains::Namespaces;
-use super::support::{Folder, SWIFTWATER, lab, number, output, possible, users};
+use super::support::{Folder, SWIFTWATER, lab, lab_of, number, output, possible, users};
 
 /// Random parts of a time. The seed is another in each run, and printed.
 struct Moments {
@@ -127,12 +127,8 @@ fn a_live_experiment_that_is_killed_leaves_nothing() {
     for user in users() {
         let mut killer = Killer::new(&[Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT]);
         for _ in 0..8 {
-            let mut command = Command::new(&program);
-            command.args(["lab", "--live", "failover", "--seconds", "9"]).stdin(Stdio::null());
+            let mut command = lab_of(&program, user, &["--live", "failover", "--seconds", "9"]);
             command.stdout(Stdio::null()).stderr(Stdio::null());
-            if let Some(user) = user {
-                command.uid(user).gid(user);
-            }
             let measures = || processes_with(word).iter().any(|line| line.contains(" perf client "));
             killer.end(&mut command, word, measures);
         }
@@ -154,12 +150,9 @@ fn a_live_experiment_of_unmodified_programs_that_is_killed_leaves_no_daemon() {
     for user in users() {
         let mut killer = Killer::new(&[Signal::SIGTERM, Signal::SIGKILL, Signal::SIGINT]);
         for _ in 0..6 {
-            let mut command = Command::new(&program);
-            command.args(["lab", "--live", "two-equal", "--case", "sctp-sockets", "--seconds", "9"]);
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            if let Some(user) = user {
-                command.uid(user).gid(user);
-            }
+            let words = ["--live", "two-equal", "--case", "sctp-sockets", "--seconds", "9"];
+            let mut command = lab_of(&program, user, &words);
+            command.stdout(Stdio::null()).stderr(Stdio::null());
             // The second is that of the client.
             let daemons = || processes_with(word).iter().filter(|line| line.contains(" daemon ")).count();
             killer.end(&mut command, word, || daemons() == 2);
@@ -167,7 +160,7 @@ fn a_live_experiment_of_unmodified_programs_that_is_killed_leaves_no_daemon() {
     }
 }
 
-/// Experiments that are kept in one folder, in turn: the case, and the number of its cells, each of which has a row and a trace.
+/// Cases that take turns to keep their results in one folder, with the number of their cells. Each cell has a row and a trace.
 const KEPT: [(&str, usize); 2] = [("sctp-message", 4), ("16384 bytes, sctp-message", 2)];
 
 /// Returns the names in a folder.
@@ -212,23 +205,10 @@ fn a_folder_has_the_results_of_one_run_whenever_a_run_is_killed() {
         let out = folder.file(&format!("out-{}", user.unwrap_or_default()));
         let command = |seed: usize| {
             let (case, _) = KEPT[seed % KEPT.len()];
-            let mut command = Command::new(&program);
-            command.args([
-                "lab",
-                "--live",
-                "asymmetric-rate",
-                "--quick",
-                "--seconds",
-                "0.2",
-                "--case",
-                case,
-                "--seed",
-            ]);
-            command.arg(seed.to_string()).arg("--out").arg(&out).stdin(Stdio::null());
+            let words = ["--live", "asymmetric-rate", "--quick", "--seconds", "0.2", "--case", case];
+            let mut command = lab_of(&program, user, &words);
+            command.arg("--seed").arg(seed.to_string()).arg("--out").arg(&out);
             command.stdout(Stdio::null()).stderr(Stdio::null());
-            if let Some(user) = user {
-                command.uid(user).gid(user);
-            }
             command
         };
         let began = Instant::now();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -26,7 +26,12 @@ pub(crate) fn users() -> Vec<Option<u32>> {
 
 /// Returns a command for `swiftwater lab` as a user, with these words.
 pub(crate) fn lab(user: Option<u32>, words: &[&str]) -> Command {
-    let mut command = Command::new(SWIFTWATER);
+    lab_of(Path::new(SWIFTWATER), user, words)
+}
+
+/// Returns a command for the laboratory of a copy of `swiftwater`, as a user.
+pub(crate) fn lab_of(program: &Path, user: Option<u32>, words: &[&str]) -> Command {
+    let mut command = Command::new(program);
     command.arg("lab").args(words).stdin(Stdio::null());
     if let Some(user) = user {
         command.uid(user).gid(user);
