@@ -134,11 +134,11 @@ pub(crate) fn linger(cookie: u64, time: Duration) {
     let _ = repeated(ask_once);
 }
 
-/// Repeats a request that the daemon does not read.
+/// Repeats a request that the daemon has not carried out ([`AskError::AskAgain`]).
 ///
 /// # Errors
 ///
-/// `ENOBUFS`: the daemon has read the request in none of many tries.
+/// `ENOBUFS`: the daemon has carried out the request in none of many tries.
 fn repeated<T>(ask: impl Fn() -> Result<T, AskError>) -> Result<T> {
     for tries in 0..TRIES {
         if tries > 0 {

@@ -493,6 +493,7 @@ mod tests {
     #[test]
     fn a_time_that_is_over_is_told_as_that_of_a_socket() {
         assert_eq!(Errno::from(LockError::TimedOut), Errno(libc::EAGAIN));
+        assert_eq!(Errno::from(LockError::Interrupted), Errno(libc::EINTR));
     }
 
     extern "C" fn ignore(_signal: c_int) {}

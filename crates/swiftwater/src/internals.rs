@@ -17,7 +17,7 @@ use streams::{Interest, Kind, Message as Block, RunMessages};
 pub use crate::busy_poll::BusyPoll;
 use crate::shard::Inner;
 use crate::socket::{Found, Wait};
-use crate::staged::StagedExecutive;
+use crate::staged::{StagedExecutive, Written};
 use crate::{
     AssociationOptions, AssociationState, Message, Received, RecvError, SendError, SendInfo,
     SharedAssociation, Stack,
@@ -117,7 +117,9 @@ pub fn send_no_poll(
 ) -> Result<(), SendError> {
     let socket = &association.socket;
     socket.until(Interest::WRITABLE, Wait::NoPoll, |inner| {
-        socket.try_write_bytes_when(inner, 0, info, message, FlushWhen::Caller)
+        let written = inner.executive.write_bytes(socket.stream, 0, info, message.clone());
+        // The caller flushes.
+        socket.after_write(inner, (0, info, message.len()), written.map(|_| Written::Waits))
     })?
 }
 

@@ -48,17 +48,6 @@ pub(crate) enum Written {
     Waits,
 }
 
-impl Written {
-    /// Returns the effect of a message that the provider has queued, and behind which it lends no stage.
-    #[inline]
-    fn queued(when: FlushWhen) -> Self {
-        match when {
-            FlushWhen::Rule | FlushWhen::PacketFull => Written::MayBeDue,
-            FlushWhen::Caller => Written::Waits,
-        }
-    }
-}
-
 impl StagedExecutive {
     pub(crate) fn new(executive: Executive, driver: DriverId) -> Self {
         StagedExecutive { executive, driver, stages: SmallVec::new() }
@@ -124,7 +113,7 @@ impl StagedExecutive {
             Staged::No => self.write_down(s, association, info, data, when),
             Staged::Due => {
                 self.return_open_stages();
-                Ok(Written::queued(when))
+                Ok(Written::MayBeDue)
             }
         }
     }
@@ -173,7 +162,7 @@ impl StagedExecutive {
                 return Ok(Written::Waits);
             }
         }
-        Ok(Written::queued(when))
+        Ok(Written::MayBeDue)
     }
 
     /// Returns the maximum size of a message that the association of a stream without modules copies to the others that wait.
@@ -188,12 +177,11 @@ impl StagedExecutive {
         association: u32,
         info: &SendInfo,
         data: Bytes,
-        when: FlushWhen,
     ) -> Result<Written, WriteError> {
         // The lifetime of a message begins now.
         let executive =
             if info.lifetime.is_some() { self.at(Instant::now()) } else { self.with_messages_queued() };
-        executive.write_bytes(s, association, *info, data).map(|()| Written::queued(when))
+        executive.write_bytes(s, association, *info, data).map(|()| Written::MayBeDue)
     }
 
     /// Sends the messages of a batch, and empties it; `None` if they must be sent one by one.

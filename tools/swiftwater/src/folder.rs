@@ -209,6 +209,11 @@ pub(crate) struct Made {
 }
 
 impl Made {
+    /// Makes the file again after it was removed, in the folder that was opened. Fails if something else has its name.
+    pub(crate) fn make_file(&self) -> io::Result<File> {
+        Ok(openat(&self.folder.0, &self.name, NEW_FILE, FILE_MODE)?.into())
+    }
+
     pub(crate) fn remove_file(&self) -> io::Result<()> {
         self.folder.remove_file(&self.name)
     }

@@ -36,8 +36,8 @@ impl ResultFile {
     }
 
     fn open_in(path: &Path, missing: Missing) -> io::Result<Self> {
-        let Opened { file, mut new, new_folders } = open_file(path, missing)?;
-        let is_removed = new.take_if(|new| new.remove_file().is_ok()).is_some();
+        let Opened { file, new, new_folders } = open_file(path, missing)?;
+        let is_removed = new.as_ref().is_some_and(|new| new.remove_file().is_ok());
         let file = (!is_removed).then_some(file);
         Ok(Self { path: path.to_owned(), file, begun: false, failed: false, new, new_folders })
     }
@@ -56,11 +56,9 @@ impl ResultFile {
     fn begun(&mut self) -> io::Result<&mut File> {
         let file = match self.file.take() {
             Some(file) => file,
-            None => {
-                let Opened { file, new, .. } = open_file(&self.path, Missing::Fail)?;
-                self.new = new;
-                file
-            }
+            // The path may lead elsewhere by now, or nowhere: in a user namespace, links that root has made seem to be of another
+            // user.
+            None => self.new.as_ref().ok_or(io::ErrorKind::NotFound)?.make_file()?,
         };
         let file = self.file.insert(file);
         if !self.begun && file.metadata()?.is_file() {
@@ -102,6 +100,7 @@ impl Drop for ResultFile {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -170,6 +169,28 @@ mod tests {
         }
         assert!(!folder.0.join("deep").exists(), "neither the file nor its folder");
         assert_eq!(fs::read_to_string(&old).expect("it was there before"), "");
+    }
+
+    #[test]
+    fn results_are_in_the_folder_that_was_opened_and_in_a_file_of_this_command() {
+        let folder = Folder::new("replaced");
+        let [named, moved, other] = ["named", "moved", "other"].map(|name| folder.0.join(name));
+        for path in [&named, &other] {
+            fs::create_dir(path).expect("room");
+        }
+        let mut file = ResultFile::open(&named.join("rows.json")).expect("a new file");
+        fs::rename(&named, &moved).expect("a folder of our own");
+        symlink(&other, &named).expect("a folder of our own");
+        file.write_all(b"[]").expect("room");
+        assert_eq!(fs::read_to_string(moved.join("rows.json")).expect("written"), "[]");
+        assert!(!other.join("rows.json").exists());
+        let path = moved.join("more.json");
+        let mut file = ResultFile::open(&path).expect("a new file");
+        symlink(other.join("theirs"), &path).expect("a folder of our own");
+        let error = file.write_all(b"[]").expect_err("there is a link");
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        drop(file);
+        assert!(path.is_symlink() && !other.join("theirs").exists(), "the link is not of this command");
     }
 
     #[test]

@@ -18,22 +18,16 @@ pub enum FlushWhen {
     /// When the flush rule says so.
     Rule,
     /// When the flush rule says so and its packet has no room for another of its size: the caller may have more messages, and
-    /// flushes when it has none. Only messages of 2 KB or more wait beyond the rule. The SACK of each may return at once; nothing
-    /// would be outstanding then, and the rule would send each alone.
+    /// flushes when it has none. Only messages of 2 KB or more, and those behind them, wait beyond the rule. The SACK of each may
+    /// return at once; nothing would be outstanding then, and the rule would send each alone.
     PacketFull,
-    /// When the caller flushes.
-    Caller,
 }
 
 impl FlushWhen {
     /// Returns whether a message of `bytes` waits although the flush rule would send it.
     #[inline]
     pub(crate) fn waits_beyond_rule(self, bytes: usize) -> bool {
-        match self {
-            FlushWhen::Rule => false,
-            FlushWhen::PacketFull => bytes >= ACKED_AT_ONCE_BYTES,
-            FlushWhen::Caller => true,
-        }
+        self == FlushWhen::PacketFull && bytes >= ACKED_AT_ONCE_BYTES
     }
 }
 
@@ -82,11 +76,7 @@ impl Association {
     /// Returns the number of waiting bytes from which messages of `bytes` are to leave.
     #[inline]
     pub(super) fn leaves_from_bytes(&self, bytes: usize, when: FlushWhen) -> usize {
-        match when {
-            FlushWhen::PacketFull if when.waits_beyond_rule(bytes) => self.full_from_bytes(bytes),
-            FlushWhen::Rule | FlushWhen::PacketFull => self.due_from_bytes,
-            FlushWhen::Caller => usize::MAX,
-        }
+        if when.waits_beyond_rule(bytes) { self.full_from_bytes(bytes) } else { self.due_from_bytes }
     }
 
     /// Returns the number of waiting bytes from which the association is due, and the last packet has no room for another message

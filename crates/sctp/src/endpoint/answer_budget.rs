@@ -9,8 +9,11 @@
 //! - An INIT from another prefix that was not answered is remembered by a hash, and is answered from a part of its own when it
 //!   comes again after the time that peers wait (RFC 9260 §5.1: T1-init starts at RTO.Initial). A flood of addresses that are
 //!   drawn at random does not repeat itself, and one that sends the same packets over and over repeats them too soon. The same
-//!   INIT counts as repeated once only, and later repetitions have another part. So a flood that keeps to the timing of peers
-//!   sends two packets for each answer that it takes from them.
+//!   INIT counts as repeated for the first time once only; later repetitions have a smaller part. So a flood that keeps to the
+//!   timing of peers sends two packets for each answer that it takes from first repetitions.
+//!
+//! Answers of the last two parts count for the share of their prefix, too: a prefix that has had as many as a quiet one may have
+//! is busy, and leaves them to others.
 //!
 //! A keyed hash selects the share, so that no sender can target the share of another; the key changes every ten seconds, so that
 //! two prefixes that share one by chance do not do so for long.
@@ -40,7 +43,8 @@ const REPETITION_GAP_MIN: Duration = Duration::from_millis(500);
 const REPETITION_GAP_MAX: Duration = Duration::from_secs(10);
 
 /// Rates of answers to INIT and COOKIE ECHO. An answer costs some 6 µs, most of it in the kernel, so a flood from everywhere
-/// takes one or two percent of a processor, and one from a few networks as much again. Ten thousand peers behind one address are
+/// takes one or two percent of a processor, and one from a few networks as much again; a flood that repeats its INITs as peers do
+/// takes a tenth more. Ten thousand peers behind one address are
 /// still answered at once.
 const HANDSHAKES: Rates = Rates {
     quiet_share: Rate::per_second(64).for_seconds(1),
@@ -100,9 +104,9 @@ impl Bucket {
         self.full_at = self.full_at.max(now) + rate.token;
     }
 
-    /// Takes a token if there is one. Returns whether there was.
-    fn draw(&mut self, now: Time, rate: Rate) -> bool {
-        let has = self.has(now, rate);
+    /// Takes a token if there is one that is not spared for others. Returns whether there was.
+    fn draw(&mut self, now: Time, rate: Rate, spared: Duration) -> bool {
+        let has = self.has(now, rate.sparing(spared));
         if has {
             self.take(now, rate);
         }
@@ -172,6 +176,11 @@ impl Allowance {
             self.busy.take(now, rates.busy);
         }
         Grant::Given
+    }
+
+    /// Takes an answer that a quiet prefix gets from another part out of its share, so that it is busy after as many.
+    fn charge(&mut self, now: Time, share: usize) {
+        self.shares[share % SHARES].quiet.take(now, self.rates.quiet_share);
     }
 }
 
@@ -286,25 +295,39 @@ impl AnswerBudget {
     /// of the budget to peers of open ports.
     pub(super) fn draw_for_init(&mut self, now: Time, source: InitSource, is_port_in_use: bool) -> bool {
         let share = self.share(now, source.remote.ip());
-        let spared = if is_port_in_use { Duration::ZERO } else { HANDSHAKES.quiet.capacity / 2 };
-        match self.handshakes.draw(now, share, spared) {
+        let spared = |rate: Rate| if is_port_in_use { Duration::ZERO } else { rate.capacity / 2 };
+        match self.handshakes.draw(now, share, spared(HANDSHAKES.quiet)) {
             Grant::Given => true,
             Grant::BusyWithout => false,
-            Grant::QuietWithout => self.draw_beside_flood(now, &source),
+            Grant::QuietWithout => {
+                let is_given = self.draw_beside_flood(now, &source, spared);
+                if is_given {
+                    self.handshakes.charge(now, share);
+                }
+                is_given
+            }
         }
     }
 
-    /// Draws the answer to an INIT from a quiet prefix when others have used up the part of these prefixes.
-    fn draw_beside_flood(&mut self, now: Time, source: &InitSource) -> bool {
-        if self.known.has(SourcePrefix::of(source.remote.ip())) && self.returning.draw(now, RETURNING) {
+    /// Draws the answer to an INIT from a quiet prefix when others have used up the part of these prefixes. `spared` returns the
+    /// part of a bucket that this answer leaves to others.
+    fn draw_beside_flood(
+        &mut self,
+        now: Time,
+        source: &InitSource,
+        spared: impl Fn(Rate) -> Duration,
+    ) -> bool {
+        let is_known = self.known.has(SourcePrefix::of(source.remote.ip()));
+        if is_known && self.returning.draw(now, RETURNING, spared(RETURNING)) {
             return true;
         }
         let hash = self.hash_init(source);
-        match self.remembered.note_arrival(now, hash) {
-            None => false,
-            Some(Repetition::First) => self.first_repetitions.draw(now, FIRST_REPETITIONS),
-            Some(Repetition::Further) => self.further_repetitions.draw(now, FURTHER_REPETITIONS),
-        }
+        let (bucket, rate) = match self.remembered.note_arrival(now, hash) {
+            None => return false,
+            Some(Repetition::First) => (&mut self.first_repetitions, FIRST_REPETITIONS),
+            Some(Repetition::Further) => (&mut self.further_repetitions, FURTHER_REPETITIONS),
+        };
+        bucket.draw(now, rate, spared(rate))
     }
 
     /// Draws the answer to a COOKIE ECHO with a cookie of ours that leads to no association.
@@ -532,6 +555,41 @@ mod tests {
         let answered =
             sources.iter().filter(|source| budget.draw_for_init(Time::ZERO, **source, true)).count();
         assert_eq!(answered, 2_500);
+    }
+
+    /// Returns a budget whose part of quiet prefixes others have used up.
+    fn budget_in_a_flood() -> AnswerBudget {
+        let mut budget = AnswerBudget::new((1, 2));
+        budget.handshakes.quiet.full_at = Time::ZERO + 10 * HANDSHAKES.quiet.capacity;
+        budget
+    }
+
+    #[test]
+    fn a_known_network_that_asks_for_much_leaves_answers_to_others() {
+        let mut budget = budget_in_a_flood();
+        let [greedy, other] = [1 << 8, 2 << 8];
+        for address in [greedy, other] {
+            budget.on_accepted(init(address, 0).remote.ip());
+        }
+        // A busy prefix has answers of its own.
+        budget.handshakes.busy.full_at = Time::ZERO + 10 * HANDSHAKES.busy.capacity;
+        let answered =
+            (0..5_000).filter(|&tag| budget.draw_for_init(Time::ZERO, init(greedy, tag), true)).count();
+        assert_eq!(answered, 64);
+        assert!(budget.draw_for_init(Time::ZERO, init(other, 7), true));
+    }
+
+    #[test]
+    fn repetitions_for_closed_ports_leave_half_of_their_answers_to_peers_of_open_ones() {
+        let mut budget = budget_in_a_flood();
+        let sources: Vec<InitSource> = (0..20_000).map(|n| init(n << 8, 7)).collect();
+        let mut answered = |now, is_port_in_use| {
+            let draw = |source: &&InitSource| budget.draw_for_init(now, **source, is_port_in_use);
+            sources.iter().filter(draw).count()
+        };
+        let second = Time::ZERO + Duration::from_secs(1);
+        assert_eq!(answered(Time::ZERO, false), 0);
+        assert_eq!(answered(second, false), 7_500);
     }
 
     #[test]

@@ -143,10 +143,13 @@ impl Recovery {
         self.spurious_loss.end();
     }
 
-    /// Ends the episode, because the congestion control of the path begins again. Losses of packets that have left before do not
-    /// count for it.
-    pub(super) fn reset(&mut self) {
-        self.phase = Phase::Open;
+    /// Ends the episode, because the congestion control of the path begins again. Losses of packets before `next_packet`, which
+    /// have left already, do not count for it. What T3 has declared lost is still repaired: a path that was silent may be so.
+    pub(super) fn reset(&mut self, next_packet: u32) {
+        if !matches!(self.phase, Phase::TimedOut { .. }) {
+            self.phase = Phase::Open;
+        }
+        (self.until_packet, self.exit_tsn) = (next_packet, 0);
         self.spurious_loss.end();
     }
 
@@ -292,8 +295,12 @@ mod tests {
     fn a_new_controller_begins_without_the_losses_of_the_one_before() {
         let mut recovery = Recovery::default();
         recovery.enter(10, 500, &[400..401], None);
-        recovery.reset();
+        recovery.reset(20);
         assert!(!recovery.is_repairing() && !recovery.holds_window() && !recovery.declared_lost(400));
-        assert!(!recovery.is_new_loss(9, None), "the packet left before");
+        assert!(!recovery.is_new_loss(9, None) && !recovery.is_new_loss(19, None), "the packet left before");
+        assert!(recovery.is_new_loss(20, Some(400)), "the exit point was that of the controller before");
+        recovery.on_timeout(30, &[400..500]);
+        recovery.reset(30);
+        assert!(recovery.follows_timeout(), "nothing has shown that the path works");
     }
 }

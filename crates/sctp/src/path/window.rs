@@ -84,7 +84,7 @@ impl Path {
         let pmdcs_bytes = chunks_bytes(self.mtu_bytes);
         let cwnd_bytes = first_window_bytes(config, pmdcs_bytes, self.remote);
         self.congestion = config.coupling.controller(config.congestion, pmdcs_bytes, cwnd_bytes);
-        self.recovery.reset();
+        self.recovery.reset(self.flight.next_packet());
         self.begin_burst();
     }
 

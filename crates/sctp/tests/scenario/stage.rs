@@ -123,19 +123,6 @@ fn there_is_no_stage_where_a_message_would_leave_at_once_or_never() {
     assert!(open.endpoint.lend_stage(open.id, 1, FlushWhen::Rule).is_none(), "a record is open");
 }
 
-#[test]
-fn a_stage_of_a_caller_that_flushes_is_never_due() {
-    let mut peer = Peer::established(1);
-    sends_alone(&mut peer, b"first");
-    assert!(peer.endpoint.transmit_due(), "nothing is in flight");
-    let mut stage = peer.endpoint.lend_stage(peer.id, 48, FlushWhen::Caller).expect("the caller flushes");
-    let staged = std::iter::repeat_with(|| stage.push(&SendInfo::default(), &[7; 48]));
-    assert!(staged.take_while(|staged| *staged != Staged::No).all(|staged| staged == Staged::Yes));
-    let messages = stage.messages();
-    peer.endpoint.return_stage(stage);
-    assert_eq!(heard(&mut peer).len(), 1 + messages);
-}
-
 const LONGER_BYTES: usize = 4000;
 const LONGER_WIRE_BYTES: usize = 16 + LONGER_BYTES;
 

@@ -88,25 +88,13 @@ impl Socket {
         info: &SendInfo,
         data: &Bytes,
     ) -> Option<Result<(), SendError>> {
-        self.try_write_bytes_when(inner, association, info, data, FlushWhen::Rule)
-    }
-
-    /// Sends as [`Socket::try_write_bytes`] does a message that is to leave at this time.
-    pub(crate) fn try_write_bytes_when(
-        &self,
-        inner: &mut Inner,
-        association: u32,
-        info: &SendInfo,
-        data: &Bytes,
-        when: FlushWhen,
-    ) -> Option<Result<(), SendError>> {
-        let written = inner.executive.write_bytes(self.stream, association, info, data.clone(), when);
+        let written = inner.executive.write_bytes(self.stream, association, info, data.clone());
         self.after_write(inner, (association, info, data.len()), written)
     }
 
     /// Returns the result of a write of this message; `None` if there is no room.
     #[inline]
-    fn after_write(
+    pub(crate) fn after_write(
         &self,
         inner: &mut Inner,
         message: (u32, &SendInfo, usize),

@@ -10,8 +10,9 @@ const NETWORK: &str = "198.18.0.0/24";
 pub(crate) const VICTIM: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 /// Address of the well-behaved peer.
 pub(crate) const CALLER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-/// Network of the new peers. Each comes from a /24 of its own.
-const NEWCOMERS: [u8; 2] = [198, 19];
+/// Network of the new peers, a /10 (RFC 6598). Each comes from a /24 of its own.
+const NEWCOMERS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 0);
+const NEWCOMERS_PREFIX_BITS: u32 = 10;
 /// Router through which the victim's answers to strangers leave. Its own end has no address: the kernel drops packets that arrive
 /// there.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 1);
@@ -39,8 +40,7 @@ pub(crate) const ATTACKER_UDP_PORT: u16 = 9900;
 
 /// Returns the address of the new peer of this number, whose network the victim has not met.
 pub(crate) fn newcomer(number: u32) -> Ipv4Addr {
-    let ([a, b], [.., network]) = (NEWCOMERS, number.to_be_bytes());
-    Ipv4Addr::new(a, b, network, (number >> 8) as u8 + 1)
+    Ipv4Addr::from(u32::from(NEWCOMERS) + (number << 8) + 1)
 }
 
 /// Both hosts.
@@ -73,9 +73,9 @@ impl Arena {
             host.ip(&format!("address add {address}/24 dev {CALLER_LINE}"))?;
             host.ip(&format!("link set {CALLER_LINE} up"))?;
         }
-        let [a, b] = NEWCOMERS;
-        self.outside.ip(&format!("route add local {a}.{b}.0.0/16 dev lo"))?;
-        self.victim.ip(&format!("route add {a}.{b}.0.0/16 via {CALLER} dev {CALLER_LINE}"))
+        let newcomers = format!("{NEWCOMERS}/{NEWCOMERS_PREFIX_BITS}");
+        self.outside.ip(&format!("route add local {newcomers} dev lo"))?;
+        self.victim.ip(&format!("route add {newcomers} via {CALLER} dev {CALLER_LINE}"))
     }
 
     /// Gives the attacker a line to the victim's address; the victim sends all answers to strangers back over it.
@@ -96,5 +96,24 @@ impl Arena {
         self.outside.ip(&format!("neighbour add {VICTIM} lladdr {VICTIM_MAC} dev {ATTACK_LINE}"))?;
         self.victim.ip(&format!("neighbour add {ROUTER} lladdr {ROUTER_MAC} dev {ATTACK_LINE}"))?;
         self.victim.ip(&format!("route add default via {ROUTER} dev {ATTACK_LINE} onlink"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::super::args::FLOOD_SECONDS_MAX;
+    use super::super::caller::CONNECT_INTERVAL;
+    use super::*;
+
+    #[test]
+    fn each_new_peer_of_the_longest_run_has_a_network_of_its_own() {
+        let count = (FLOOD_SECONDS_MAX / CONNECT_INTERVAL.as_secs_f64()).ceil() as u32;
+        let prefix = |address: Ipv4Addr, bits: u32| u32::from(address) >> (32 - bits);
+        let networks: HashSet<u32> = (0..count).map(|number| prefix(newcomer(number), 24)).collect();
+        assert_eq!(networks.len(), count as usize);
+        let of_all = |address| prefix(address, NEWCOMERS_PREFIX_BITS);
+        assert!((0..count).all(|number| of_all(newcomer(number)) == of_all(NEWCOMERS)));
     }
 }

@@ -68,7 +68,7 @@ pub(crate) enum FloodBeside {
 /// Highest rate of a flood.
 const FLOOD_PACKETS_PER_S_MAX: u64 = 1_000_000;
 /// Longest run with a flood.
-const FLOOD_SECONDS_MAX: f64 = 20.0;
+pub(super) const FLOOD_SECONDS_MAX: f64 = 20.0;
 
 fn parse_flood_rate(text: &str) -> Result<u64, String> {
     parse_count(text)

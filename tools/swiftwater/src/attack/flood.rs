@@ -229,12 +229,13 @@ impl Chance {
         Ok(u16::from_ne_bytes(self.bytes()?).max(1))
     }
 
-    /// Returns a random host address outside the networks that the kernel reserves (0/8, 127/8, 224/3) and those of the arena.
+    /// Returns a random host address outside the networks that the kernel reserves (0/8, 127/8, 224/3) and those of the arena (in
+    /// 100/8 and 198/8).
     fn address(&mut self) -> io::Result<Ipv4Addr> {
         loop {
             let address = Ipv4Addr::from(self.bytes::<4>()?);
             let [first, ..] = address.octets();
-            if (1..224).contains(&first) && !matches!(first, 127 | 198) {
+            if (1..224).contains(&first) && !matches!(first, 100 | 127 | 198) {
                 return Ok(address);
             }
         }
@@ -247,6 +248,7 @@ mod tests {
 
     use sctp_wire::Packet;
 
+    use super::super::arena::newcomer;
     use super::super::encapsulation::UDP_HEADER_BYTES;
     use super::*;
 
@@ -290,6 +292,8 @@ mod tests {
         assert!(sources(Flood::Abort).iter().all(|source| *source == CALLER.octets()));
         let prefixes: HashSet<_> = sources(Flood::Init).iter().map(|s| [s[0], s[1], s[2]]).collect();
         assert!(prefixes.len() > PACKETS / 2, "{}", prefixes.len());
+        let of_peers = [CALLER, newcomer(0)].map(|address| address.octets()[0]);
+        assert!(!prefixes.iter().any(|prefix| of_peers.contains(&prefix[0])), "a peer has such an address");
     }
 
     #[test]

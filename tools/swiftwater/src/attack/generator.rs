@@ -56,32 +56,37 @@ pub(crate) fn send(
 ) -> io::Result<Sent> {
     let arrears_max = (packets_per_s as f64 * ARREARS.as_secs_f64()) as u64 + 1;
     let began = Instant::now();
-    let (mut handed_over, mut passes, mut sent) = (0, 0, Sent::default());
+    let (mut handed_over, mut sent) = (0, Sent::default());
     while !stop.load(Ordering::Relaxed) && began.elapsed() < DURATION_MAX {
         let due = (began.elapsed().as_secs_f64() * packets_per_s as f64) as u64;
         // Packets beyond the catch-up limit are never sent; the measured rate shows that.
         handed_over = handed_over.max(due.saturating_sub(arrears_max));
         while handed_over < due {
-            let first = (handed_over % packets.len() as u64) as usize;
-            let pass = handed_over / packets.len() as u64;
-            if pass > passes {
-                passes = pass;
-                packets
-                    .iter_mut()
-                    .enumerate()
-                    .for_each(|(number, packet)| flood.renew((number, packet), pass));
-            }
-            let count = ((due - handed_over) as usize).min(BATCH).min(packets.len() - first);
-            let batch = &packets[first..first + count];
+            let batch = next_batch(flood, packets, handed_over, due);
             let taken = send_batch(socket, batch)?;
             sent.packets += taken as u64;
             sent.bytes += batch[..taken].iter().map(|packet| packet.len() as u64).sum::<u64>();
-            handed_over += count as u64;
+            handed_over += batch.len() as u64;
         }
         thread::sleep(TICK);
     }
     sent.seconds = began.elapsed().as_secs_f64();
     Ok(sent)
+}
+
+/// Returns the packets of the next call, of those that are due. Packets that were sent before are renewed only now: to renew those
+/// of the whole flood at once would interrupt it.
+fn next_batch(flood: Flood, packets: &mut [Vec<u8>], handed_over: u64, due: u64) -> &[Vec<u8>] {
+    let all = packets.len() as u64;
+    let (times_sent, first) = (handed_over / all, (handed_over % all) as usize);
+    let count = ((due - handed_over) as usize).min(BATCH).min(packets.len() - first);
+    let batch = &mut packets[first..first + count];
+    if times_sent > 0 {
+        for (number, packet) in (first..).zip(&mut *batch) {
+            flood.renew((number, packet), times_sent);
+        }
+    }
+    batch
 }
 
 /// Returns the number that the kernel accepted.
@@ -96,5 +101,26 @@ fn send_batch(socket: &Socket, batch: &[Vec<u8>]) -> io::Result<usize> {
         // The queue of the line is full: the packet is lost, as on any line.
         Err(rustix::io::Errno::NOBUFS | rustix::io::Errno::AGAIN) => Ok(0),
         Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_packets_that_are_sent_again_now_are_renewed() {
+        const PACKETS: u64 = 100;
+        const FLOOD: Flood = Flood::InitRepeated;
+        let mut packets = FLOOD.packets(PACKETS, false).expect("random numbers");
+        let built = packets.clone();
+        assert_eq!(next_batch(FLOOD, &mut packets, 0, 10), &built[..10]);
+        assert_eq!(packets, built, "none was sent before");
+        let last = next_batch(FLOOD, &mut packets, PACKETS - 5, PACKETS + 10);
+        assert_eq!(last, &built[95..], "the next batch begins with the first packet");
+        let again = next_batch(FLOOD, &mut packets, PACKETS + 2, PACKETS + 9).to_vec();
+        assert_eq!(again, packets[2..9]);
+        let renewed: Vec<usize> = (0..packets.len()).filter(|&at| packets[at] != built[at]).collect();
+        assert_eq!(renewed, [2, 4, 6, 8], "half of those that are sent");
     }
 }

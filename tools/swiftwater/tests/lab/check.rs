@@ -37,9 +37,13 @@ fn paths_are_loaded_one_by_one_and_all_together_with_datagrams_and_tcp() {
         for row in &rows {
             // Counted from the start of the load: every line had its load, and half of its rate is no question of time.
             assert!(number(row, "bits_per_s") > 0.5 * number(row, "rate_bits_per_s"), "{row}");
+            assert!(number(row, "bits_per_s") < 1.1 * number(row, "rate_bits_per_s"), "{row}");
             assert!(number(row, "line_packets") > 0.5 * number(row, "rate_bits_per_s") / 12_000.0, "{row}");
             assert_eq!(row.get("delay_ms_p50").is_some(), row["load"] == "udp", "{row}");
+            assert_eq!(row.get("delay_ms_p50_limit").is_some(), row["load"] == "udp", "{row}");
             assert_eq!(row.get("sent_packets").is_none(), row["load"] == "tcp-all", "{row}");
+            let control = row.get("congestion_control").and_then(Value::as_str);
+            assert_eq!(control.is_some_and(|name| !name.is_empty()), row["load"] == "tcp-all", "{row}");
             for key in row.as_object().expect("an object").keys() {
                 assert!(documented.contains(&format!("`{key}`")), "{key} is missing in docs/json.md");
             }

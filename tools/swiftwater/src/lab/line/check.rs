@@ -54,9 +54,13 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_bits_per_s: Option<u64>,
     bits_per_s: f64,
+    /// That of TCP, by its name in the kernel. `None` for datagrams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    congestion_control: Option<String>,
     delay_ms: f64,
-    /// Largest median of the delays below that this host may have.
-    delay_ms_p50_limit: f64,
+    /// Largest median of the delays below that this host may have. `None` where they are not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ms_p50_limit: Option<f64>,
     /// Measured before the load of this path alone. `None` if no datagram arrived, and for the loads of all paths.
     #[serde(skip_serializing_if = "Option::is_none")]
     delay_ms_p50: Option<f64>,
@@ -198,7 +202,7 @@ impl Step<'_> {
                 let paths = paths.iter().enumerate().zip(&loaded.carried);
                 let rows = paths.flat_map(|((number, spec), carried)| {
                     let row = |(to, carried): (End, &Carried)| {
-                        row((number, spec, to), *load, None, *carried, &loaded)
+                        row((number, spec, to), *load, None, carried, &loaded)
                     };
                     DIRECTIONS.into_iter().zip(carried).map(row).collect::<Vec<_>>()
                 });
@@ -248,7 +252,7 @@ fn measure(
     }
     hosts.restart(seed)?;
     let loaded = load::flood(hosts, &[(number, flood(spec, time))])?;
-    let lines = DIRECTIONS.into_iter().zip(loaded.carried[0]).zip(&delays);
+    let lines = DIRECTIONS.into_iter().zip(&loaded.carried[0]).zip(&delays);
     let rows = lines
         .map(|((to, carried), delays)| row((number, spec, to), Load::Udp, Some(delays), carried, &loaded));
     Ok(rows.collect())
@@ -265,7 +269,7 @@ fn row(
     (number, spec, to): (usize, &PathSpec, End),
     load: Load,
     delays: Option<&DelaysOf>,
-    carried: Carried,
+    carried: &Carried,
     loaded: &Loaded,
 ) -> Row {
     let Loaded { counts, host_dropped, processors, .. } = loaded;
@@ -285,8 +289,9 @@ fn row(
         to: to.name(),
         rate_bits_per_s: spec.pipe.rate_bits_per_s,
         bits_per_s: 0.0,
+        congestion_control: None,
         delay_ms: ms(one_way_delay(spec, probe::PROBE_BYTES)),
-        delay_ms_p50_limit: delay_ms_max(spec),
+        delay_ms_p50_limit: delays.map(|_| delay_ms_max(spec)),
         delay_ms_p50: delay_ms(idle, 0.5),
         delay_ms_p99: delay_ms(idle, 0.99),
         loaded_delay_ms_p50: delay_ms(under_load, 0.5),
@@ -305,7 +310,9 @@ fn row(
         expected: Expected::default(),
     };
     match carried {
-        Carried::Tcp(bits_per_s) => Row { bits_per_s, ..row },
+        Carried::Tcp { bits_per_s, congestion_control } => {
+            Row { bits_per_s: *bits_per_s, congestion_control: Some(congestion_control.clone()), ..row }
+        }
         Carried::Flood(flood, received) => {
             // Time in which the line was down does not count.
             let down = spec.pipe.schedule.time_down(received.first..received.last);
@@ -315,7 +322,7 @@ fn row(
                 sent_packets: Some(received.packets_sent),
                 delivered_packets: undamaged.saturating_sub(others.sum()),
                 received_packets: Some(received.packets_received),
-                expected: Expected::new(spec, flood, undamaged_share),
+                expected: Expected::new(spec, *flood, undamaged_share),
                 ..row
             }
         }
@@ -412,8 +419,9 @@ impl Row {
         }
         let medians =
             [(self.delay_ms_p50, ""), (self.loaded_delay_ms_p50, " while the other direction is full")];
+        let limit = self.delay_ms_p50_limit?;
         medians.into_iter().find_map(|(median, when)| {
-            let median = median.filter(|median| *median > self.delay_ms_p50_limit)?;
+            let median = median.filter(|median| *median > limit)?;
             Some(format!(
                 "has a delay of {median:.3} ms{when} on this host, in place of {:.3}",
                 self.delay_ms
@@ -457,7 +465,7 @@ fn table(rows: &[Row], device: &str) -> String {
             row.to,
             row.load.name(),
             format!("{} of {rate}", mbits(row.bits_per_s)),
-            if row.load == Load::Udp { format!("{:.3}", row.delay_ms_p50_limit) } else { String::new() },
+            row.delay_ms_p50_limit.map_or(String::new(), |limit| format!("{limit:.3}")),
             row.delays_text(row.delay_ms_p50, row.delay_ms_p99),
             row.delays_text(row.loaded_delay_ms_p50, row.loaded_delay_ms_p99),
             row.received_packets

@@ -439,6 +439,13 @@ fn release_is_before(release: &str, version: (u32, u32)) -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < version
 }
 
+/// Makes a veth pair like that of [`Hosts::join_beside`], and removes it.
+pub(crate) fn try_beside() -> Result<(), HostError> {
+    let name = INTERFACE_BESIDE;
+    netns::exec(&format!("ip link add {name} type veth peer name {name}-peer"))?;
+    netns::exec(&format!("ip link delete {name}"))
+}
+
 /// Returns the least delay of the line's packets from one end to the other.
 pub(crate) fn one_way_delay(spec: &PathSpec, packet_bytes: usize) -> Duration {
     let bits = packet_bytes as f64 * 8.0;

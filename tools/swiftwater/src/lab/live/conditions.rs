@@ -2,13 +2,14 @@
 
 use std::io;
 
-use netns::{Host, HostError, private};
+use netns::{Host, private};
 
 use super::Settings;
 use super::figures::Cell;
 use super::plan::{self, Load, Plan, Series, Tool};
 use super::selection::cells;
 use crate::lab::args::LiveName;
+use crate::lab::line::hosts::try_beside;
 use crate::lab::line::limits;
 use crate::program::is_installed;
 use crate::run::find_shim_for_itself;
@@ -86,12 +87,6 @@ impl Conditions {
             .map(|_| "without lines that go down: no report would arrive in time");
         of_series.chain(outages.map(str::to_owned)).collect()
     }
-}
-
-/// Makes a veth pair as for the reports of a measurement, and removes it.
-fn try_beside() -> Result<(), HostError> {
-    netns::exec("ip link add control type veth peer name control-peer")?;
-    netns::exec("ip link delete control")
 }
 
 fn beside_sentence(reason: &str) -> String {

@@ -45,12 +45,19 @@ pub(super) struct Turn {
     pub(super) beside: Option<Run>,
     /// A run of its own, in which requests were answered.
     pub(super) request_response: Option<Run>,
+    /// Whether that run has failed, so that the turn stays without one.
+    pub(super) answers_failed: bool,
 }
 
 impl Turn {
     /// Returns whether the host has disturbed the run; the answers have a run of their own.
     pub(super) fn is_disturbed(&self) -> bool {
         self.run.is_disturbed()
+    }
+
+    /// Returns whether the answers are still to be measured, if the load has any.
+    pub(super) fn lacks_answers(&self) -> bool {
+        self.request_response.is_none() && !self.answers_failed
     }
 
     /// Returns the part of its fair share that the series had: its rate divided by half of the rate of both.

@@ -444,11 +444,6 @@ fn measure_turn(
     let (settings, bar) = (testbed.settings, testbed.bar);
     let turn_number = cells[number].turns.len();
     let mut failed = 0;
-    let mut keep_if = |again, cells: &[Cell]| {
-        if again {
-            bar.suspend(|| keep(cells));
-        }
-    };
     let measured = undisturbed(
         settings,
         cells,
@@ -456,7 +451,9 @@ fn measure_turn(
         |cells| attempt(&mut failed, bar, || measure_rate(testbed, &cells[number])),
         |cells, turn, again| {
             cells[number].put_turn(turn_number, turn);
-            keep_if(again, cells);
+            if again {
+                bar.suspend(|| keep(cells));
+            }
         },
     );
     cells[number].failed += failed;
@@ -464,6 +461,18 @@ fn measure_turn(
     if flow.is_break() || !cells[number].load.latency {
         return Ok(flow);
     }
+    measure_answers(testbed, cells, (number, turn_number), failure, keep)
+}
+
+/// Adds the answers to a turn of the cell with this number, or the mark that they have failed.
+fn measure_answers(
+    testbed: &mut Testbed<'_>,
+    cells: &mut [Cell],
+    (number, turn_number): (usize, usize),
+    failure: &mut Option<LiveError>,
+    keep: &mut dyn FnMut(&[Cell]),
+) -> Result<ControlFlow<()>, LiveError> {
+    let (settings, bar) = (testbed.settings, testbed.bar);
     let mut failed = 0;
     let answered = undisturbed(
         settings,
@@ -472,11 +481,15 @@ fn measure_turn(
         |cells| attempt(&mut failed, bar, || measure_request_response(testbed, &cells[number])),
         |cells, run, again| {
             cells[number].put_answers(turn_number, run);
-            keep_if(again, cells);
+            if again {
+                bar.suspend(|| keep(cells));
+            }
         },
     );
     cells[number].failed += failed;
-    after_repetition(answered, bar, failure)
+    let answered = after_repetition(answered, bar, failure);
+    cells[number].turns[turn_number].answers_failed = answered.is_err();
+    answered
 }
 
 /// Goes on after the failure of a repetition: the disturbed run before it counts.
@@ -521,7 +534,7 @@ fn measure_rate(testbed: &mut Testbed<'_>, cell: &Cell) -> Result<Option<Turn>, 
         return Err(LiveError::End { name: short.name.clone(), said }.of(short.series.is_sctp()));
     }
     let mut runs = runs.into_iter();
-    Ok(runs.next().map(|run| Turn { run, beside: runs.next(), request_response: None }))
+    Ok(runs.next().map(|run| Turn { run, beside: runs.next(), ..Turn::default() }))
 }
 
 /// Measures how long answers take, in a run of its own with its own counts.

@@ -3,7 +3,7 @@
 use ::lab::experiment::{Outcome, Returns};
 
 use super::Settings;
-use super::figures::{Cell, Figures, Run, Share, latency, rates, typical};
+use super::figures::{Cell, Figures, Run, Share, Turn, latency, rates, typical};
 use super::plan::{Load, MPTCP, Plan, Series};
 use crate::lab::line::spec::PathSpec;
 use crate::lab::row::{Clock, Source};
@@ -118,8 +118,7 @@ fn outcomes_of(
         latency_s: latency(&answered, |latency| latency.mean_s),
         gap_s_max: outages.and_then(|outages| outages.gap_s_max),
         returns: outages.and_then(|outages| outages.returns),
-        // Unless the answers have failed, which only the caller knows.
-        interrupted: load.latency && answered.len() < runs.len(),
+        interrupted: load.latency && cell.turns.iter().any(Turn::lacks_answers),
         ..Outcome::default()
     };
     let run_beside = pair.and_then(|turn| turn.beside.as_ref());

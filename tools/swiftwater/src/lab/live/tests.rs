@@ -239,6 +239,21 @@ fn ctrl_c_marks_only_outcomes_that_lack_runs() {
 }
 
 #[test]
+fn ctrl_c_does_not_mark_outcomes_whose_answers_have_failed() {
+    let plan = plan(LiveName::Flapping);
+    let mut cells = measured(&plan, 0, &[("tcp-cubic", 1, &[9e6])]);
+    let bar = indicatif::ProgressBar::hidden();
+    let mut testbed =
+        Testbed { plan: &plan, settings: &SETTINGS, hosts: None, control: None, seed: 1, bar: &bar };
+    // The program of this test is no end of a measurement.
+    let answered = measure_answers(&mut testbed, &mut cells, (0, 0), &mut None, &mut |_| {});
+    assert!(answered.expect_err("it has other arguments").is_of_one_measurement());
+    let mut outcomes = outcomes::outcomes(&plan, &cells, &SETTINGS, &[]);
+    mark_interrupted(&mut outcomes, 1, true);
+    assert!(!outcomes[0].0.interrupted);
+}
+
+#[test]
 fn a_better_run_replaces_the_disturbed_one_of_its_turn() {
     let plan = plan(LiveName::Flapping);
     let mut cell = measured(&plan, 0, &[("tcp-cubic", 1, &[9e6])]).remove(0);

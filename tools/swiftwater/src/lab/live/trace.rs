@@ -15,7 +15,8 @@ pub(in crate::lab) const ROUND_TRIP_NAME: &str = "smoothed, longest path";
 /// can be made of a run of any duration.
 const CURVE_POINTS_MAX: usize = 5_000;
 
-/// Returns the names of the curves of the windows and of the round-trip time. The kernel tells those of the first subflow of MPTCP.
+/// Returns the names of the curves of the windows and of the round-trip time. The kernel reports those of the first subflow of
+/// MPTCP.
 fn statistics_names(series: Series) -> [&'static str; 2] {
     if series.name == MPTCP.name { ["first subflow"; 2] } else { ["all paths", ROUND_TRIP_NAME] }
 }
@@ -240,7 +241,7 @@ mod tests {
         let turn = |(own, beside): (f64, Option<f64>)| Turn {
             run: run(own),
             beside: beside.map(run),
-            request_response: None,
+            ..Turn::default()
         };
         cell.turns = [(10.0, Some(4.0)), (30.0, Some(10.0)), (20.0, Some(3.0))].map(turn).into();
         let traces = traces("coexistence", &plan, &cell);

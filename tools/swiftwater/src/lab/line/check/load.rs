@@ -20,8 +20,8 @@ use crate::lab::line::spec::PathSpec;
 
 /// The directions of a path, in the order of its lines.
 pub(super) const DIRECTIONS: [End; 2] = [End::Server, End::Client];
-/// Congestion control of the connections, where the kernel has it: it keeps a line full whatever the queue.
-const CONTROL: &[u8] = b"bbr";
+/// Congestion control of the connections, where the kernel permits it: it keeps a line full whatever the queue.
+const CONTROL: &str = "bbr";
 /// Share of the time of a load of TCP that is not measured: its slow start.
 const TCP_START_SHARE: f64 = 0.25;
 
@@ -70,12 +70,17 @@ pub(super) struct Loaded {
 }
 
 /// What a line carried.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Carried {
     /// A flood of datagrams.
     Flood(Flood, Received),
-    /// TCP with so many bits on the line in a second.
-    Tcp(f64),
+    /// TCP.
+    Tcp {
+        /// Bits on the line in a second.
+        bits_per_s: f64,
+        /// Congestion control of the connection, by its name in the kernel.
+        congestion_control: String,
+    },
 }
 
 /// Floods the paths with these numbers, all directions at the same time. Fresh counters are those of the floods.
@@ -112,20 +117,21 @@ pub(super) fn tcp(hosts: &Hosts, paths: &[PathSpec], time: Duration) -> Result<L
         for (path, spec) in paths.iter().enumerate() {
             // Without a limit TCP would take all processors of this host.
             let limit = spec.pipe.rate_bits_per_s.is_none().then_some(UNLIMITED_BITS_PER_S);
-            for to in DIRECTIONS {
+            transfers.push(DIRECTIONS.map(|to| {
                 let direction = Direction { hosts, path, to };
-                transfers.push(scope.spawn(move || transfer(direction, limit, end)));
-            }
+                scope.spawn(move || transfer(direction, limit, end))
+            }));
         }
         sleep_until(start + time.mul_f64(TCP_START_SHARE));
         let before = Look::take(hosts)?;
         sleep_until(end);
         let after = Look::take(hosts)?;
-        for transfer in transfers {
-            let done = transfer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            done.map_err(LineError::Probe)?;
-        }
-        Ok(after.since(before))
+        let join = |one: thread::ScopedJoinHandle<'_, io::Result<String>>| {
+            one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let controls = transfers.into_iter().map(|[there, back]| Ok([join(there)?, join(back)?]));
+        let controls: Vec<_> = controls.collect::<io::Result<_>>().map_err(LineError::Probe)?;
+        Ok(after.since(before, controls))
     })
 }
 
@@ -144,14 +150,16 @@ impl Look {
         Ok(Look { counts, host_dropped, states, at: Instant::now() })
     }
 
-    fn since(self, before: Look) -> Loaded {
+    /// Returns what the paths carried since `before`, each direction by a connection with one of these congestion controls.
+    fn since(self, before: Look, controls: Vec<[String; 2]>) -> Loaded {
         let seconds = (self.at - before.at).as_secs_f64().max(1e-9);
         // What waits in the queue has not been on the line yet.
         let left = |state: LineState| state.bytes_accepted.saturating_sub(state.queued_bytes as u64);
-        let carried = self.states.iter().zip(&before.states).map(|(after, before)| {
-            [0, 1].map(|line| {
+        let carried = self.states.iter().zip(&before.states).zip(controls);
+        let carried = carried.map(|((after, before), [there, back])| {
+            [(0, there), (1, back)].map(|(line, congestion_control)| {
                 let bytes = left(after[line]).saturating_sub(left(before[line]));
-                Carried::Tcp(bytes as f64 * 8.0 / seconds)
+                Carried::Tcp { bits_per_s: bytes as f64 * 8.0 / seconds, congestion_control }
             })
         });
         let processor = self.counts.processor.saturating_sub(before.counts.processor);
@@ -166,14 +174,13 @@ impl Look {
 }
 
 /// Sends over TCP in this direction until `end`, at most `limit` bits in a second. On a line over which no connection comes about
-/// nothing is sent.
-fn transfer(direction: Direction<'_>, limit: Option<u64>, end: Instant) -> io::Result<()> {
+/// nothing is sent. Returns the congestion control of the sender.
+fn transfer(direction: Direction<'_>, limit: Option<u64>, end: Instant) -> io::Result<String> {
     let Direction { hosts, path, to } = direction;
     let listener = hosts.host(to).run(|| TcpListener::bind((address(path, to), 0)))??;
     let server = listener.local_addr()?;
     let sender = hosts.host(to.other()).run(|| Socket::new(Domain::IPV4, Type::STREAM, None))??;
-    // Without it the connection has that of the host.
-    let _ = sender.set_tcp_congestion(CONTROL);
+    let control = choose_control(&sender, CONTROL)?;
     sender.set_write_timeout(Some(CHECK_INTERVAL))?;
     // Accepting waits as long as reading.
     SockRef::from(&listener).set_read_timeout(Some(CHECK_INTERVAL))?;
@@ -183,7 +190,20 @@ fn transfer(direction: Direction<'_>, limit: Option<u64>, end: Instant) -> io::R
             send(sender.into(), limit, end);
         }
         receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    })?;
+    Ok(control)
+}
+
+/// Gives a socket a congestion control if the kernel has it and this user may choose it. Returns the one that the socket has then,
+/// otherwise that of the host.
+fn choose_control(socket: &Socket, name: &str) -> io::Result<String> {
+    if let Err(error) = socket.set_tcp_congestion(name.as_bytes())
+        && !matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOENT | Errno::EPERM))
+    {
+        return Err(error);
+    }
+    let chosen = socket.tcp_congestion()?;
+    Ok(String::from_utf8_lossy(&chosen).trim_end_matches('\0').to_owned())
 }
 
 /// Returns whether a load goes on.
@@ -250,4 +270,48 @@ fn receive(listener: &TcpListener, end: Instant) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use emulator::Distribution;
+
+    use super::*;
+
+    /// Returns a look at a path whose lines are both in this state.
+    fn look(at: Instant, bytes_accepted: u64, queued_bytes: usize) -> Look {
+        let counts = EmulatorCounts {
+            paths: Vec::new(),
+            late: Distribution::default(),
+            elapsed: Duration::ZERO,
+            processor: Duration::ZERO,
+            realtime: true,
+            long_turns: 0,
+            write_max: Duration::ZERO,
+        };
+        Look { counts, host_dropped: 0, states: vec![[LineState { bytes_accepted, queued_bytes }; 2]], at }
+    }
+
+    #[test]
+    fn the_rate_of_tcp_is_that_of_what_has_left_the_queue() {
+        let start = Instant::now();
+        let (before, after) = (look(start, 1_000, 0), look(start + Duration::from_secs(1), 3_000, 500));
+        let loaded = after.since(before, vec![["bbr".to_owned(), "cubic".to_owned()]]);
+        for (carried, expected) in loaded.carried[0].iter().zip(["bbr", "cubic"]) {
+            let Carried::Tcp { bits_per_s, congestion_control } = carried else { panic!("{carried:?}") };
+            assert_eq!((*bits_per_s, congestion_control.as_str()), (12_000.0, expected));
+        }
+    }
+
+    #[test]
+    fn a_connection_tells_its_congestion_control_whether_or_not_it_was_chosen() {
+        let socket = |kind| Socket::new(Domain::IPV4, kind, None).expect("a socket");
+        let chosen = |name| choose_control(&socket(Type::STREAM), name).expect("TCP");
+        assert_eq!(chosen("reno"), "reno", "every kernel has it");
+        let of_host = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
+        assert_eq!(chosen("no-such"), of_host.expect("every Linux has it").trim());
+        choose_control(&socket(Type::DGRAM), "reno").expect_err("only TCP has one");
+    }
 }

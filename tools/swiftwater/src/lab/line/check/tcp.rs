@@ -20,6 +20,7 @@ use socket2::SockRef;
 use swiftwater::CongestionControl;
 
 use super::numbered;
+use super::probe::CHECK_INTERVAL;
 use super::progress::{Progress, note_unmeasured};
 use crate::interrupt;
 use crate::lab::line::args::CheckArgs;
@@ -56,8 +57,6 @@ const PARTS: usize = 5;
 const HEADERS_BYTES: usize = 20 + 32;
 /// Bytes of a write or a read.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
-/// Interval at which reads and writes check for Ctrl-C, and for the end of the measurement.
-const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Measurement of a congestion control on a path: the mean of both directions.
 #[derive(Clone, Debug, Serialize)]

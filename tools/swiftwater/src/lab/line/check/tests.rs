@@ -8,10 +8,8 @@ fn spec(text: &str) -> PathSpec {
     text.parse().expect("a path")
 }
 
-/// Returns the row of a line that delivers what is offered for 2 s, by counters of this host.
-fn row_of(text: &str, pipe: PipeStats, packets_received: u64, delays: &[Duration]) -> Row {
-    let spec = spec(text);
-    let flood = flood(&spec, Duration::from_secs(2));
+/// Returns counters of a path whose lines both have these, and have carried one flow of datagrams.
+fn counts(pipe: PipeStats, packets_received: u64) -> EmulatorCounts {
     let flow = FlowKey { protocol: UDP, from: ([198, 18, 0, 1].into(), 9), to: ([198, 18, 0, 2].into(), 9) };
     let flow_counts = FlowCounts { packets_delivered: packets_received, ..FlowCounts::default() };
     let line = LineCounts {
@@ -22,7 +20,7 @@ fn row_of(text: &str, pipe: PipeStats, packets_received: u64, delays: &[Duration
         waited: Distribution::default(),
         flows: vec![(Some(flow), flow_counts)],
     };
-    let counts = EmulatorCounts {
+    EmulatorCounts {
         paths: vec![PathCounts { lines: [line.clone(), line], write_drops: 0, read_drops: 0 }],
         late: Distribution::default(),
         elapsed: Duration::from_secs(2),
@@ -30,7 +28,13 @@ fn row_of(text: &str, pipe: PipeStats, packets_received: u64, delays: &[Duration
         realtime: true,
         long_turns: 0,
         write_max: Duration::ZERO,
-    };
+    }
+}
+
+/// Returns the row of a line that delivers what is offered for 2 s, by counters of this host.
+fn row_of(text: &str, pipe: PipeStats, packets_received: u64, delays: &[Duration]) -> Row {
+    let spec = spec(text);
+    let flood = flood(&spec, Duration::from_secs(2));
     let received = Received {
         packets_sent: flood.packets().ceil() as u64,
         packets_received,
@@ -41,8 +45,9 @@ fn row_of(text: &str, pipe: PipeStats, packets_received: u64, delays: &[Duration
     let delays: Delays = delays.iter().copied().collect();
     let delays = DelaysOf { idle: delays.clone(), loaded: delays };
     let carried = Carried::Flood(flood, received);
+    let counts = counts(pipe, packets_received);
     let loaded = Loaded { counts, host_dropped: 0, processors: 0.0, carried: Vec::new() };
-    row((0, &spec, End::Server), Load::Udp, Some(&delays), carried, &loaded)
+    row((0, &spec, End::Server), Load::Udp, Some(&delays), &carried, &loaded)
 }
 
 /// Returns a row of a line of 100 Mbit/s that this host holds.
@@ -141,7 +146,8 @@ fn jitter_belongs_to_the_delay_of_a_line() {
 
 /// Returns the row of a line of 100 Mbit/s that this load fills beside other lines.
 fn row_beside(load: Load) -> Row {
-    let without = Row { delay_ms_p50: None, loaded_delay_ms_p50: None, ..good_row() };
+    let without =
+        Row { delay_ms_p50_limit: None, delay_ms_p50: None, loaded_delay_ms_p50: None, ..good_row() };
     match load {
         Load::TcpAll => Row { load, sent_packets: None, received_packets: None, ..without },
         _ => Row { load, ..without },
@@ -172,6 +178,22 @@ fn lines_that_this_host_holds_only_one_by_one_are_too_much() {
         verdict(&[Row { bits_per_s: 60e6, expected: Expected::default(), ..row_beside(Load::TcpAll) }])
             .is_ok()
     );
+}
+
+#[test]
+fn a_row_of_tcp_has_no_delays_and_no_datagrams_and_its_rate_is_no_defect() {
+    let pipe = PipeStats { packets_offered: 10_000, packets_delivered: 10_000, ..PipeStats::default() };
+    let loaded = Loaded { counts: counts(pipe, 0), host_dropped: 0, processors: 0.0, carried: Vec::new() };
+    let carried = Carried::Tcp { bits_per_s: 60e6, congestion_control: "cubic".to_owned() };
+    let row = row((0, &spec("100mbit,10ms"), End::Server), Load::TcpAll, None, &carried, &loaded);
+    assert_eq!((row.complaint(), row.bits_per_s, row.delivered_packets), (None, 60e6, 10_000));
+    let json = serde_json::to_value(&row).expect("JSON");
+    assert_eq!(json["congestion_control"], "cubic");
+    for key in ["sent_packets", "received_packets", "delay_ms_p50", "delay_ms_p50_limit"] {
+        assert!(json.get(key).is_none(), "{key}: {json}");
+    }
+    let datagrams = serde_json::to_value(good_row()).expect("JSON");
+    assert!(datagrams.get("delay_ms_p50_limit").is_some() && datagrams.get("congestion_control").is_none());
 }
 
 #[test]

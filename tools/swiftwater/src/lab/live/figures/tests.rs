@@ -183,7 +183,7 @@ fn each_turn_has_its_share_and_the_median_of_them_counts() {
     let load = &plan::plans(LiveName::Coexistence)[0].loads[0];
     let mut cell = Cell::new(load, load.series[0]);
     let turn =
-        |own, other| Turn { run: run(own, 0, 5.0), beside: Some(run(other, 0, 5.0)), request_response: None };
+        |own, other| Turn { run: run(own, 0, 5.0), beside: Some(run(other, 0, 5.0)), ..Turn::default() };
     cell.turns = vec![turn(30.0, 10.0), turn(40.0, 60.0), turn(50.0, 50.0)];
     // The medians of the rates, 40 and 50, are of different turns.
     let share = Share { of_fair: 1.0, least: Some(0.8), most: Some(1.5) };
