@@ -15,7 +15,7 @@ use links::{BatchLimits, Datagrams, Link, LinkStats, PathInfo, Sink, Transmit};
 use providers::{SctpDriver, SctpDriverConfig};
 use streams::{
     Chain, Control, DriverId, Executive, FlushScope, IoctlRequest, Kind, Message, Primitive, SendInfo,
-    StreamId, modules,
+    StreamId, Which, modules,
 };
 
 /// Maximum number of steps of a script.
@@ -87,9 +87,9 @@ impl Request {
                 Primitive::ConnRes { sequence: sequence.into(), acceptor: acceptor.into() }
             }
             Request::Disconnect { sequence } => {
-                Primitive::DisconReq { sequence: sequence.into(), reason: 0, association: 0 }
+                Primitive::DisconReq { sequence: sequence.into(), reason: 0, association: Which::Only }
             }
-            Request::Release => Primitive::OrdrelReq { association: 0 },
+            Request::Release => Primitive::OrdrelReq { association: Which::Only },
             Request::Info => Primitive::InfoReq,
             Request::Address => Primitive::AddrReq,
             Request::Options { flags, ref options } => {
@@ -242,7 +242,7 @@ impl Program {
                 };
                 if let Some(s) = on(*which) {
                     // A stream that is not connected takes nothing.
-                    let _ = self.executive.write(s, 0, info, &vec![7; usize::from(*bytes)]);
+                    let _ = self.executive.write(s, Which::Only, info, &vec![7; usize::from(*bytes)]);
                 }
             }
             Step::Read { on: which } => {

@@ -1,9 +1,9 @@
-//! The description of one message of user data: [`SendInfo`] for outbound, [`RecvInfo`] for inbound messages.
+//! The description of one message of user data: [`SendInfo`] for outbound, [`RecvInfo`] for inbound messages; and the
+//! identifiers of associations and their paths.
 //!
-//! The API, the transport interface, the provider and the protocol core share these two types, so that no layer
+//! The API, the transport interface, the provider and the protocol core share these types, so that no layer
 //! translates a message for the next. The types have a crate of their own because the core knows nothing of STREAMS,
-//! and STREAMS nothing of the core. Neither type contains the association: each layer has its own identifiers of
-//! associations and passes them separately.
+//! and STREAMS nothing of the core. Neither description contains the association: an [`AssociationId`] accompanies them.
 //!
 //! Two boundaries have their own formats, because separately built programs share their bytes. The first is the
 //! ancillary data of the sockets API (`struct sctp_sndinfo` and its relatives), which the program's C library defines.
@@ -14,6 +14,18 @@
 
 use std::num::NonZeroU32;
 use std::time::Duration;
+
+/// Identifies an association of one endpoint. The endpoint reuses it after the end of the association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AssociationId(pub u32);
+
+impl AssociationId {
+    /// Returns the index of the association in tables of the endpoint.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// Identifies a path of one association: its index in the statistics of the association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,14 +1,7 @@
-//! Identifiers of associations and listeners.
+//! Identifiers of associations and listeners. That of an association is free again after
+//! [`Event::Closed`](crate::Event::Closed).
 
-/// Identifies an association of one endpoint. The endpoint reuses it after [`Event::Closed`](crate::Event::Closed).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct AssociationId(pub u32);
-
-impl AssociationId {
-    pub(crate) fn index(self) -> usize {
-        self.0 as usize
-    }
-}
+pub use sctp_message::AssociationId;
 
 /// Identifies a listener of one endpoint. It is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use streams::drivers::Nuls;
 use streams::modules::{BufMod, NullMod};
 use streams::{
-    Chain, Executive, Flush, Message, Module, Q, Queue, QueueInfo, SendInfo, allocb, copyb, dupb, esballoc,
+    Chain, Executive, Flush, Message, Module, Q, Queue, QueueInfo, SendInfo, Which, allocb, copyb, dupb,
+    esballoc,
 };
 
 const ROUNDS: usize = 50;
@@ -241,7 +242,7 @@ fn procedures() {
         }
         move || {
             repeated(|| {
-                executive.write(s, 0, SendInfo::default(), &[7; 64]).expect("there is room");
+                executive.write(s, Which::Only, SendInfo::default(), &[7; 64]).expect("there is room");
                 executive.run();
             })
         }

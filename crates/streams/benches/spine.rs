@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use streams::modules::NullMod;
 use streams::{
     Admission, Control, Cx, Driver, DriverInfo, Errno, Executive, Kind, Message, Open, Primitive, RecvInfo,
-    SendInfo, StreamId, WriteAs,
+    SendInfo, StreamId, Which, WriteAs,
 };
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -50,7 +50,7 @@ impl Driver for Loopback {
         Ok(())
     }
     fn close(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {}
-    fn admit(&mut self, _s: StreamId, _association: u32, _info: &SendInfo, _bytes: usize) -> Admission {
+    fn admit(&mut self, _s: StreamId, _association: Which, _info: &SendInfo, _bytes: usize) -> Admission {
         Admission::Room
     }
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
@@ -61,7 +61,14 @@ impl Driver for Loopback {
             cx.put_data(s, association, &info, m.data);
         }
     }
-    fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _association: u32, bytes: usize, _charges: usize) {
+    fn consumed(
+        &mut self,
+        _cx: &mut Cx<'_>,
+        _s: StreamId,
+        _association: Which,
+        bytes: usize,
+        _charges: usize,
+    ) {
         self.outstanding_bytes -= bytes;
     }
 }
@@ -122,7 +129,9 @@ fn measure(modules: usize, bytes: usize, more: bool, rounds: usize) -> Cost {
         for _ in 0..BATCHES {
             let start = Instant::now();
             for _ in 0..BATCH {
-                executive.write(s, 1, info, black_box(&message)).expect("the loopback driver has room");
+                executive
+                    .write(s, Which::Only, info, black_box(&message))
+                    .expect("the loopback driver has room");
             }
             let written = Instant::now();
             while let Ok(Some(read)) = executive.read(s, &mut buffer) {

@@ -17,7 +17,7 @@ use crate::head::Interest;
 use crate::identifiers::StreamId;
 use crate::message::Message;
 use crate::timers::TimerId;
-use crate::{Errno, SendInfo};
+use crate::{Errno, SendInfo, Which};
 
 /// Answer of a driver to a stream head that wants to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub trait Driver: Any + Send {
 
     /// Decides whether `bytes` of user data with this information may come down now. The head asks before every write: the queue
     /// of the stream cannot speak for one of several associations.
-    fn admit(&mut self, _s: StreamId, _association: u32, _info: &SendInfo, _bytes: usize) -> Admission {
+    fn admit(&mut self, _s: StreamId, _association: Which, _info: &SendInfo, _bytes: usize) -> Admission {
         Admission::Room
     }
 
@@ -95,7 +95,7 @@ pub trait Driver: Any + Send {
         &mut self,
         cx: &mut Cx<'_>,
         s: StreamId,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         data: WriteData<'_>,
     ) -> Admission {
@@ -122,7 +122,7 @@ pub trait Driver: Any + Send {
         &mut self,
         _cx: &mut Cx<'_>,
         _s: StreamId,
-        _association: u32,
+        _association: Which,
         _bytes: usize,
         _charges: usize,
     ) {

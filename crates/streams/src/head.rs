@@ -19,7 +19,7 @@ use crate::identifiers::{LinkId, Side, StreamId};
 use crate::message::{Control, Credit, Kind, Message, Signal};
 use crate::queue::Queue;
 use crate::scheduler::{DriverCall, Scheduler};
-use crate::{Chain, Errno, ReadError, RecvInfo, WriteError};
+use crate::{Chain, Errno, ReadError, RecvInfo, Which, WriteError};
 use coalesce::Coalesced;
 pub(crate) use ioctl::IoctlState;
 use std::collections::BTreeMap;
@@ -194,7 +194,7 @@ impl Head {
     pub(crate) fn put_data(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         info: &RecvInfo,
         data: Chain,
         scheduler: &mut Scheduler,
@@ -311,7 +311,7 @@ impl Head {
 
     /// Discards all unread messages, and returns the sum of their credit: there may be a hundred thousand.
     pub(crate) fn return_all_credit(&mut self, s: StreamId, scheduler: &mut Scheduler) {
-        let mut credits: BTreeMap<u32, Credit> = BTreeMap::new();
+        let mut credits: BTreeMap<Which, Credit> = BTreeMap::new();
         while let Some(m) = self.queue.getq() {
             if let Some(credit) = m.receive_credit() {
                 credits

@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use streams::modules::Counter;
-//! use streams::{Cx, Driver, Errno, Executive, Kind, Message, Open, SendInfo, StreamId};
+//! use streams::{Cx, Driver, Errno, Executive, Kind, Message, Open, SendInfo, StreamId, Which};
 //! use std::time::Instant;
 //!
 //! struct Loopback;
@@ -37,7 +37,7 @@
 //! let counts = counter.counts();
 //! executive.push(stream, Box::new(counter))?;
 //!
-//! executive.write(stream, 0, SendInfo::default(), b"hello")?;
+//! executive.write(stream, Which::Only, SendInfo::default(), b"hello")?;
 //! let mut buffer = [0; 100];
 //! let (len, info) = executive.read(stream, &mut buffer)?.expect("it has come back");
 //! assert_eq!((&buffer[..len], info.more), (&b"hello"[..], false));
@@ -91,4 +91,4 @@ pub use names::{Autopush, ModuleFactory};
 pub use pool::Pool;
 pub use queue::{QUEUED_MESSAGES_MAX, Queue, QueueInfo, QueuePair};
 pub use timers::TimerId;
-pub use tpi::{Errno, Primitive, RecvInfo, SendInfo};
+pub use tpi::{AssociationId, Errno, Primitive, RecvInfo, SendInfo, Which};

@@ -18,7 +18,7 @@ pub use seen::Seen;
 pub use utilities::{allocb, copyb, dupb, esballoc, testb};
 
 use bytes::Bytes;
-use tpi::{Primitive, RecvInfo, SendInfo};
+use tpi::{Primitive, RecvInfo, SendInfo, Which};
 
 use crate::Chain;
 
@@ -39,7 +39,7 @@ pub struct Message {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UserData {
     /// Its association.
-    pub association: u32,
+    pub association: Which,
     /// Its stream.
     pub stream: u16,
     /// Its payload protocol identifier.
@@ -81,14 +81,14 @@ impl Message {
 
     /// Returns a `T_OPTDATA_REQ` with its data, as a write sends it down.
     #[inline]
-    pub fn optdata_req(association: u32, info: SendInfo, data: Bytes) -> Self {
+    pub fn optdata_req(association: Which, info: SendInfo, data: Bytes) -> Self {
         let primitive = Primitive::OptdataReq { association, info };
         Self::with_data(Kind::Proto(Control::Tpi(primitive)), Chain::from(data))
     }
 
     /// Returns a `T_OPTDATA_IND` with its data, as a provider sends it up.
     #[inline]
-    pub fn optdata_ind(association: u32, info: RecvInfo, data: Chain) -> Self {
+    pub fn optdata_ind(association: Which, info: RecvInfo, data: Chain) -> Self {
         Self::with_data(Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, info })), data)
     }
 
@@ -163,11 +163,11 @@ impl Message {
             return None;
         }
         let (association, bytes) = match &self.kind {
-            Kind::Data => (0, self.data.len()),
+            Kind::Data => (Which::Only, self.data.len()),
             Kind::Run(run) => return Some(run.credit()),
             Kind::Proto(Control::Tpi(primitive)) => match primitive {
                 Primitive::OptdataInd { association, .. } => (*association, self.data.len()),
-                Primitive::DataInd { .. } | Primitive::ExdataInd { .. } => (0, self.data.len()),
+                Primitive::DataInd { .. } | Primitive::ExdataInd { .. } => (Which::Only, self.data.len()),
                 // A notification takes room of the receive buffer, too, with data or without.
                 Primitive::NotificationInd(notification) => (notification.association, self.weight_bytes()),
                 _ => return None,

@@ -11,7 +11,7 @@ use crate::message::{CopyRequest, Credit, Flush, IocAck, IocNak, Ioctl, Kind, Me
 use crate::queue::{Queue, QueueInfo, QueuePair};
 use crate::scheduler::{DriverCall, Post, Scheduler};
 use crate::timers::{Alarm, TimerId};
-use crate::{Chain, Errno};
+use crate::{Chain, Errno, Which};
 use slot::Slot;
 
 /// The queues of a module.
@@ -346,7 +346,7 @@ impl<'a> Q<'a> {
     }
 
     /// Returns receive window for `bytes` of an association that a module took out of a message.
-    pub fn credit(&mut self, association: u32, bytes: usize) {
+    pub fn credit(&mut self, association: Which, bytes: usize) {
         let credit = Credit { association, bytes, charges: 1 };
         self.scheduler.defer(DriverCall::Consumed { stream: self.stream, credit });
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::detached_blocks::DetachedBlocks;
 use crate::identifiers::Side;
 use crate::message::{Credit, HIGH_PRIORITY, Kind, Record};
-use crate::{Chain, Flush, Message, RecvInfo};
+use crate::{Chain, Flush, Message, RecvInfo, Which};
 
 /// Number of times that a service procedure may run in one turn of the scheduler.
 const RUNS_MAX: u32 = 100_000;
@@ -155,7 +155,7 @@ impl Queue {
 
     /// Puts user data in the normal band, for a queue without a service procedure.
     #[inline]
-    pub(crate) fn putq_data(&mut self, association: u32, info: &RecvInfo, data: Chain) {
+    pub(crate) fn putq_data(&mut self, association: Which, info: &RecvInfo, data: Chain) {
         self.normal.add(data.len().max(1));
         self.messages.push_back(Message::optdata_ind(association, *info, data));
         self.attached += 1;

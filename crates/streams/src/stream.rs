@@ -21,7 +21,7 @@ use crate::pool::Pool;
 use crate::queue::{Queue, QueuePair};
 use crate::scheduler::{DriverCall, Post, Scheduler};
 use crate::timers::TimerId;
-use crate::{Chain, Errno, RecvInfo};
+use crate::{Chain, Errno, RecvInfo, Which};
 
 /// One open stream.
 #[derive(Debug)]
@@ -202,7 +202,7 @@ impl Streams {
     /// Passes a driver's user data to the next queue above; builds the message in place on the head's queue if no module is
     /// pushed.
     #[inline]
-    pub(crate) fn put_data_up(&mut self, s: StreamId, association: u32, info: &RecvInfo, data: Chain) {
+    pub(crate) fn put_data_up(&mut self, s: StreamId, association: Which, info: &RecvInfo, data: Chain) {
         let Some((stream, scheduler)) = self.parts(s) else { return };
         let listed = stream.head.attach();
         if stream.modules.is_empty() {

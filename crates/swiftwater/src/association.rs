@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sctp::{RecvInfo, SendInfo};
-use streams::Interest;
+use streams::{Interest, Which};
 
 pub use self::shared::SharedAssociation;
 pub(crate) use self::shared::setup::request_connect;
@@ -186,7 +186,7 @@ impl Association {
     /// Fails as [`Association::send`] does, or because the stream does not exist.
     #[inline]
     pub fn send_with(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.shared.socket.write(0, info, message, Wait::Forever)
+        self.shared.socket.write(Which::Only, info, message, Wait::Forever)
     }
 
     /// Sends one message without a copy of its bytes; waits while the send buffer is full.
@@ -232,7 +232,7 @@ impl Association {
     ///
     /// Fails as [`Association::send_with`] does, or with [`SendError::TimedOut`], and then sends nothing.
     pub fn send_timeout(&self, message: &[u8], info: &SendInfo, timeout: Duration) -> Result<(), SendError> {
-        self.shared.socket.write(0, info, message, Wait::within(timeout))
+        self.shared.socket.write(Which::Only, info, message, Wait::within(timeout))
     }
 
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.

@@ -3,37 +3,42 @@
 use std::net::{IpAddr, SocketAddr};
 
 use sctp::{AssociationView, PathId, PathOptions, PrimaryError, Statistics};
+use streams::Which;
 
 use crate::address::Address;
 use crate::error::OptionsError;
 use crate::options::{AssociationOptions, ListenerOptions};
 use crate::socket::Socket;
 
-/// An association of a stream. On a one-to-one stream the identifier is ignored.
+/// An association of a stream.
 pub(crate) struct AssociationRef<'a> {
     pub(crate) socket: &'a Socket,
-    pub(crate) id: u32,
+    pub(crate) association: Which,
 }
 
 impl AssociationRef<'_> {
     pub(crate) fn statistics(&self) -> Option<Statistics> {
-        self.socket.shard.with_driver(|driver| driver.statistics(self.socket.stream, self.id)).flatten()
+        self.socket
+            .shard
+            .with_driver(|driver| driver.statistics(self.socket.stream, self.association))
+            .flatten()
     }
 
     /// Reads the association; returns `None` once it has ended.
     pub(crate) fn view<R>(&self, read: impl FnOnce(AssociationView<'_>) -> R) -> Option<R> {
-        let (stream, id) = (self.socket.stream, self.id);
-        self.socket.shard.with_driver(|driver| driver.view(stream, id).map(read)).flatten()
+        let (stream, association) = (self.socket.stream, self.association);
+        self.socket.shard.with_driver(|driver| driver.view(stream, association).map(read)).flatten()
     }
 
     pub(crate) fn options(&self) -> Option<AssociationOptions> {
-        let config = self.socket.shard.with_driver(|driver| driver.config(self.socket.stream, self.id));
+        let config =
+            self.socket.shard.with_driver(|driver| driver.config(self.socket.stream, self.association));
         config.flatten().map(|config| AssociationOptions::of(&config))
     }
 
     /// Replaces the options of the association, either all or none of them.
     pub(crate) fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
-        let changed = self.socket.change_config(self.id, |current| {
+        let changed = self.socket.change_config(self.association, |current| {
             options.check_fixed(&AssociationOptions::of(current))?;
             Ok(options.config(&ListenerOptions::default(), &[], current.trace))
         });
@@ -50,7 +55,7 @@ impl AssociationRef<'_> {
             let before = self.options().ok_or(OptionsError::Closed)?;
             let mut options = before.clone();
             change(&mut options);
-            let changed = self.socket.change_config(self.id, |current| {
+            let changed = self.socket.change_config(self.association, |current| {
                 let current_options = AssociationOptions::of(current);
                 if current_options != before {
                     return Err(None);
@@ -68,9 +73,9 @@ impl AssociationRef<'_> {
     }
 
     pub(crate) fn abort(&self, reason: &str) {
-        let (stream, id) = (self.socket.stream, self.id);
+        let (stream, association) = (self.socket.stream, self.association);
         // An association that has ended needs no ABORT.
-        let _ = self.socket.command(|driver, cx| driver.abort(cx, stream, id, reason.as_bytes()));
+        let _ = self.socket.command(|driver, cx| driver.abort(cx, stream, association, reason.as_bytes()));
     }
 
     pub(crate) fn set_path(
@@ -78,25 +83,31 @@ impl AssociationRef<'_> {
         address: Option<IpAddr>,
         options: &PathOptions,
     ) -> Result<(), PrimaryError> {
-        let set = self
-            .socket
-            .command(|driver, cx| driver.set_path(cx, self.socket.stream, self.id, address, options));
+        let set = self.socket.command(|driver, cx| {
+            driver.set_path(cx, self.socket.stream, self.association, address, options)
+        });
         set.unwrap_or(Err(PrimaryError::Closed))
     }
 
     pub(crate) fn set_primary(&self, address: IpAddr) -> Result<(), PrimaryError> {
-        let set =
-            self.socket.command(|driver, cx| driver.set_primary(cx, self.socket.stream, self.id, address));
+        let set = self
+            .socket
+            .command(|driver, cx| driver.set_primary(cx, self.socket.stream, self.association, address));
         set.unwrap_or(Err(PrimaryError::Closed))
     }
 
     pub(crate) fn path_to(&self, address: IpAddr) -> Option<PathId> {
-        self.socket.shard.with_driver(|driver| driver.path_to(self.socket.stream, self.id, address)).flatten()
+        self.socket
+            .shard
+            .with_driver(|driver| driver.path_to(self.socket.stream, self.association, address))
+            .flatten()
     }
 
     pub(crate) fn peer(&self) -> Option<Address> {
-        let found =
-            self.socket.shard.with_driver(|driver| driver.peer_addresses(self.socket.stream, self.id));
+        let found = self
+            .socket
+            .shard
+            .with_driver(|driver| driver.peer_addresses(self.socket.stream, self.association));
         let (list, port) = found.flatten()?;
         Some(Address {
             hosts: list.iter().map(SocketAddr::ip).collect(),
@@ -122,7 +133,7 @@ impl AssociationRef<'_> {
     pub(crate) fn local_ips(&self) -> Vec<IpAddr> {
         self.socket
             .shard
-            .with_driver(|driver| driver.local_addresses(self.socket.stream, self.id))
+            .with_driver(|driver| driver.local_addresses(self.socket.stream, self.association))
             .flatten()
             .unwrap_or_default()
     }

@@ -6,9 +6,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sctp::SendInfo;
+use sctp::{AssociationId, SendInfo};
 use streams::Chain;
-use tpi::Primitive;
+use tpi::{Primitive, Which};
 
 pub use self::shared::SharedEndpoint;
 #[cfg(feature = "tokio")]
@@ -16,7 +16,6 @@ pub(crate) use self::shared::received;
 use crate::address::{ToAddresses, first_success};
 use crate::error::{BindError, ConnectError, RecvError, SendError};
 use crate::event::Received;
-use crate::message::AssociationId;
 use crate::options::StackOptions;
 use crate::socket::Wait;
 use crate::stack::Stack;
@@ -189,7 +188,7 @@ impl Endpoint {
     /// The association is already closed.
     pub fn shutdown(&self, id: AssociationId) -> Result<(), SendError> {
         self.socket()
-            .request(Primitive::OrdrelReq { association: id.0 }, Chain::new(), Wait::Forever)
+            .request(Primitive::OrdrelReq { association: Which::Id(id) }, Chain::new(), Wait::Forever)
             .map_err(|_| SendError::Closed)
     }
 }

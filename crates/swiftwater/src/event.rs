@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use sctp::SendInfo;
 use streams::Chain;
-use tpi::{Notification, NotificationKind, Primitive};
+use tpi::{Notification, NotificationKind, Primitive, Which};
 pub use tpi::{PathChange, PathReason};
 
 use crate::error::Loss;
@@ -85,7 +85,7 @@ pub enum Event {
 
 impl Event {
     /// Returns the event of a primitive, and its association.
-    pub(crate) fn of(primitive: &Primitive, text: &Chain) -> Option<(u32, Event)> {
+    pub(crate) fn of(primitive: &Primitive, text: &Chain) -> Option<(Which, Event)> {
         match primitive {
             Primitive::ConnCon { association, .. } if text.is_empty() => Some((*association, Event::Up)),
             Primitive::ConnCon { association, .. } => Some((*association, Event::Restarted(to_text(text)))),

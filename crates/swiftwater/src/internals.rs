@@ -12,7 +12,7 @@ pub use sctp::{
     TimeoutPacer,
 };
 use sctp::{FlushWhen, RecvInfo, Stage};
-use streams::{Interest, Kind, Message as Block, RunMessages};
+use streams::{Interest, Kind, Message as Block, RunMessages, Which};
 
 pub use crate::busy_poll::BusyPoll;
 use crate::shard::Inner;
@@ -117,9 +117,9 @@ pub fn send_no_poll(
 ) -> Result<(), SendError> {
     let socket = &association.socket;
     socket.until(Interest::WRITABLE, Wait::NoPoll, |inner| {
-        let written = inner.executive.write_bytes(socket.stream, 0, info, message.clone());
+        let written = inner.executive.write_bytes(socket.stream, Which::Only, info, message.clone());
         // The caller flushes.
-        socket.after_write(inner, (0, info, message.len()), written.map(|_| Written::Waits))
+        socket.after_write(inner, (Which::Only, info, message.len()), written.map(|_| Written::Waits))
     })?
 }
 
@@ -163,7 +163,7 @@ impl ShortSender<'_> {
             return false;
         }
         let socket = &self.association.socket;
-        let written = socket.try_write_when(self.inner, 0, info, message, FlushWhen::PacketFull);
+        let written = socket.try_write_when(self.inner, Which::Only, info, message, FlushWhen::PacketFull);
         matches!(written, Some(Ok(())))
     }
 
@@ -171,7 +171,8 @@ impl ShortSender<'_> {
     #[inline]
     fn copies(&mut self, bytes: usize) -> bool {
         let ShortSender { association, inner, copied_bytes_max } = self;
-        let ask = || inner.executive.copied_bytes_max(association.socket.stream, 0).unwrap_or_default();
+        let ask =
+            || inner.executive.copied_bytes_max(association.socket.stream, Which::Only).unwrap_or_default();
         bytes <= Stage::SHORT_BYTES_MAX || bytes <= *copied_bytes_max.get_or_insert_with(ask)
     }
 }
@@ -190,7 +191,8 @@ pub fn shutdown_no_poll(association: &SharedAssociation) -> Result<(), SendError
 pub fn set_has_upper_data(association: &SharedAssociation, has_upper_data: bool) {
     let socket = &association.socket;
     // An association that has ended takes no more data.
-    let _ = socket.command(|driver, cx| driver.set_has_upper_data(cx, socket.stream, 0, has_upper_data));
+    let _ = socket
+        .command(|driver, cx| driver.set_has_upper_data(cx, socket.stream, Which::Only, has_upper_data));
 }
 
 /// Keeps received messages of at least this many bytes charged to the receive window until [`release_window`].
@@ -202,7 +204,7 @@ pub fn hold_window_from(association: &SharedAssociation, bytes: usize) {
 pub fn release_window(association: &SharedAssociation, bytes: usize) {
     let socket = &association.socket;
     // An association that has ended has no window.
-    let _ = socket.command(|driver, _| driver.release_window(socket.stream, 0, bytes));
+    let _ = socket.command(|driver, _| driver.release_window(socket.stream, Which::Only, bytes));
 }
 
 /// Returns how much of the receive window a message occupies until it is received.

@@ -230,15 +230,15 @@ pub use error::{
 };
 pub use event::{Event, PathChange, PathReason, Received};
 pub use listener::{Listener, SharedListener};
-pub use message::{AssociationId, Message};
+pub use message::Message;
 pub use options::{AssociationOptions, LinkKind, ListenerOptions, StackOptions};
 pub use reader::{MessageRef, Reader};
 pub use sctp::config::INITIAL_WINDOW_PACKETS_MAX;
 pub use sctp::congestion::{Algorithm as CongestionControl, Coupling};
 pub use sctp::{
-    AssociationState, Checksum, EndpointStatistics, Lifetime, MtuState, Multipath, PathId, PathOptions,
-    PathState, PathStatistics, PrimaryError, ReceivePool, RecvInfo, SendInfo, SendPool, Statistics,
-    UnknownName,
+    AssociationId, AssociationState, Checksum, EndpointStatistics, Lifetime, MtuState, Multipath, PathId,
+    PathOptions, PathState, PathStatistics, PrimaryError, ReceivePool, RecvInfo, SendInfo, SendPool,
+    Statistics, UnknownName,
 };
 pub use sender::Sender;
 pub use stack::{Stack, StackStatistics};

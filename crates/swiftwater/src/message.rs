@@ -66,7 +66,3 @@ pub(crate) fn to_bytes(data: &Chain) -> Bytes {
 pub(crate) fn to_text(text: &Chain) -> String {
     String::from_utf8_lossy(&text.blocks().concat()).into_owned()
 }
-
-/// Identifies an association of an [`Endpoint`](crate::Endpoint).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AssociationId(pub(crate) u32);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use sctp::{Batch, SendInfo};
-use streams::Interest;
+use streams::{Interest, Which};
 
 use crate::association::Association;
 use crate::error::SendError;
@@ -165,7 +165,7 @@ impl Association {
         if fed.batch.push(info, message) {
             return Ok(());
         }
-        self.shared.socket.write(0, info, message, Wait::Forever)
+        self.shared.socket.write(Which::Only, info, message, Wait::Forever)
     }
 
     /// Hands the collected messages over to the stack, which transmits them as after [`Association::send`].
@@ -173,7 +173,7 @@ impl Association {
         let socket = &self.shared.socket;
         while !fed.batch.is_empty() {
             let written = socket.until(Interest::WRITABLE, Wait::Forever, |inner| {
-                socket.try_write_batch(inner, 0, &mut fed.batch)
+                socket.try_write_batch(inner, Which::Only, &mut fed.batch)
             });
             fed.on_written(written)?;
         }

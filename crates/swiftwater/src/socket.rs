@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sctp::AssociationConfig;
-use streams::StreamId;
+use streams::{StreamId, Which};
 use tpi::Errno;
 
 use self::published::Published;
@@ -85,10 +85,10 @@ impl Socket {
         let (stream, published) = (self.stream, &self.published);
         // A fault has closed the stack, so there is nothing to publish.
         let _ = self.shard.with_driver(|driver| {
-            if let Some(config) = driver.config(stream, 0) {
+            if let Some(config) = driver.config(stream, Which::Only) {
                 published.on_begun(&config);
             }
-            if let Some(view) = driver.view(stream, 0) {
+            if let Some(view) = driver.view(stream, Which::Only) {
                 published.on_handshake(view.streams_out());
             }
         });
@@ -98,7 +98,7 @@ impl Socket {
     /// `None` if the association has ended.
     pub(crate) fn change_config<E>(
         &self,
-        association: u32,
+        association: Which,
         change: impl FnOnce(&AssociationConfig) -> Result<AssociationConfig, E>,
     ) -> Option<Result<(), E>> {
         let (stream, published) = (self.stream, &self.published);

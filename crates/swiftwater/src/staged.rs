@@ -17,7 +17,7 @@ use sctp::{Batch, FlushWhen, RecvInfo, SendInfo, Stage, Staged};
 use smallvec::SmallVec;
 use streams::{
     Cx, DriverId, Executive, Interest, Message, Module, OpenError, PushError, ReadError, Readiness, Shown,
-    StreamId, WriteError,
+    StreamId, Which, WriteError,
 };
 
 /// Maximum number of associations that have a stage at a time, since each message looks for its own.
@@ -33,7 +33,7 @@ pub(crate) struct StagedExecutive {
 /// A stage, and the stream that writes into it.
 struct Lent {
     stream: StreamId,
-    association: u32,
+    association: Which,
     stage: Stage,
     /// Modules are pushed that observe: each message is shown to them.
     is_observed: bool,
@@ -93,7 +93,7 @@ impl StagedExecutive {
     pub(crate) fn write(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         data: &[u8],
         when: FlushWhen,
@@ -124,7 +124,7 @@ impl StagedExecutive {
         &mut self,
         s: StreamId,
         shown: Shown,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         data: &[u8],
     ) -> Written {
@@ -141,7 +141,7 @@ impl StagedExecutive {
     fn write_down(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         data: &[u8],
         when: FlushWhen,
@@ -167,14 +167,14 @@ impl StagedExecutive {
 
     /// Returns the maximum size of a message that the association of a stream without modules copies to the others that wait.
     #[cfg(feature = "internals")]
-    pub(crate) fn copied_bytes_max(&mut self, s: StreamId, association: u32) -> Option<usize> {
+    pub(crate) fn copied_bytes_max(&mut self, s: StreamId, association: Which) -> Option<usize> {
         self.executive.lend(s, |driver: &mut SctpDriver| driver.copied_bytes_max(s, association))
     }
 
     pub(crate) fn write_bytes(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         data: Bytes,
     ) -> Result<Written, WriteError> {
@@ -188,7 +188,7 @@ impl StagedExecutive {
     pub(crate) fn write_batch(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         batch: &mut Batch,
     ) -> Option<Result<Written, WriteError>> {
         self.return_stages();

@@ -247,13 +247,13 @@ impl<'a> Stream<'a> {
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
-    /// use swiftwater::streams::{Message, SendInfo};
+    /// use swiftwater::streams::{Message, SendInfo, Which};
     ///
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
     /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// let info = SendInfo::stream(1);
-    /// client.stream().putmsg(Message::optdata_req(0, info, b"as a primitive".to_vec().into()))?;
+    /// client.stream().putmsg(Message::optdata_req(Which::Only, info, b"as a primitive".to_vec().into()))?;
     /// assert_eq!(server.recv()?.expect("it comes").to_vec(), b"as a primitive");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -34,10 +34,10 @@
 // Modules: a module, its queues and its timers.
 pub use ::streams::{Module, ModuleFactory, ModuleInfo, Q, Queue, QueueInfo, Seen, Side, StreamId, TimerId};
 
-// Messages.
+// Messages, and the associations that they name.
 pub use ::streams::{
-    Chain, Control, Flush, IntoBlocks, Kind, Marks, Message, Passed, Record, RecordLayout, RecvInfo, Run,
-    SendInfo, Signal, allocb, copyb, dupb, esballoc, testb,
+    AssociationId, Chain, Control, Flush, IntoBlocks, Kind, Marks, Message, Passed, Record, RecordLayout,
+    RecvInfo, Run, SendInfo, Signal, Which, allocb, copyb, dupb, esballoc, testb,
 };
 /// Primitives of TPI, and numbers of errors.
 pub use ::streams::{Errno, Primitive};

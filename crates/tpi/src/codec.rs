@@ -9,7 +9,7 @@ mod address;
 mod layout;
 mod option;
 
-use crate::{Errno, Info, Optmgmt, Primitive, PrimitiveCode, RecvInfo, SendInfo, TError, Unitdata};
+use crate::{Errno, Info, Optmgmt, Primitive, PrimitiveCode, RecvInfo, SendInfo, TError, Unitdata, Which};
 use layout::{Reader, Writer};
 use std::error::Error;
 use std::fmt;
@@ -87,7 +87,7 @@ impl Primitive {
             Self::UnitdataReq(unitdata) => encode_unitdata_req(&mut w, unitdata),
             Self::UnitdataInd(unitdata) => {
                 w.addresses(&unitdata.addresses);
-                w.options(option::encode_receive(0, &unitdata.info));
+                w.options(option::encode_receive(Which::Only, &unitdata.info));
             }
             Self::UderrorInd { unitdata, error } => {
                 encode_unitdata_req(&mut w, unitdata);
@@ -125,14 +125,18 @@ impl Primitive {
             }
             Self::DisconReq { sequence, reason, association } => {
                 w.word(*sequence);
-                w.appended(&[*reason, *association]);
+                let [has_number, number] = association.words();
+                w.appended(&[*reason, has_number, number]);
             }
             Self::DisconInd { reason, sequence, association, cause } => {
                 w.word(*reason);
                 w.word(*sequence);
-                w.appended(&[*association, u32::from(*cause)]);
+                let [has_number, number] = association.words();
+                w.appended(&[has_number, number, u32::from(*cause)]);
             }
-            Self::OrdrelReq { association } | Self::OrdrelInd { association } => w.appended(&[*association]),
+            Self::OrdrelReq { association } | Self::OrdrelInd { association } => {
+                w.appended(&association.words());
+            }
             Self::OptmgmtReq(optmgmt) | Self::OptmgmtAck(optmgmt) => {
                 w.options(optmgmt.options.clone());
                 w.word(optmgmt.flags);
@@ -207,23 +211,19 @@ impl Primitive {
             }
             PrimitiveCode::DisconReq => {
                 let sequence = r.word()?;
-                let [reason, association] = r.appended();
+                let [reason, has_number, number] = r.appended()?;
+                let association = Which::from_words([has_number, number])?;
                 Self::DisconReq { sequence, reason, association }
             }
             PrimitiveCode::DisconInd => {
                 let (reason, sequence) = (r.word()?, r.word()?);
-                let [association, cause] = r.appended();
+                let [has_number, number, cause] = r.appended()?;
+                let association = Which::from_words([has_number, number])?;
                 let cause = u16::try_from(cause).map_err(|_| DecodeError::BadValue(cause))?;
                 Self::DisconInd { reason, sequence, association, cause }
             }
-            PrimitiveCode::OrdrelReq => {
-                let [association] = r.appended();
-                Self::OrdrelReq { association }
-            }
-            PrimitiveCode::OrdrelInd => {
-                let [association] = r.appended();
-                Self::OrdrelInd { association }
-            }
+            PrimitiveCode::OrdrelReq => Self::OrdrelReq { association: Which::from_words(r.appended()?)? },
+            PrimitiveCode::OrdrelInd => Self::OrdrelInd { association: Which::from_words(r.appended()?)? },
             PrimitiveCode::OptmgmtReq => Self::OptmgmtReq(decode_optmgmt(&mut r)?),
             PrimitiveCode::OptmgmtAck => Self::OptmgmtAck(decode_optmgmt(&mut r)?),
             PrimitiveCode::AddrReq => Self::AddrReq,
@@ -262,7 +262,7 @@ fn decode_optdata_ind(r: &mut Reader<'_>) -> Result<Primitive, DecodeError> {
 
 fn encode_unitdata_req(w: &mut Writer, unitdata: &Unitdata<SendInfo>) {
     w.addresses(&unitdata.addresses);
-    w.options(option::encode_send(0, &unitdata.info));
+    w.options(option::encode_send(Which::Only, &unitdata.info));
 }
 
 fn decode_unitdata_req(r: &mut Reader<'_>) -> Result<Box<Unitdata<SendInfo>>, DecodeError> {

@@ -1,6 +1,6 @@
 //! Events of an association for which the interface has no primitive (RFC 6458 §6.1).
 
-use crate::SendInfo;
+use crate::{SendInfo, Which};
 use std::net::IpAddr;
 
 /// An event of an association: a `T_OPTDATA_IND` with an additional option that describes the event. Data that was sent
@@ -8,7 +8,7 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notification {
     /// The association.
-    pub association: u32,
+    pub association: Which,
     /// The event.
     pub kind: NotificationKind,
 }

@@ -1,13 +1,13 @@
 //! The primitives: requests and responses go down, indications, confirmations and acknowledgements go up.
 
-use crate::{Addresses, Errno, Notification, RecvInfo, SendInfo, TError};
+use crate::{Addresses, Errno, Notification, RecvInfo, SendInfo, TError, Which};
 use std::fmt;
 
 /// One primitive of the transport interface.
 ///
 /// The data transfer primitives are small and own nothing; large content is boxed, so a message stays small on its way
 /// through the queues. User data is not part of a primitive: it travels in the same message. Where a primitive has an
-/// `association`, 0 denotes the only one of a one-to-one endpoint.
+/// `association`, [`Which`] describes how it is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Primitive {
     /// `T_DATA_REQ`: send normal data.
@@ -33,14 +33,14 @@ pub enum Primitive {
     /// `T_OPTDATA_REQ`: send data with its stream and other properties.
     OptdataReq {
         /// The association that sends the data.
-        association: u32,
+        association: Which,
         /// Stream and other properties of the data.
         info: SendInfo,
     },
     /// `T_OPTDATA_IND`: data with its stream and other properties arrived.
     OptdataInd {
         /// The association that received the data.
-        association: u32,
+        association: Which,
         /// Stream and other properties of the data.
         info: RecvInfo,
     },
@@ -101,7 +101,7 @@ pub enum Primitive {
         /// The peer's addresses.
         addresses: Box<Addresses>,
         /// The new association.
-        association: u32,
+        association: Which,
         /// The number of streams on which we may send.
         outbound_streams: u16,
         /// The number of streams on which the peer may send.
@@ -128,7 +128,7 @@ pub enum Primitive {
         /// The reason, which is sent to the peer.
         reason: u32,
         /// The aborted connection.
-        association: u32,
+        association: Which,
     },
     /// `T_DISCON_IND`: a connection has ended or could not be established.
     DisconInd {
@@ -137,19 +137,19 @@ pub enum Primitive {
         /// The connect indication that the provider withdraws; 0 if it withdraws none.
         sequence: u32,
         /// The connection that has ended.
-        association: u32,
+        association: Which,
         /// The error cause that ended the connection (RFC 9260 §3.3.10); 0 for none.
         cause: u16,
     },
     /// `T_ORDREL_REQ`: no more data will be sent; deliver the data already sent.
     OrdrelReq {
         /// The connection to release.
-        association: u32,
+        association: Which,
     },
     /// `T_ORDREL_IND`: the peer sends no more data.
     OrdrelInd {
         /// The connection that the peer releases.
-        association: u32,
+        association: Which,
     },
     /// `T_OPTMGMT_REQ`: look up or change options.
     OptmgmtReq(Box<Optmgmt>),

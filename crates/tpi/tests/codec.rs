@@ -5,8 +5,8 @@
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use tpi::{
-    Addresses, DecodeError, Errno, Info, Lifetime, Notification, NotificationKind, Optmgmt, PathChange,
-    PathId, PathReason, Primitive, PrimitiveCode, RecvInfo, SendInfo, TError, Unitdata,
+    Addresses, AssociationId, DecodeError, Errno, Info, Lifetime, Notification, NotificationKind, Optmgmt,
+    PathChange, PathId, PathReason, Primitive, PrimitiveCode, RecvInfo, SendInfo, TError, Unitdata, Which,
 };
 
 fn words(bytes: &[u8]) -> Vec<u32> {
@@ -37,9 +37,9 @@ fn plain_primitives_have_the_sizes_of_the_headers() {
         (Primitive::DataReq { more: true }, vec![3, 1]),
         (Primitive::ExdataInd { more: false }, vec![15, 0]),
         (Primitive::InfoReq, vec![5]),
-        (Primitive::OrdrelReq { association: 0 }, vec![10]),
-        (Primitive::DisconReq { sequence: 9, reason: 0, association: 0 }, vec![2, 9]),
-        (Primitive::DisconInd { reason: 8, sequence: 9, association: 0, cause: 0 }, vec![13, 8, 9]),
+        (Primitive::OrdrelReq { association: Which::Only }, vec![10]),
+        (Primitive::DisconReq { sequence: 9, reason: 0, association: Which::Only }, vec![2, 9]),
+        (Primitive::DisconInd { reason: 8, sequence: 9, association: Which::Only, cause: 0 }, vec![13, 8, 9]),
         (Primitive::OkAck { primitive: PrimitiveCode::UnbindReq }, vec![19, 7]),
         (
             Primitive::ErrorAck {
@@ -59,12 +59,20 @@ fn plain_primitives_have_the_sizes_of_the_headers() {
     assert_eq!(capability.encode().len(), 8 + 44 + 4);
 }
 
+/// Number 0 is a number like others: whoever names it does not mean the only association.
+#[test]
+fn the_first_association_is_not_the_only_one() {
+    let release = |association| words(&Primitive::OrdrelReq { association }.encode());
+    assert_eq!(release(Which::Only), [10]);
+    assert_eq!(release(Which::Id(AssociationId(0))), [10, 1, 0]);
+}
+
 #[test]
 fn data_without_options_is_what_a_simple_program_sends() {
     // T_OPTDATA_REQ with T_ODF_MORE and no options.
     let primitive = Primitive::decode(&bytes(&[24, 1, 0, 0])).unwrap();
     let info = SendInfo { more: true, ..SendInfo::default() };
-    assert_eq!(primitive, Primitive::OptdataReq { association: 0, info });
+    assert_eq!(primitive, Primitive::OptdataReq { association: Which::Only, info });
 }
 
 /// Messages have the published options of SCTP (`xti_sctp.h`): T_SCTP_PPI, T_SCTP_SID, T_SCTP_SSN, T_SCTP_TSN at the
@@ -75,7 +83,7 @@ fn the_properties_of_a_message_have_the_published_options() {
         [[20, 132, 4, 0, 7], [20, 132, 3, 0, 46], [20, 132, 6, 0, 900], [20, 132, 5, 0, 2]].concat();
     let indication = bytes(&[vec![26, 0, 80, 16], published.clone()].concat());
     let info = RecvInfo { stream: 7, ppid: 46, tsn: 900, ssn: 2, ..RecvInfo::default() };
-    let received = Primitive::OptdataInd { association: 0, info };
+    let received = Primitive::OptdataInd { association: Which::Only, info };
     assert_eq!(Primitive::decode(&indication), Ok(received.clone()));
     let encoded = received.encode();
     let words: Vec<u32> = encoded.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect();
@@ -84,18 +92,18 @@ fn the_properties_of_a_message_have_the_published_options() {
     // On the way down, the sequence numbers are ignored.
     let request = bytes(&[vec![24, 0, 80, 16], published].concat());
     let info = SendInfo { ppid: 46, ..SendInfo::stream(7) };
-    assert_eq!(Primitive::decode(&request), Ok(Primitive::OptdataReq { association: 0, info }));
+    assert_eq!(Primitive::decode(&request), Ok(Primitive::OptdataReq { association: Which::Only, info }));
     // T_SCTP_NODELAY is not mistaken for a private option.
     let nodelay = bytes(&[24, 0, 20, 16, 20, 132, 1, 0, 1]);
     assert_eq!(
         Primitive::decode(&nodelay),
-        Ok(Primitive::OptdataReq { association: 0, info: SendInfo::default() })
+        Ok(Primitive::OptdataReq { association: Which::Only, info: SendInfo::default() })
     );
 }
 
 #[test]
 fn unknown_options_are_skipped() {
-    let mut encoded = Primitive::OptdataReq { association: 0, info: SendInfo::stream(5) }.encode();
+    let mut encoded = Primitive::OptdataReq { association: Which::Only, info: SendInfo::stream(5) }.encode();
     let option = encoded.split_off(16);
     // An option of another level with a value of five bytes, padded to eight.
     let mut options = bytes(&[21, 6, 1, 0, 0, 0]);
@@ -126,9 +134,13 @@ fn other_bytes_are_refused_as_primitives_for_their_reason() {
         (bytes(&[24, 0, 8, 16, 16, 132]), DecodeError::BadOption),
         (bytes(&[24, 0, 24, 16, 24, 132, 4, 0, 0, 0]), DecodeError::BadOption),
         (bytes(&[24, 0, 20, 16, 20, 132, 4, 0, 70_000]), DecodeError::BadValue(70_000)),
-        (bytes(&[24, 0, 36, 16, 36, 132, 0x8001, 0, 0, 0, 0, 0, 8]), DecodeError::BadValue(8)),
-        (bytes(&[24, 0, 36, 16, 36, 132, 0x8001, 0, 0, 0, 0, 257, 0]), DecodeError::BadValue(257)),
-        (bytes(&[26, 0, 28, 16, 28, 132, 0x8004, 0, 0, 0, 4]), DecodeError::BadValue(4)),
+        (bytes(&[24, 0, 40, 16, 40, 132, 0x8001, 0, 0, 0, 0, 0, 0, 8]), DecodeError::BadValue(8)),
+        (bytes(&[24, 0, 40, 16, 40, 132, 0x8001, 0, 0, 0, 0, 0, 257, 0]), DecodeError::BadValue(257)),
+        (bytes(&[26, 0, 32, 16, 32, 132, 0x8004, 0, 0, 0, 0, 4]), DecodeError::BadValue(4)),
+        // An association has a number or none.
+        (bytes(&[10, 2, 5]), DecodeError::BadValue(2)),
+        (bytes(&[10, 0, 5]), DecodeError::BadValue(5)),
+        (bytes(&[10, 1]), DecodeError::Truncated),
     ];
     for (input, expected) in cases {
         assert_eq!(Primitive::decode(&input), Err(expected), "{input:?}");
@@ -142,6 +154,10 @@ fn addresses() -> impl Strategy<Value = Box<Addresses>> {
         .prop_map(|(ip, port, flow, scope)| SocketAddrV6::new(ip.into(), port, flow, scope).into());
     (prop::collection::vec(prop_oneof![v4, v6], 0..5), any::<Option<u16>>())
         .prop_map(|(list, encapsulation_port)| Box::new(Addresses { list, encapsulation_port }))
+}
+
+fn which() -> impl Strategy<Value = Which> {
+    any::<Option<u32>>().prop_map(|number| number.map_or(Which::Only, |number| AssociationId(number).into()))
 }
 
 fn send_info() -> impl Strategy<Value = SendInfo> {
@@ -206,8 +222,7 @@ fn requests() -> impl Strategy<Value = Primitive> {
     prop_oneof![
         any::<bool>().prop_map(|more| Primitive::DataReq { more }),
         any::<bool>().prop_map(|more| Primitive::ExdataReq { more }),
-        (any::<u32>(), send_info())
-            .prop_map(|(association, info)| Primitive::OptdataReq { association, info }),
+        (which(), send_info()).prop_map(|(association, info)| Primitive::OptdataReq { association, info }),
         unitdata(send_info()).prop_map(Primitive::UnitdataReq),
         Just(Primitive::InfoReq),
         (addresses(), any::<u32>())
@@ -215,12 +230,12 @@ fn requests() -> impl Strategy<Value = Primitive> {
         Just(Primitive::UnbindReq),
         addresses().prop_map(|addresses| Primitive::ConnReq { addresses }),
         any::<(u32, u32)>().prop_map(|(sequence, acceptor)| Primitive::ConnRes { sequence, acceptor }),
-        any::<(u32, u32, u32)>().prop_map(|(sequence, reason, association)| Primitive::DisconReq {
+        (any::<(u32, u32)>(), which()).prop_map(|((sequence, reason), association)| Primitive::DisconReq {
             sequence,
             reason,
             association
         }),
-        any::<u32>().prop_map(|association| Primitive::OrdrelReq { association }),
+        which().prop_map(|association| Primitive::OrdrelReq { association }),
         optmgmt().prop_map(Primitive::OptmgmtReq),
         Just(Primitive::AddrReq),
         any::<u32>().prop_map(|bits| Primitive::CapabilityReq { bits }),
@@ -276,25 +291,24 @@ fn indications() -> impl Strategy<Value = Primitive> {
     prop_oneof![
         any::<bool>().prop_map(|more| Primitive::DataInd { more }),
         any::<bool>().prop_map(|more| Primitive::ExdataInd { more }),
-        (any::<u32>(), recv_info())
-            .prop_map(|(association, info)| Primitive::OptdataInd { association, info }),
+        (which(), recv_info()).prop_map(|(association, info)| Primitive::OptdataInd { association, info }),
         unitdata(recv_info()).prop_map(Primitive::UnitdataInd),
         (unitdata(send_info()), any::<u32>())
             .prop_map(|(unitdata, error)| Primitive::UderrorInd { unitdata, error }),
-        (addresses(), any::<u32>(), any::<u16>(), any::<u16>()).prop_map(
+        (addresses(), which(), any::<u16>(), any::<u16>()).prop_map(
             |(addresses, association, outbound_streams, inbound_streams)| {
                 Primitive::ConnCon { addresses, association, outbound_streams, inbound_streams }
             }
         ),
         (addresses(), any::<u32>())
             .prop_map(|(addresses, sequence)| Primitive::ConnInd { addresses, sequence }),
-        any::<(u32, u32, u32, u16)>().prop_map(|(reason, sequence, association, cause)| {
+        (any::<(u32, u32)>(), which(), any::<u16>()).prop_map(|((reason, sequence), association, cause)| {
             Primitive::DisconInd { reason, sequence, association, cause }
         }),
-        (any::<u32>(), kind_of_notification()).prop_map(|(association, kind)| {
+        (which(), kind_of_notification()).prop_map(|(association, kind)| {
             Primitive::NotificationInd(Box::new(Notification { association, kind }))
         }),
-        any::<u32>().prop_map(|association| Primitive::OrdrelInd { association }),
+        which().prop_map(|association| Primitive::OrdrelInd { association }),
     ]
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::collections::HashSet;
-use tpi::{Addresses, Errno, Event, Primitive, PrimitiveCode, RecvInfo, SendInfo, State, TError};
+use tpi::{Addresses, Errno, Event, Primitive, PrimitiveCode, RecvInfo, SendInfo, State, TError, Which};
 
 /// Every transition that the interface permits: event, from, to.
 const TRANSITIONS: &[(&str, &[(&str, &str)])] = &[
@@ -188,19 +188,19 @@ fn an_active_connection_from_its_bind_to_its_orderly_end() {
         (
             Primitive::ConnCon {
                 addresses: addresses(),
-                association: 1,
+                association: Which::Only,
                 outbound_streams: 1,
                 inbound_streams: 1,
             },
             0,
         ),
-        (Primitive::OptdataReq { association: 0, info: SendInfo::default() }, 0),
-        (Primitive::OptdataInd { association: 0, info: RecvInfo::default() }, 0),
+        (Primitive::OptdataReq { association: Which::Only, info: SendInfo::default() }, 0),
+        (Primitive::OptdataInd { association: Which::Only, info: RecvInfo::default() }, 0),
     ];
     let released = [
-        (Primitive::OrdrelReq { association: 1 }, 0),
-        (Primitive::OptdataInd { association: 0, info: RecvInfo::default() }, 0),
-        (Primitive::OrdrelInd { association: 1 }, 0),
+        (Primitive::OrdrelReq { association: Which::Only }, 0),
+        (Primitive::OptdataInd { association: Which::Only, info: RecvInfo::default() }, 0),
+        (Primitive::OrdrelInd { association: Which::Only }, 0),
         (Primitive::UnbindReq, 0),
         (ok(PrimitiveCode::UnbindReq), 0),
     ];
@@ -219,7 +219,7 @@ fn two_connect_indications_of_which_one_is_refused_and_one_accepted() {
         &[
             (indication(1), 0),
             (indication(2), 1),
-            (Primitive::DisconReq { sequence: 1, reason: 0, association: 0 }, 2),
+            (Primitive::DisconReq { sequence: 1, reason: 0, association: Which::Only }, 2),
             (ok(PrimitiveCode::DisconReq), 2),
             (Primitive::ConnRes { sequence: 2, acceptor: 0 }, 1),
             (ok(PrimitiveCode::ConnRes), 1),

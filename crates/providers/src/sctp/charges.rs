@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use ::sctp::{AssociationId, ReceiveCharge};
-use streams::StreamId;
+use ::sctp::ReceiveCharge;
+use streams::{StreamId, Which};
 
-/// Charges of ended associations by identifier, in the order in which they ended: an identifier may be reused.
-type Ended = HashMap<u32, VecDeque<ReceiveCharge>>;
+/// Charges of ended associations by their name, in the order in which they ended: an identifier may be reused.
+type Ended = HashMap<Which, VecDeque<ReceiveCharge>>;
 
 /// Keeps charges until the messages are read or their stream is closed.
 #[derive(Debug, Default)]
@@ -16,19 +16,19 @@ pub(super) struct Charges {
 
 impl Charges {
     /// Keeps the charge of an association whose unread messages are in this stream.
-    pub(super) fn keep(&mut self, s: StreamId, id: AssociationId, charge: ReceiveCharge) {
-        self.of_streams.entry(s).or_default().entry(id.0).or_default().push_back(charge);
+    pub(super) fn keep(&mut self, s: StreamId, association: Which, charge: ReceiveCharge) {
+        self.of_streams.entry(s).or_default().entry(association).or_default().push_back(charge);
     }
 
     /// Releases the charge of `bytes` that the reader has taken, and of their overhead. Returns whether they belonged
-    /// to an ended association. Its messages precede those of a later association with the same identifier.
+    /// to an ended association. Its messages precede those of a later association with the same name.
     #[inline]
-    pub(super) fn consumed(&mut self, s: StreamId, association: u32, bytes: usize, charges: usize) -> bool {
+    pub(super) fn consumed(&mut self, s: StreamId, association: Which, bytes: usize, charges: usize) -> bool {
         !self.of_streams.is_empty() && self.consume_charge(s, association, bytes, charges)
     }
 
     #[cold]
-    fn consume_charge(&mut self, s: StreamId, association: u32, bytes: usize, charges: usize) -> bool {
+    fn consume_charge(&mut self, s: StreamId, association: Which, bytes: usize, charges: usize) -> bool {
         let Some(ended) = self.of_streams.get_mut(&s) else { return false };
         let Some(left) = ended.get_mut(&association) else { return false };
         if left.front_mut().is_some_and(|charge| charge.consumed(bytes, charges)) {

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use ::sctp::{AssociationConfig, AssociationId, AssociationState, PathOptions, PrimaryError};
-use streams::{Cx, StreamId};
+use streams::{Cx, StreamId, Which};
 
 use super::SctpDriver;
 use super::minor::Minor;
@@ -21,7 +21,7 @@ impl SctpDriver {
         &mut self,
         cx: &mut Cx<'_>,
         s: StreamId,
-        association: u32,
+        association: Which,
         address: IpAddr,
     ) -> Result<(), PrimaryError> {
         let id = self.association(s, association).ok_or(PrimaryError::Closed)?;
@@ -30,14 +30,15 @@ impl SctpDriver {
     }
 
     /// Changes the settings of an association, except those that its handshake has negotiated, or the settings of the
-    /// associations that a listener accepts from now on.
+    /// associations that a listener accepts from now on. On a one-to-many stream, the latter are those of
+    /// [`Which::Only`].
     ///
     /// Returns false, and changes nothing, if another listener on the port has one of the addresses in these settings.
     pub fn change_config(
         &mut self,
         cx: &mut Cx<'_>,
         s: StreamId,
-        association: u32,
+        association: Which,
         config: AssociationConfig,
     ) -> bool {
         if let Some(id) = self.association(s, association) {
@@ -46,7 +47,8 @@ impl SctpDriver {
             return true;
         }
         match self.minors.get(s) {
-            Some(Minor::Listening { listener, .. } | Minor::OneToMany { listener, .. }) => {
+            Some(Minor::Listening { listener, .. }) => self.endpoint.set_listener_config(listener, config),
+            Some(Minor::OneToMany { listener, .. }) if association == Which::Only => {
                 self.endpoint.set_listener_config(listener, config)
             }
             _ => true,
@@ -69,7 +71,7 @@ impl SctpDriver {
         &mut self,
         cx: &mut Cx<'_>,
         s: StreamId,
-        association: u32,
+        association: Which,
         address: Option<IpAddr>,
         options: &PathOptions,
     ) -> Result<(), PrimaryError> {
@@ -79,7 +81,7 @@ impl SctpDriver {
     }
 
     /// Aborts an association, without waiting for anything queued above it; `reason` is sent with the ABORT.
-    pub fn abort(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32, reason: &[u8]) {
+    pub fn abort(&mut self, cx: &mut Cx<'_>, s: StreamId, association: Which, reason: &[u8]) {
         let Some(id) = self.association(s, association) else { return };
         let now = self.now(cx);
         self.with_endpoint(cx, |endpoint, host| endpoint.abort(now, id, reason, host));
@@ -121,7 +123,7 @@ impl SctpDriver {
         &mut self,
         cx: &mut Cx<'_>,
         s: StreamId,
-        association: u32,
+        association: Which,
         has_upper_data: bool,
     ) {
         if let Some(id) = self.association(s, association) {
@@ -133,14 +135,14 @@ impl SctpDriver {
     }
 
     /// Keeps `bytes` that the reader has just taken charged to the receive window.
-    pub fn hold_window(&mut self, s: StreamId, association: u32, bytes: usize) {
+    pub fn hold_window(&mut self, s: StreamId, association: Which, bytes: usize) {
         if let Some(id) = self.association(s, association) {
             self.endpoint.hold_window(id, bytes);
         }
     }
 
     /// Releases `bytes` that [`SctpDriver::hold_window`] kept charged to the receive window.
-    pub fn release_window(&mut self, s: StreamId, association: u32, bytes: usize) {
+    pub fn release_window(&mut self, s: StreamId, association: Which, bytes: usize) {
         if let Some(id) = self.association(s, association) {
             self.endpoint.release_window(id, bytes);
         }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use ::sctp::{Admission, Permit, SendInfo, Time};
 use streams::{
     Control, Cx, Driver, DriverInfo, Errno, FlushScope, Interest, Kind, Marks, Message, Open, StreamId,
-    WriteAs, WriteData,
+    Which, WriteAs, WriteData,
 };
 use tpi::Primitive;
 
@@ -31,7 +31,13 @@ impl Driver for SctpDriver {
     }
 
     #[inline]
-    fn admit(&mut self, s: StreamId, association: u32, info: &SendInfo, bytes: usize) -> streams::Admission {
+    fn admit(
+        &mut self,
+        s: StreamId,
+        association: Which,
+        info: &SendInfo,
+        bytes: usize,
+    ) -> streams::Admission {
         let Some(id) = self.association(s, association) else {
             return streams::Admission::Fail(Errno::ENOTCONN);
         };
@@ -43,7 +49,7 @@ impl Driver for SctpDriver {
         &mut self,
         cx: &mut Cx<'_>,
         s: StreamId,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         data: WriteData<'_>,
     ) -> streams::Admission {
@@ -77,7 +83,7 @@ impl Driver for SctpDriver {
     }
 
     #[inline]
-    fn consumed(&mut self, _cx: &mut Cx<'_>, s: StreamId, association: u32, bytes: usize, charges: usize) {
+    fn consumed(&mut self, _cx: &mut Cx<'_>, s: StreamId, association: Which, bytes: usize, charges: usize) {
         if !self.charges.consumed(s, association, bytes, charges)
             && let Some(id) = self.association(s, association)
         {

@@ -11,7 +11,7 @@ use ::sctp::{
 use bytes::Bytes;
 use links::Link;
 use streams::{Chain, Control, Cx, Errno, Kind, Message, Pool, Record, Run, StreamId};
-use tpi::{Addresses, Notification, NotificationKind, PathChange, PathReason, Primitive};
+use tpi::{Addresses, Notification, NotificationKind, PathChange, PathReason, Primitive, Which};
 
 use super::SctpDriver;
 use super::charges::Charges;
@@ -81,23 +81,22 @@ impl Host for Upper<'_, '_> {
             Payload::One(block) => Chain::from(block),
             Payload::Many(blocks) => self.chain(blocks),
         };
-        if let Some(Owner::Stream(s)) = self.minors.owner(id) {
-            self.cx.put_data(s, id.0, info, data);
-        } else {
-            self.up(id, Message::optdata_ind(id.0, *info, data));
+        match self.minors.stream(id) {
+            Some((s, association)) => self.cx.put_data(s, association, info, data),
+            None => self.up(id, Message::optdata_ind(Which::Only, *info, data)),
         }
     }
 
     #[inline]
     fn takes_runs(&self, id: AssociationId) -> bool {
-        matches!(self.minors.owner(id), Some(Owner::Stream(s)) if self.cx.takes_runs(s))
+        self.minors.stream(id).is_some_and(|(s, _)| self.cx.takes_runs(s))
     }
 
     #[inline]
     fn run(&mut self, id: AssociationId, run: ReceivedRun) {
-        if let Some(Owner::Stream(s)) = self.minors.owner(id) {
+        if let Some((s, association)) = self.minors.stream(id) {
             let ReceivedRun { bytes, messages, payload_bytes, charges } = run;
-            self.cx.put_run(s, Run::new(id.0, messages, payload_bytes, charges, record), bytes);
+            self.cx.put_run(s, Run::new(association, messages, payload_bytes, charges, record), bytes);
         }
     }
 
@@ -108,20 +107,21 @@ impl Host for Upper<'_, '_> {
                 self.on_event(id, tpi::Event::ConnCon);
                 let confirmation = Primitive::ConnCon {
                     addresses: Box::new(Addresses::default()),
-                    association: id.0,
+                    association: self.minors.which(id),
                     outbound_streams: streams_out,
                     inbound_streams: streams_in,
                 };
                 self.up(id, Message::proto(confirmation));
             }
             Event::Writable => {
-                if let Some(Owner::Stream(s)) = self.minors.owner(id) {
+                if let Some((s, _)) = self.minors.stream(id) {
                     self.cx.back_enable(s);
                 }
             }
             Event::PeerShutdown => {
                 self.on_event(id, tpi::Event::OrdrelInd);
-                self.up(id, Message::proto(Primitive::OrdrelInd { association: id.0 }));
+                let association = self.minors.which(id);
+                self.up(id, Message::proto(Primitive::OrdrelInd { association }));
             }
             Event::Restarted { streams_out, streams_in, unacknowledged_bytes } => {
                 let text = format!(
@@ -155,10 +155,11 @@ impl Host for Upper<'_, '_> {
 
     fn keep_charge(&mut self, id: AssociationId, charge: ReceiveCharge) {
         match self.minors.owner(id) {
-            Some(Owner::Stream(s)) => self.charges.keep(s, id, charge),
+            Some(Owner::Stream(s)) => self.charges.keep(s, Which::Only, charge),
+            Some(Owner::OneToMany(s)) => self.charges.keep(s, Which::Id(id), charge),
             Some(Owner::Waiting(sequence)) => {
                 if let Some(waiting) = self.minors.waiting(sequence) {
-                    waiting.charge = Some((id, charge));
+                    waiting.charge = Some(charge);
                 }
             }
             // The association's messages were discarded.
@@ -218,15 +219,15 @@ impl Upper<'_, '_> {
 
     #[inline]
     fn up(&mut self, id: AssociationId, m: Message) {
-        match self.minors.owner(id) {
-            Some(Owner::Stream(s)) => self.cx.putnext(s, m),
-            other => self.aside(id, other, m),
+        match self.minors.stream(id) {
+            Some((s, _)) => self.cx.putnext(s, m),
+            None => self.aside(id, m),
         }
     }
 
     #[cold]
-    fn aside(&mut self, id: AssociationId, owner: Option<Owner>, mut m: Message) {
-        match owner {
+    fn aside(&mut self, id: AssociationId, mut m: Message) {
+        match self.minors.owner(id) {
             Some(Owner::Waiting(sequence)) => {
                 if let Some(waiting) = self.minors.waiting(sequence) {
                     // The message may wait long for an accept, so it must not keep a receive block.
@@ -258,7 +259,8 @@ impl Upper<'_, '_> {
     }
 
     fn notify(&mut self, id: AssociationId, kind: NotificationKind, data: Bytes) {
-        let primitive = Primitive::NotificationInd(Box::new(Notification { association: id.0, kind }));
+        let association = self.minors.which(id);
+        let primitive = Primitive::NotificationInd(Box::new(Notification { association, kind }));
         self.up(id, Message::with_data(Kind::Proto(primitive.into()), Chain::from(data)));
     }
 
@@ -278,10 +280,10 @@ impl Upper<'_, '_> {
                 self.cx.putnext(s, Message::proto(indication));
             }
             Some((s, Minor::OneToMany { .. })) => {
-                self.minors.set_owner(id, Owner::Stream(s));
+                self.minors.set_owner(id, Owner::OneToMany(s));
                 let confirmation = Primitive::ConnCon {
                     addresses: peer.into(),
-                    association: id.0,
+                    association: Which::Id(id),
                     outbound_streams: 0,
                     inbound_streams: 0,
                 };
@@ -298,7 +300,7 @@ impl Upper<'_, '_> {
     fn restarted(&mut self, id: AssociationId, streams: (u16, u16), text: String) {
         let confirmation = Primitive::ConnCon {
             addresses: Box::new(Addresses::default()),
-            association: id.0,
+            association: self.minors.which(id),
             outbound_streams: streams.0,
             inbound_streams: streams.1,
         };
@@ -307,7 +309,7 @@ impl Upper<'_, '_> {
     }
 
     fn disconnect(&mut self, id: AssociationId, reason: &CloseReason, information: Bytes) {
-        let m = disconnected(id, reason, information);
+        let m = disconnected(self.minors.which(id), reason, information);
         if let Some(Owner::Stream(s)) = self.minors.owner(id) {
             self.minors.note_disconnect(s, &m);
             self.minors.on_event(s, tpi::Event::DisconInd1);
@@ -325,7 +327,7 @@ impl Upper<'_, '_> {
         // The identifier may be that of another association before its turn comes.
         self.leftovers.unwanted.retain(|of| *of != id);
         match self.minors.take_owner(id) {
-            Some(Owner::Stream(s)) => {
+            Some(Owner::Stream(s) | Owner::OneToMany(s)) => {
                 self.cx.back_enable(s);
                 if let Some(Minor::Connected { .. }) = self.minors.get(s) {
                     self.minors.set(s, Minor::Disconnected);
@@ -354,7 +356,7 @@ fn record(bytes: &[u8], described: &mut RecvInfo) -> Option<Record> {
 
 /// Returns the last message of an association. `T_ORDREL_IND` is the last one if both sides shut down; otherwise it is
 /// `T_DISCON_IND`, with the reason as text in the first block of the data and the peer's error causes in the second.
-fn disconnected(id: AssociationId, reason: &CloseReason, information: Bytes) -> Message {
+fn disconnected(association: Which, reason: &CloseReason, information: Bytes) -> Message {
     let errno = match reason {
         CloseReason::Shutdown => Errno(0),
         CloseReason::PeerAborted { .. } => Errno::ECONNRESET,
@@ -366,12 +368,8 @@ fn disconnected(id: AssociationId, reason: &CloseReason, information: Bytes) -> 
         CloseReason::TooFewStreams { .. } => Errno::EINVAL,
         CloseReason::Fault => Errno::EIO,
     };
-    let primitive = Primitive::DisconInd {
-        reason: errno.0 as u32,
-        sequence: 0,
-        association: id.0,
-        cause: reason.cause(),
-    };
+    let primitive =
+        Primitive::DisconInd { reason: errno.0 as u32, sequence: 0, association, cause: reason.cause() };
     let mut data = Chain::from(Bytes::from(reason.to_string().into_bytes()));
     data.push(information);
     Message::with_data(Kind::Proto(primitive.into()), data)

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use sctp::{AssociationId, ListenerId, ReceiveCharge};
 use streams::{Chain, Control, Kind, Message, StreamId};
-use tpi::{Event, Primitive, State};
+use tpi::{Event, Primitive, State, Which};
 
 /// One open stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,9 @@ pub(super) enum Minor {
 /// Destination of the messages of an association.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
+    /// A one-to-one stream.
     Stream(StreamId),
+    OneToMany(StreamId),
     /// The queue of an association that waits for an accept; the number is that of its `T_CONN_IND`.
     Waiting(u32),
     /// No user: the stream is closed, and messages that still arrive are discarded.
@@ -42,7 +44,7 @@ pub(super) struct Waiting {
     /// The messages that have arrived, in order.
     pub(super) queue: VecDeque<Message>,
     /// The charge of these messages, once the association has ended.
-    pub(super) charge: Option<(AssociationId, ReceiveCharge)>,
+    pub(super) charge: Option<ReceiveCharge>,
     /// The charge of the association itself, if its listener has a pool.
     _memory: Option<ReceiveCharge>,
 }
@@ -169,7 +171,7 @@ impl Minors {
     }
 
     pub(super) fn set_owner(&mut self, id: AssociationId, owner: Owner) {
-        let at = id.0 as usize;
+        let at = id.index();
         if at >= self.by_association.len() {
             self.by_association.resize_with(at + 1, || None);
         }
@@ -178,11 +180,26 @@ impl Minors {
 
     #[inline]
     pub(super) fn owner(&self, id: AssociationId) -> Option<Owner> {
-        *self.by_association.get(id.0 as usize)?
+        *self.by_association.get(id.index())?
+    }
+
+    /// Returns the stream of an association, and how primitives of this stream name the association.
+    #[inline]
+    pub(super) fn stream(&self, id: AssociationId) -> Option<(StreamId, Which)> {
+        match self.owner(id)? {
+            Owner::Stream(s) => Some((s, Which::Only)),
+            Owner::OneToMany(s) => Some((s, Which::Id(id))),
+            Owner::Waiting(_) | Owner::NoUser => None,
+        }
+    }
+
+    /// Returns how primitives name an association. One that waits is accepted by a one-to-one stream.
+    pub(super) fn which(&self, id: AssociationId) -> Which {
+        self.stream(id).map_or(Which::Only, |(_, association)| association)
     }
 
     pub(super) fn take_owner(&mut self, id: AssociationId) -> Option<Owner> {
-        self.by_association.get_mut(id.0 as usize)?.take()
+        self.by_association.get_mut(id.index())?.take()
     }
 
     /// Records a `T_DISCON_IND` on its way up a one-to-one stream.
@@ -246,7 +263,7 @@ impl Minors {
     /// Returns the associations of a one-to-many stream.
     pub(super) fn owned_by(&self, s: StreamId) -> Vec<AssociationId> {
         let ids = self.by_association.iter().enumerate();
-        let mine = ids.filter(|(_, owner)| **owner == Some(Owner::Stream(s)));
+        let mine = ids.filter(|(_, owner)| **owner == Some(Owner::OneToMany(s)));
         mine.map(|(id, _)| AssociationId(id as u32)).collect()
     }
 }

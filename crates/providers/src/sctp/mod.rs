@@ -38,7 +38,7 @@ use ::sctp::{
 };
 use links::{Link, LinkStats};
 use streams::{Chain, Cx, Errno, Pool, StreamId};
-use tpi::State;
+use tpi::{State, Which};
 
 pub use minor::Disconnect;
 use minor::{Minor, Minors, Owner};
@@ -150,18 +150,18 @@ impl SctpDriver {
     }
 
     /// Returns the counters of the association of a one-to-one stream, or of one association of a one-to-many stream.
-    pub fn statistics(&self, s: StreamId, association: u32) -> Option<Statistics> {
+    pub fn statistics(&self, s: StreamId, association: Which) -> Option<Statistics> {
         self.endpoint.statistics(self.association(s, association)?)
     }
 
     /// Returns a view of the association of a one-to-one stream, or of one association of a one-to-many stream.
-    pub fn view(&self, s: StreamId, association: u32) -> Option<AssociationView<'_>> {
+    pub fn view(&self, s: StreamId, association: Which) -> Option<AssociationView<'_>> {
         self.endpoint.association(self.association(s, association)?)
     }
 
     /// Returns the association that the last connect request has begun, if it was a request of this stream.
-    pub fn requested(&self, s: StreamId) -> Option<u32> {
-        self.requested.filter(|(stream, _)| *stream == s).map(|(_, id)| id.0)
+    pub fn requested(&self, s: StreamId) -> Option<AssociationId> {
+        self.requested.filter(|(stream, _)| *stream == s).map(|(_, id)| id)
     }
 
     /// Returns how the association of a one-to-one stream has ended; `None` if it has not.
@@ -170,22 +170,26 @@ impl SctpDriver {
     }
 
     /// Returns the settings of the association of a one-to-one stream, or of one association of a one-to-many stream.
-    pub fn config(&self, s: StreamId, association: u32) -> Option<Arc<AssociationConfig>> {
+    pub fn config(&self, s: StreamId, association: Which) -> Option<Arc<AssociationConfig>> {
         self.endpoint.config(self.association(s, association)?)
     }
 
     /// Returns the peer's addresses, with UDP ports, and its SCTP port.
-    pub fn peer_addresses(&self, s: StreamId, association: u32) -> Option<(Vec<std::net::SocketAddr>, u16)> {
+    pub fn peer_addresses(
+        &self,
+        s: StreamId,
+        association: Which,
+    ) -> Option<(Vec<std::net::SocketAddr>, u16)> {
         self.endpoint.peer_addresses(self.association(s, association)?)
     }
 
     /// Returns the path to an address of the peer.
-    pub fn path_to(&self, s: StreamId, association: u32, address: std::net::IpAddr) -> Option<PathId> {
+    pub fn path_to(&self, s: StreamId, association: Which, address: std::net::IpAddr) -> Option<PathId> {
         self.endpoint.path_to(self.association(s, association)?, address)
     }
 
     /// Returns the local addresses of the association.
-    pub fn local_addresses(&self, s: StreamId, association: u32) -> Option<Vec<std::net::IpAddr>> {
+    pub fn local_addresses(&self, s: StreamId, association: Which) -> Option<Vec<std::net::IpAddr>> {
         self.endpoint.local_addresses(self.association(s, association)?)
     }
 
@@ -229,12 +233,14 @@ impl SctpDriver {
         }
     }
 
+    /// Returns the association of a request. A one-to-one stream has one at most, whatever the request names; on a one-to-many
+    /// stream a request that names none concerns the stream itself.
     #[inline]
-    fn association(&self, s: StreamId, named: u32) -> Option<AssociationId> {
+    fn association(&self, s: StreamId, association: Which) -> Option<AssociationId> {
         match self.minors.get(s)? {
             Minor::Connected { association } => Some(association),
             Minor::OneToMany { .. } => {
-                Some(AssociationId(named)).filter(|id| self.minors.owner(*id) == Some(Owner::Stream(s)))
+                association.id().filter(|id| self.minors.owner(*id) == Some(Owner::OneToMany(s)))
             }
             _ => None,
         }
@@ -254,7 +260,7 @@ impl SctpDriver {
 
     /// Sends user data: the chain moves straight into the association's send queue.
     #[inline]
-    fn send(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32, info: &SendInfo, data: Chain) {
+    fn send(&mut self, cx: &mut Cx<'_>, s: StreamId, association: Which, info: &SendInfo, data: Chain) {
         let Some(id) = self.association(s, association) else {
             return match self.minors.get(s) {
                 // A module sent the message after the end of the association, or on its own account.
@@ -291,7 +297,7 @@ impl SctpDriver {
     pub fn lend_stage(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         bytes: usize,
         when: FlushWhen,
     ) -> Option<Stage> {
@@ -300,7 +306,7 @@ impl SctpDriver {
 
     /// Returns the maximum size of a message that an association copies to the others that wait; see
     /// [`Endpoint::copied_bytes_max`].
-    pub fn copied_bytes_max(&self, s: StreamId, association: u32) -> Option<usize> {
+    pub fn copied_bytes_max(&self, s: StreamId, association: Which) -> Option<usize> {
         self.endpoint.copied_bytes_max(self.association(s, association)?)
     }
 
@@ -311,7 +317,13 @@ impl SctpDriver {
     }
 
     /// Returns why a message cannot be sent on an association: the error that [`streams::Driver::admit`] reports as a number.
-    pub fn refusal(&self, s: StreamId, association: u32, info: &SendInfo, bytes: usize) -> Option<SendError> {
+    pub fn refusal(
+        &self,
+        s: StreamId,
+        association: Which,
+        info: &SendInfo,
+        bytes: usize,
+    ) -> Option<SendError> {
         match self.association(s, association) {
             Some(id) => self.endpoint.refusal(id, info, bytes),
             None => Some(SendError::Closed),
@@ -319,7 +331,7 @@ impl SctpDriver {
     }
 
     /// Sends the messages of a batch on a stream, and empties it.
-    pub fn write_batch(&mut self, s: StreamId, association: u32, batch: &mut Batch) -> streams::Admission {
+    pub fn write_batch(&mut self, s: StreamId, association: Which, batch: &mut Batch) -> streams::Admission {
         let Some(id) = self.association(s, association) else {
             return streams::Admission::Fail(Errno::ENOTCONN);
         };

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ::sctp::{AssociationConfig, Checksum, PathOptions, Statistics};
 use streams::{Cx, Errno, StreamId};
 use tpi::options::{Action, Status, T_ALLOPT, TransportOption};
-use tpi::{Optmgmt, Primitive, TError};
+use tpi::{Optmgmt, Primitive, TError, Which};
 
 use super::SctpDriver;
 use super::minor::Minor;
@@ -120,7 +120,7 @@ impl SctpDriver {
         action: Action,
     ) -> Result<Answer, Refusal> {
         let known = table::of_level(level).ok_or(BAD_OPTION)?;
-        let statistics = self.statistics(s, 0);
+        let statistics = self.statistics(s, Which::Only);
         let config = self.config_of(s);
         let values = match action {
             Action::Default => self.default_values(),
@@ -159,7 +159,7 @@ impl SctpDriver {
         draft: &mut Draft,
     ) -> Result<Answer, Refusal> {
         let known = table::of_level(level).ok_or(BAD_OPTION)?;
-        let is_connected = self.statistics(s, 0).is_some();
+        let is_connected = self.statistics(s, Which::Only).is_some();
         let mut answer = Answer::default();
         for option in options {
             if option.name == T_ALLOPT {
@@ -191,7 +191,7 @@ impl SctpDriver {
     }
 
     fn config_of(&self, s: StreamId) -> Arc<AssociationConfig> {
-        self.config(s, 0).unwrap_or_else(|| self.association_config(s))
+        self.config(s, Which::Only).unwrap_or_else(|| self.association_config(s))
     }
 
     /// Returns the defaults of a stream for data that is sent without options.
@@ -204,7 +204,7 @@ impl SctpDriver {
     }
 
     fn draft(&self, s: StreamId) -> Draft {
-        let statistics = self.statistics(s, 0);
+        let statistics = self.statistics(s, Which::Only);
         let paths = statistics.iter().flat_map(|known| &known.paths);
         Draft {
             config: AssociationConfig::clone(&self.config_of(s)),
@@ -225,16 +225,16 @@ impl SctpDriver {
             if matches!(self.minors.get(s), Some(Minor::Listening { .. } | Minor::OneToMany { .. })) {
                 self.set_association_config(s, Arc::new(config.clone()));
             }
-            if !self.change_config(cx, s, 0, config.clone()) {
+            if !self.change_config(cx, s, Which::Only, config.clone()) {
                 return Err(Refusal(TError::AddressBusy, Errno(0)));
             }
-            if self.config(s, 0).is_none() {
+            if self.config(s, Which::Only).is_none() {
                 self.set_association_config(s, Arc::new(config));
             }
         }
         for (address, options) in paths {
             // The draft contains only addresses that the peer has.
-            let _ = self.set_path(cx, s, 0, address, &options);
+            let _ = self.set_path(cx, s, Which::Only, address, &options);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! messages of all senders wait behind them.
 
 use streams::{Admission, Control, Cx, Driver, Kind, Marks, Message, StreamId};
-use tpi::Primitive;
+use tpi::{Primitive, Which};
 
 use super::SctpDriver;
 
@@ -39,11 +39,11 @@ impl SctpDriver {
         let (association, info) = match &m.kind {
             Kind::Proto(Control::Tpi(primitive)) => match *primitive {
                 Primitive::OptdataReq { association, info } => (association, info),
-                Primitive::DataReq { more } => (0, self.plain_info(s, false, more)),
-                Primitive::ExdataReq { more } => (0, self.plain_info(s, true, more)),
+                Primitive::DataReq { more } => (Which::Only, self.plain_info(s, false, more)),
+                Primitive::ExdataReq { more } => (Which::Only, self.plain_info(s, true, more)),
                 _ => return true,
             },
-            Kind::Data => (0, self.plain_info(s, false, false)),
+            Kind::Data => (Which::Only, self.plain_info(s, false, false)),
             _ => return true,
         };
         self.admit(s, association, &info, m.data.len()) != Admission::Full

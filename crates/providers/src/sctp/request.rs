@@ -7,7 +7,7 @@ use links::SCTP_TUNNELING_PORT;
 use streams::{Chain, Cx, Errno, Flush, Kind, Message, StreamId};
 use tpi::{
     Addresses, DecodeError, Event, Info, Primitive, PrimitiveCode, State, T_COTS_ORD, T_INFINITE, T_INVALID,
-    TError,
+    TError, Which,
 };
 
 use super::SctpDriver;
@@ -111,7 +111,7 @@ impl SctpDriver {
         data: Chain,
     ) {
         let info = self.plain_info(s, unordered, more);
-        self.send(cx, s, 0, &info, data);
+        self.send(cx, s, Which::Only, &info, data);
     }
 
     /// Returns the description of data without options.
@@ -245,9 +245,11 @@ impl SctpDriver {
             return Err(Refusal::system(errno));
         }
         self.requested = Some((s, id));
-        self.minors.set_owner(id, Owner::Stream(s));
         self.rest(s);
-        if !matches!(minor, Some(Minor::OneToMany { .. })) {
+        if matches!(minor, Some(Minor::OneToMany { .. })) {
+            self.minors.set_owner(id, Owner::OneToMany(s));
+        } else {
+            self.minors.set_owner(id, Owner::Stream(s));
             self.minors.set(s, Minor::Connected { association: id });
             // The first two events apply to a stream that was not bound.
             let events = [Event::BindReq, Event::BindAck, Event::ConnReq, Event::OkAck1];
@@ -277,8 +279,8 @@ impl SctpDriver {
             self.minors.on_event(stream, Event::PassConn);
         }
         cx.putnext(s, Message::pc_proto(Primitive::OkAck { primitive: PrimitiveCode::ConnRes }));
-        if let Some((id, charge)) = waiting.charge.take() {
-            self.charges.keep(stream, id, charge);
+        if let Some(charge) = waiting.charge.take() {
+            self.charges.keep(stream, Which::Only, charge);
         }
         for m in waiting.queue {
             self.minors.note_disconnect(stream, &m);
@@ -327,7 +329,7 @@ impl SctpDriver {
         cx: &mut Cx<'_>,
         s: StreamId,
         sequence: u32,
-        association: u32,
+        association: Which,
         reason: &Chain,
     ) -> Result<Primitive, Refusal> {
         if reason.len() > DISCONNECT_BYTES_MAX {
@@ -358,7 +360,7 @@ impl SctpDriver {
         Ok(done)
     }
 
-    fn release_orderly(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32) -> Result<(), Refusal> {
+    fn release_orderly(&mut self, cx: &mut Cx<'_>, s: StreamId, association: Which) -> Result<(), Refusal> {
         let id = self.association(s, association).ok_or(Refusal::OUT_OF_STATE)?;
         self.minors.on_event(s, Event::OrdrelReq);
         let now = self.now(cx);
@@ -416,7 +418,7 @@ impl SctpDriver {
             list: self.link.local_addresses().iter().map(|a| SocketAddr::new(a.ip(), port)).collect(),
             encapsulation_port: self.link.local_addresses().first().and_then(udp_port),
         };
-        let remote = match self.association(s, 0).and_then(|id| self.endpoint.peer_addresses(id)) {
+        let remote = match self.association(s, Which::Only).and_then(|id| self.endpoint.peer_addresses(id)) {
             Some((list, port)) => Addresses {
                 encapsulation_port: list.first().and_then(udp_port),
                 list: list.iter().map(|a| SocketAddr::new(a.ip(), port)).collect(),

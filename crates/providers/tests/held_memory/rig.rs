@@ -15,7 +15,7 @@ use sctp_wire::chunk::{Abort, Chunk, CookieEcho, Data, DataFlags, Init};
 use sctp_wire::parameter::{Ipv4, Parameter, Parameters, PrivateExtension};
 use sctp_wire::{Header, Packet, Ppid, Ssn, StreamId as WireStream, Tsn, VerificationTag, packet};
 use streams::{Control, DriverId, Executive, FlushScope, Kind, Message, StreamId};
-use tpi::Primitive;
+use tpi::{Primitive, Which};
 
 use crate::allocator::live_bytes;
 
@@ -146,7 +146,7 @@ pub(crate) struct Rig {
     wire: Arc<Mutex<Wire>>,
     now: Instant,
     peers: u16,
-    open: Vec<u32>,
+    open: Vec<Which>,
     baseline_bytes: usize,
 }
 
@@ -214,7 +214,7 @@ impl Rig {
         (ack.initiate_tag.0, cookie.expect("a cookie"))
     }
 
-    fn take_confirmation(&mut self) -> Option<u32> {
+    fn take_confirmation(&mut self) -> Option<Which> {
         while let Ok(Some(m)) = self.executive.getmsg(self.stream) {
             if let Kind::Proto(Control::Tpi(Primitive::ConnCon { association, .. })) = m.kind {
                 return Some(association);

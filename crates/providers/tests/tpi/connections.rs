@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::rig::{PORT, Rig, bind, connect, disconnect, release};
 use providers::SctpDriver;
 use streams::{Control, Errno, Kind, Message, StreamId, WriteError};
-use tpi::{Primitive, PrimitiveCode, State, TError};
+use tpi::{Primitive, PrimitiveCode, State, TError, Which};
 
 fn refused(primitive: PrimitiveCode, t_error: TError) -> Primitive {
     Primitive::ErrorAck { primitive, t_error, errno: Errno(0) }
@@ -268,7 +268,7 @@ fn data_that_is_put_as_bytes_waits_for_room() {
 /// T_DATA_REQ, T_EXDATA_REQ, T_OPTDATA_REQ: M_PROTO only, since flow control does not hold for M_PCPROTO.
 #[test]
 fn data_with_high_priority_violates_the_protocol() {
-    let optdata = Primitive::OptdataReq { association: 0, info: tpi::SendInfo::default() };
+    let optdata = Primitive::OptdataReq { association: Which::Only, info: tpi::SendInfo::default() };
     for request in [Primitive::DataReq { more: false }, Primitive::ExdataReq { more: false }, optdata] {
         for control in [Control::from(&request.encode()[..]), Control::from(request.clone())] {
             let mut rig = Rig::new();
@@ -287,7 +287,7 @@ fn data_with_high_priority_violates_the_protocol() {
 #[test]
 fn each_data_primitive_in_each_number_of_parts_and_length() {
     let optdata = |unordered: bool, more: bool| Primitive::OptdataReq {
-        association: 0,
+        association: Which::Only,
         info: tpi::SendInfo { unordered, more, ppid: 46, ..tpi::SendInfo::stream(3) },
     };
     // The primitive that sends a part, and the properties received: unordered, stream, payload protocol identifier.

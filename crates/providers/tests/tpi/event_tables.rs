@@ -5,7 +5,7 @@ use crate::rig::{Rig, bind, connect, disconnect, release};
 use crate::states::{STATES, bring};
 use providers::SctpDriver;
 use streams::{Control, Errno, Kind, Message, ReadError, StreamId};
-use tpi::{Addresses, Optmgmt, Primitive, PrimitiveCode, RecvInfo, State, TError, Unitdata};
+use tpi::{Addresses, Optmgmt, Primitive, PrimitiveCode, RecvInfo, State, TError, Unitdata, Which};
 
 /// Returns every primitive that a provider sends.
 fn of_the_provider() -> Vec<Primitive> {
@@ -14,15 +14,15 @@ fn of_the_provider() -> Vec<Primitive> {
         Primitive::ConnInd { addresses: addresses(), sequence: 1 },
         Primitive::ConnCon {
             addresses: addresses(),
-            association: 1,
+            association: Which::Only,
             outbound_streams: 1,
             inbound_streams: 1,
         },
-        Primitive::DisconInd { reason: 1, sequence: 1, association: 1, cause: 0 },
+        Primitive::DisconInd { reason: 1, sequence: 1, association: Which::Only, cause: 0 },
         Primitive::DataInd { more: false },
         Primitive::ExdataInd { more: false },
-        Primitive::OptdataInd { association: 1, info: RecvInfo::default() },
-        Primitive::OrdrelInd { association: 1 },
+        Primitive::OptdataInd { association: Which::Only, info: RecvInfo::default() },
+        Primitive::OrdrelInd { association: Which::Only },
         Primitive::UnitdataInd(Box::new(Unitdata {
             addresses: Addresses::default(),
             info: RecvInfo::default(),
@@ -76,7 +76,7 @@ fn a_primitive_of_each_length_that_is_too_short_violates_the_protocol_in_each_st
         Primitive::ConnRes { sequence: 1, acceptor: 1 },
         Primitive::DataReq { more: false },
         Primitive::ExdataReq { more: false },
-        Primitive::OptdataReq { association: 0, info: tpi::SendInfo::default() },
+        Primitive::OptdataReq { association: Which::Only, info: tpi::SendInfo::default() },
         Primitive::CapabilityReq { bits: 3 },
         Primitive::OptmgmtReq(Box::new(Optmgmt { flags: 0x80, options: Vec::new() })),
     ];
@@ -144,8 +144,9 @@ fn act(rig: &mut Rig, peer: StreamId, act: Act) {
         Act::Expedited => rig.put_with(peer, &Primitive::ExdataReq { more: false }, b"data"),
         Act::Release => rig.put(peer, &release()),
         Act::Abort => {
-            let aborted =
-                |driver: &mut SctpDriver, cx: &mut streams::Cx<'_>| driver.abort(cx, peer, 0, b"enough");
+            let aborted = |driver: &mut SctpDriver, cx: &mut streams::Cx<'_>| {
+                driver.abort(cx, peer, Which::Only, b"enough")
+            };
             rig.executive.with_driver(rig.driver, aborted).unwrap();
         }
     }

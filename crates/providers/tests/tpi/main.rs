@@ -8,6 +8,7 @@ mod connections;
 mod event_tables;
 mod flood;
 mod listeners;
+mod one_to_many;
 mod options;
 mod rig;
 mod states;

@@ -9,10 +9,10 @@ use tpi::options::sctp::*;
 use tpi::options::{
     Action, Status, T_ALLOPT, T_INET_IP, T_INET_SCTP, T_UNSPEC, TransportOption, XTI_GENERIC,
 };
-use tpi::{Optmgmt, Primitive, PrimitiveCode, TError};
+use tpi::{Optmgmt, Primitive, PrimitiveCode, TError, Which};
 
 /// An option in an answer: its name, its status, its value.
-type Told = (u32, Status, Vec<u32>);
+pub(crate) type Told = (u32, Status, Vec<u32>);
 
 const ALL_STATUS: [Status; 5] =
     [Status::Success, Status::PartSuccess, Status::Failure, Status::ReadOnly, Status::NotSupported];
@@ -63,7 +63,12 @@ fn ask_at(
 }
 
 /// Sends a request with options of the level of SCTP, and returns the answer.
-fn ask(rig: &mut Rig, s: StreamId, action: Action, options: &[(u32, &[u32])]) -> (Status, Vec<Told>) {
+pub(crate) fn ask(
+    rig: &mut Rig,
+    s: StreamId,
+    action: Action,
+    options: &[(u32, &[u32])],
+) -> (Status, Vec<Told>) {
     ask_at(rig, s, action, T_INET_SCTP, options)
 }
 
@@ -350,7 +355,9 @@ fn options_of_an_association_change_at_once_or_never() {
     let (client, _) = rig.connected();
     let known = |rig: &mut Rig| {
         rig.executive
-            .with_driver(rig.driver, |driver: &mut providers::SctpDriver, _| driver.statistics(client, 0))
+            .with_driver(rig.driver, |driver: &mut providers::SctpDriver, _| {
+                driver.statistics(client, Which::Only)
+            })
             .unwrap()
             .unwrap()
     };
@@ -402,7 +409,7 @@ fn data_without_options_has_those_that_were_set() {
     rig.put_with(client, &Primitive::DataReq { more: false }, b"plain");
     rig.put_with(
         client,
-        &Primitive::OptdataReq { association: 0, info: tpi::SendInfo::default() },
+        &Primitive::OptdataReq { association: Which::Only, info: tpi::SendInfo::default() },
         b"with options",
     );
     rig.exchange_until_idle();

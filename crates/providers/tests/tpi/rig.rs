@@ -12,7 +12,7 @@ use links::{BatchLimits, Datagrams, Expected, Hairpin, Link, LinkStats, PathInfo
 use providers::{SctpDriver, SctpDriverConfig};
 use sctp::EndpointStatistics;
 use streams::{Chain, Control, Cx, DriverId, Executive, FlushScope, Kind, Message, StreamId};
-use tpi::{Info, Primitive, State};
+use tpi::{Info, Primitive, State, Which};
 
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The UDP port of both ends.
@@ -349,9 +349,9 @@ pub(crate) fn connect(port: u16) -> Primitive {
 }
 
 pub(crate) fn release() -> Primitive {
-    Primitive::OrdrelReq { association: 0 }
+    Primitive::OrdrelReq { association: Which::Only }
 }
 
 pub(crate) fn disconnect(sequence: u32) -> Primitive {
-    Primitive::DisconReq { sequence, reason: 0, association: 0 }
+    Primitive::DisconReq { sequence, reason: 0, association: Which::Only }
 }

@@ -2,7 +2,7 @@
 
 use crate::rig::{PORT, Rig, bind, connect, disconnect, release};
 use streams::{Errno, ReadError, StreamId};
-use tpi::{Addresses, Optmgmt, Primitive, PrimitiveCode, State, TError, Unitdata};
+use tpi::{Addresses, Optmgmt, Primitive, PrimitiveCode, State, TError, Unitdata, Which};
 
 /// The states in which a provider waits for its user. The others end within the call, since this provider answers at
 /// once.
@@ -90,7 +90,7 @@ fn request(rig: &mut Rig, name: &str, sequence: u32) -> Primitive {
         "T_OPTMGMT_REQ" => Primitive::OptmgmtReq(Box::new(Optmgmt { flags: 0x80, options: Vec::new() })),
         "T_DATA_REQ" => Primitive::DataReq { more: false },
         "T_EXDATA_REQ" => Primitive::ExdataReq { more: false },
-        "T_OPTDATA_REQ" => Primitive::OptdataReq { association: 0, info: tpi::SendInfo::default() },
+        "T_OPTDATA_REQ" => Primitive::OptdataReq { association: Which::Only, info: tpi::SendInfo::default() },
         "T_UNITDATA_REQ" => {
             let addresses = Addresses::from("127.0.0.1:5000".parse::<std::net::SocketAddr>().unwrap());
             Primitive::UnitdataReq(Box::new(Unitdata { addresses, info: tpi::SendInfo::default() }))
@@ -150,7 +150,7 @@ fn outcome(rig: &mut Rig, s: StreamId, before: State, name: &str, request: &Prim
 fn messages_sent(rig: &mut Rig, s: StreamId) -> u64 {
     let known = rig
         .executive
-        .with_driver(rig.driver, |driver: &mut providers::SctpDriver, _| driver.statistics(s, 0))
+        .with_driver(rig.driver, |driver: &mut providers::SctpDriver, _| driver.statistics(s, Which::Only))
         .unwrap();
     known.map_or(0, |known| known.messages_sent)
 }
@@ -210,7 +210,7 @@ fn an_indication_that_a_user_puts_is_not_supported() {
     for primitive in [
         Primitive::DataInd { more: false },
         Primitive::OkAck { primitive: PrimitiveCode::BindReq },
-        Primitive::OrdrelInd { association: 0 },
+        Primitive::OrdrelInd { association: Which::Only },
         Primitive::OptmgmtAck(Box::<Optmgmt>::default()),
     ] {
         let answer = rig.ask(s, &primitive);

@@ -12,7 +12,7 @@ use crate::queue::Queue;
 use crate::scheduler::DriverCall;
 use crate::stream::{Stream, Streams};
 use crate::timers::{Alarm, TimerId};
-use crate::{Chain, Errno, RecvInfo};
+use crate::{Chain, Errno, RecvInfo, Which};
 
 /// The operations that a driver may perform on its streams while one of its procedures runs. They do nothing on a closed stream.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl<'a> Cx<'a> {
 
     /// Sends user data up, as `T_OPTDATA_IND`. Cheaper than [`Cx::putnext`], because it moves less memory.
     #[inline]
-    pub fn put_data(&mut self, s: StreamId, association: u32, info: &RecvInfo, data: Chain) {
+    pub fn put_data(&mut self, s: StreamId, association: Which, info: &RecvInfo, data: Chain) {
         self.streams.put_data_up(s, association, info, data);
     }
 

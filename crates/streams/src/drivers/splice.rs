@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::driver::{Cx, Driver, Open, WriteData};
 use crate::identifiers::StreamId;
 use crate::message::{Control, Kind, Marks, Message};
-use crate::{Errno, Primitive, SendInfo};
+use crate::{Errno, Primitive, SendInfo, Which};
 
 /// Joins the two streams that are linked under one of its streams: user data that comes up on one goes down on the other, with
 /// flow control across. Any other message, such as the end of a connection, ends both links once the data before it has
@@ -146,7 +146,7 @@ fn onward(kind: Kind) -> Onward {
         Kind::Proto(Control::Tpi(Primitive::OptdataInd { info, .. })) => {
             let (stream, ppid, unordered, more) = (info.stream, info.ppid, info.unordered, info.more);
             let info = SendInfo { stream, ppid, unordered, more, ..SendInfo::default() };
-            let primitive = Primitive::OptdataReq { association: 0, info };
+            let primitive = Primitive::OptdataReq { association: Which::Only, info };
             Onward::Data(Kind::Proto(primitive.into()), more)
         }
         Kind::Proto(Control::Tpi(Primitive::DataInd { more })) => {

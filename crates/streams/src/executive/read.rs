@@ -6,7 +6,7 @@ use crate::error::ReadError;
 use crate::head::ReadMode;
 use crate::identifiers::StreamId;
 use crate::message::{Control, Credit, Kind, Marks, Message};
-use crate::{Primitive, RecvInfo};
+use crate::{Primitive, RecvInfo, Which};
 
 /// Selects the messages that `getpmsg` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,7 +245,7 @@ impl Executive {
         read: &mut RecvInfo,
     ) -> Result<Option<usize>, ReadError> {
         let mut filled_bytes = 0;
-        let mut first: Option<(u32, RecvInfo)> = None;
+        let mut first: Option<(Which, RecvInfo)> = None;
         let mut result: Option<usize> = None;
         loop {
             let Some(stream) = self.streams.get_mut(s) else { return Err(ReadError::Closed) };
@@ -307,7 +307,7 @@ impl Executive {
     fn take_front(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         read_bytes: usize,
         gone_bytes: usize,
         whole: bool,
@@ -382,8 +382,8 @@ impl Executive {
 
 /// Returns the association and the description of a message of user data; `None` for any other message.
 #[inline]
-fn data_info(m: &Message) -> Option<(u32, RecvInfo)> {
-    let plain = |more: bool| (0, RecvInfo { more, ..RecvInfo::default() });
+fn data_info(m: &Message) -> Option<(Which, RecvInfo)> {
+    let plain = |more: bool| (Which::Only, RecvInfo { more, ..RecvInfo::default() });
     match &m.kind {
         Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, info })) => Some((*association, *info)),
         Kind::Data => Some(plain(false)),

@@ -12,7 +12,7 @@ use crate::identifiers::{DriverId, Place, StreamId};
 use crate::message::{Control, Kind, Message, Seen};
 use crate::scheduler::Post;
 use crate::stream::Stream;
-use crate::{Primitive, SendInfo};
+use crate::{Primitive, SendInfo, Which};
 
 impl Executive {
     /// Writes one message: copies `bytes` into a block and sends them down as `T_OPTDATA_REQ`.
@@ -28,7 +28,7 @@ impl Executive {
     pub fn write(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         info: SendInfo,
         bytes: &[u8],
     ) -> Result<(), WriteError> {
@@ -63,7 +63,7 @@ impl Executive {
     fn write_directly(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         data: WriteData<'_>,
     ) -> Result<(), WriteError> {
@@ -148,7 +148,7 @@ impl Executive {
     /// Shows a write to the modules of a stream, which only observe. The caller then passes the message to the object that the
     /// driver has lent.
     #[inline]
-    pub fn show_write(&mut self, s: StreamId, association: u32, info: &SendInfo, bytes: &[u8]) -> Shown {
+    pub fn show_write(&mut self, s: StreamId, association: Which, info: &SendInfo, bytes: &[u8]) -> Shown {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Shown::Gone };
         let kind = Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info: *info }));
         match stream.show_written(s, &Seen::written(&kind, bytes), scheduler) {
@@ -165,7 +165,7 @@ impl Executive {
         &mut self,
         s: StreamId,
         Position(place): Position,
-        association: u32,
+        association: Which,
         info: SendInfo,
         bytes: &[u8],
     ) {
@@ -188,7 +188,7 @@ impl Executive {
     pub fn write_bytes(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         info: SendInfo,
         bytes: Bytes,
     ) -> Result<(), WriteError> {
@@ -260,7 +260,7 @@ impl Executive {
         &mut self,
         s: StreamId,
         driver: DriverId,
-        association: u32,
+        association: Which,
         info: SendInfo,
         bytes: &[u8],
     ) {
@@ -284,7 +284,7 @@ impl Executive {
         s: StreamId,
         driver: DriverId,
         place: Place,
-        association: u32,
+        association: Which,
         info: SendInfo,
         bytes: &[u8],
     ) {
@@ -296,7 +296,7 @@ impl Executive {
     fn write_by_the_way(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         info: SendInfo,
         bytes: &[u8],
     ) -> Result<(), WriteError> {
@@ -311,7 +311,7 @@ impl Executive {
     fn write_whole(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         info: SendInfo,
         bytes: &[u8],
     ) -> Result<(), WriteError> {
@@ -331,7 +331,7 @@ impl Executive {
     fn write_more(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         info: SendInfo,
         bytes: &[u8],
     ) -> Result<(), WriteError> {
@@ -391,7 +391,7 @@ impl Executive {
     fn admit(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         bytes: usize,
     ) -> Result<Admission, WriteError> {
@@ -402,7 +402,7 @@ impl Executive {
     fn admit_in(
         &mut self,
         s: StreamId,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         bytes: usize,
         band: u8,
@@ -489,7 +489,7 @@ pub enum Shown {
 pub struct Position(Place);
 
 /// Returns the message that a write sends down: `M_DATA` without information if the stream's writes are `M_DATA`.
-fn written(write_as: WriteAs, association: u32, info: SendInfo, data: Bytes) -> Message {
+fn written(write_as: WriteAs, association: Which, info: SendInfo, data: Bytes) -> Message {
     match write_as {
         WriteAs::OptdataReq => Message::optdata_req(association, info, data),
         WriteAs::Data => Message::data(data),

@@ -2,13 +2,13 @@
 
 use bytes::{Bytes, BytesMut};
 
-use crate::SendInfo;
 use crate::pool::Pool;
+use crate::{SendInfo, Which};
 
 /// Bytes of writes with more to come (`T_MORE`), which will go down as one message.
 #[derive(Debug, Default)]
 pub(crate) struct Coalesced {
-    association: u32,
+    association: Which,
     info: SendInfo,
     /// Block lent by the pool; holds no memory while nothing is held.
     block: BytesMut,
@@ -28,7 +28,7 @@ impl Coalesced {
     }
 
     #[inline]
-    pub(crate) fn info(&self) -> (u32, SendInfo) {
+    pub(crate) fn info(&self) -> (Which, SendInfo) {
         (self.association, self.info)
     }
 
@@ -45,7 +45,7 @@ impl Coalesced {
 
     /// Returns whether these bytes can join those that are held.
     #[inline]
-    pub(crate) fn joins(&self, association: u32, info: &SendInfo, bytes: usize, max_bytes: usize) -> bool {
+    pub(crate) fn joins(&self, association: Which, info: &SendInfo, bytes: usize, max_bytes: usize) -> bool {
         let same = (self.association, self.info) == (association, *info);
         self.is_empty() || (same && self.block.len() + bytes <= max_bytes)
     }
@@ -54,7 +54,7 @@ impl Coalesced {
     #[inline]
     pub(crate) fn append(
         &mut self,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         bytes: &[u8],
         max_bytes: usize,
@@ -68,7 +68,7 @@ impl Coalesced {
     }
 
     /// Takes the held bytes as one message of this association.
-    pub(crate) fn take(&mut self, pool: &mut Pool) -> (u32, SendInfo, Bytes) {
+    pub(crate) fn take(&mut self, pool: &mut Pool) -> (Which, SendInfo, Bytes) {
         let data = self.block.split().freeze();
         pool.return_block(std::mem::take(&mut self.block));
         (self.association, self.info, data)

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::{Chain, Marks, Message, RecvInfo};
+use crate::{Chain, Marks, Message, RecvInfo, Which};
 
 /// Layout of a driver's messages that come together: parses the first record of the bytes and describes its message; `None` if
 /// there is none.
@@ -75,7 +75,7 @@ impl Records {
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// The association of the messages.
-    pub association: u32,
+    pub association: Which,
     records: Records,
     /// The driver's charge beyond the data, which returns with the last message ([`Driver::consumed`](crate::Driver::consumed)).
     charges: u32,
@@ -86,7 +86,7 @@ pub struct Run {
 /// Receive window that returns to the driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Credit {
-    pub(crate) association: u32,
+    pub(crate) association: Which,
     pub(crate) bytes: usize,
     pub(crate) charges: usize,
 }
@@ -104,7 +104,7 @@ const REPORTED_BYTES: u32 = 1024;
 impl Run {
     /// Describes this many messages with this much data in the given layout.
     pub fn new(
-        association: u32,
+        association: Which,
         messages: usize,
         data_bytes: usize,
         charges: usize,
@@ -286,7 +286,7 @@ mod tests {
     }
 
     fn messages(block: &'static [u8], count: usize, data_bytes: usize) -> RunMessages {
-        RunMessages::new(&Run::new(3, count, data_bytes, 0, layout), Bytes::from_static(block))
+        RunMessages::new(&Run::new(Which::Only, count, data_bytes, 0, layout), Bytes::from_static(block))
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lz4_flex::block::{compress, decompress};
-use tpi::{Primitive, RecvInfo, SendInfo};
+use tpi::{Primitive, RecvInfo, SendInfo, Which};
 
 use crate::message::{Control, Kind, Marks, Message};
 use crate::module::{Module, ModuleInfo, Q};
@@ -121,7 +121,7 @@ impl Compress {
     }
 
     /// Handles a message of the other end's module.
-    fn handle(&mut self, q: &mut Q<'_>, association: u32, info: &RecvInfo, m: Message) {
+    fn handle(&mut self, q: &mut Q<'_>, association: Which, info: &RecvInfo, m: Message) {
         let bytes = m.data.to_vec();
         let wire = m.data.len();
         let Some((what, rest)) = bytes.split_first() else { return q.putnext(m) };
@@ -205,7 +205,7 @@ impl Compress {
     }
 
     /// Sends the module's own messages that are due, behind a record.
-    fn send_due(&mut self, q: &mut Q<'_>, association: u32) {
+    fn send_due(&mut self, q: &mut Q<'_>, association: Which) {
         if self.leaving == Leaving::No && !std::mem::replace(&mut self.announced, true) {
             q.putnext(own(association, &[ANNOUNCEMENT]));
         }
@@ -219,7 +219,7 @@ impl Compress {
     }
 
     /// Tells the other end that this one leaves, if that is due and it knows of this one: it may have no such module.
-    fn tell_leaving(&mut self, q: &mut Q<'_>, association: u32) {
+    fn tell_leaving(&mut self, q: &mut Q<'_>, association: Which) {
         if self.leaving == Leaving::Owed && self.answered && !self.in_record {
             self.leaving = Leaving::Announced;
             q.putnext(self.count_wrapped(association, LEAVING));
@@ -234,13 +234,13 @@ impl Compress {
     }
 
     /// Answers an announcement, and so announces this end, too.
-    fn answer(&mut self, q: &mut Q<'_>, association: u32) {
+    fn answer(&mut self, q: &mut Q<'_>, association: Which) {
         self.announced = true;
         q.putnext(own(association, &[ANSWER]));
     }
 
     /// Returns a message of this type with the number of messages that were wrapped.
-    fn count_wrapped(&self, association: u32, what: u8) -> Message {
+    fn count_wrapped(&self, association: Which, what: u8) -> Message {
         own(association, &[&[what][..], &self.wrapped.to_be_bytes()].concat())
     }
 
@@ -266,13 +266,13 @@ impl Compress {
 }
 
 /// Returns a message of the module itself.
-fn own(association: u32, bytes: &[u8]) -> Message {
+fn own(association: Which, bytes: &[u8]) -> Message {
     let info = SendInfo { ppid: Compress::PPID, ..SendInfo::default() };
     Message::optdata_req(association, info, bytes.to_vec().into())
 }
 
 /// Returns a message as its sender wrote it. The window of the message that brought it has been returned.
-fn plain(association: u32, info: &RecvInfo, ppid: [u8; 4], data: Vec<u8>) -> Message {
+fn plain(association: Which, info: &RecvInfo, ppid: [u8; 4], data: Vec<u8>) -> Message {
     let info = RecvInfo { ppid: u32::from_be_bytes(ppid), ..*info };
     Message::optdata_ind(association, info, data.into()).marked(Marks::CREDITED)
 }
@@ -354,7 +354,7 @@ impl Module for Compress {
             Leaving::No => {
                 self.leaving = Leaving::Owed;
                 self.wait_for_other(q);
-                self.tell_leaving(q, 0);
+                self.tell_leaving(q, Which::Only);
                 false
             }
             _ => self.has_left(),

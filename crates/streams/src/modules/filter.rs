@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use super::arguments;
+use crate::Which;
 use crate::identifiers::Side;
 use crate::message::{Kind, Marks, Message};
 use crate::module::{Module, ModuleInfo, Q};
@@ -27,9 +28,9 @@ pub struct Filter {
     up: bool,
     random: u64,
     /// Records whose first messages were dropped, by direction, association and stream.
-    dropping: HashSet<(bool, u32, u16)>,
+    dropping: HashSet<(bool, Which, u16)>,
     /// Records whose first messages were passed on.
-    passing: HashSet<(bool, u32, u16)>,
+    passing: HashSet<(bool, Which, u16)>,
     /// The messages that wait, down and up.
     delayed: [Delayed; 2],
     dropped: u64,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::arguments;
+use crate::Which;
 use crate::identifiers::Side;
 use crate::message::{Kind, Message, UserData};
 use crate::module::{Module, ModuleInfo, Q};
@@ -35,7 +36,7 @@ struct Buckets {
     /// The time at which the next message may go, by stream. Without a limit for each stream all use stream 0's.
     next: HashMap<u16, Instant>,
     /// The streams of records that were sent on in part, by association.
-    in_record: HashMap<u32, u16>,
+    in_record: HashMap<Which, u16>,
     timer: Option<TimerId>,
 }
 

@@ -1,6 +1,6 @@
 //! A module that turns a transport connection into a plain stream of bytes.
 
-use tpi::Primitive;
+use tpi::{Primitive, Which};
 
 use crate::identifiers::Side;
 use crate::message::{Control, Kind, Message};
@@ -88,7 +88,9 @@ impl Module for TiRdWr {
 
     fn close(&mut self, q: &mut Q<'_>) {
         if self.released && !self.ended {
-            q.putnext(Message::new(Kind::Proto(Control::Tpi(Primitive::OrdrelReq { association: 0 }))));
+            q.putnext(Message::new(Kind::Proto(Control::Tpi(Primitive::OrdrelReq {
+                association: Which::Only,
+            }))));
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use streams::{Kind, Message, ModuleInfo, Primitive, QueueInfo, ReadError, Select, WriteError};
 
-use crate::support::{Noting, Rig, data, text, urgent};
+use crate::support::{Noting, ONE, Rig, data, text, urgent};
 
 #[test]
 fn a_reader_gets_high_priority_first_then_higher_bands() {
@@ -50,11 +50,11 @@ fn several_answers_of_high_priority_are_all_kept() {
 #[test]
 fn a_primitive_without_data_is_not_for_read() {
     let mut rig = Rig::new();
-    rig.up(Message::proto(Primitive::OrdrelInd { association: 1 }));
+    rig.up(Message::proto(Primitive::OrdrelInd { association: ONE }));
     assert_eq!(rig.executive.read(rig.s, &mut [0; 8]), Err(ReadError::NotData));
     assert_eq!(rig.executive.peek(rig.s, &mut [0; 8]), Err(ReadError::NotData));
     let m = rig.executive.getmsg(rig.s).unwrap().unwrap();
-    assert_eq!(m.kind, Kind::Proto(Primitive::OrdrelInd { association: 1 }.into()));
+    assert_eq!(m.kind, Kind::Proto(Primitive::OrdrelInd { association: ONE }.into()));
 }
 
 #[test]

@@ -4,10 +4,11 @@
 use std::time::Instant;
 
 use streams::{
-    Admission, Errno, FlushScope, HeadOptions, Kind, Message, ModuleInfo, Primitive, SendInfo, WriteError,
+    Admission, Errno, FlushScope, HeadOptions, Kind, Message, ModuleInfo, Primitive, SendInfo, Which,
+    WriteError,
 };
 
-use crate::support::{Noting, Rig, text};
+use crate::support::{Noting, ONE, Rig, text};
 
 const MORE: SendInfo = SendInfo {
     stream: 0,
@@ -21,7 +22,7 @@ const MORE: SendInfo = SendInfo {
 };
 
 fn write_more(rig: &mut Rig, text: &str) {
-    rig.executive.write(rig.s, 1, MORE, text.as_bytes()).unwrap();
+    rig.executive.write(rig.s, ONE, MORE, text.as_bytes()).unwrap();
 }
 
 #[test]
@@ -40,7 +41,7 @@ fn an_idle_driver_gets_the_first_write_at_once_and_the_rest_together() {
         rig.state()
             .received
             .iter()
-            .all(|m| m.kind == Kind::Proto(Primitive::OptdataReq { association: 1, info: MORE }.into()))
+            .all(|m| m.kind == Kind::Proto(Primitive::OptdataReq { association: ONE, info: MORE }.into()))
     );
 }
 
@@ -74,12 +75,12 @@ fn every_other_message_goes_behind_what_is_held() {
     write_more(&mut rig, "1");
     rig.write("2").unwrap();
     write_more(&mut rig, "3");
-    rig.executive.write_bytes(rig.s, 0, SendInfo::default(), "4".into()).unwrap();
+    rig.executive.write_bytes(rig.s, Which::Only, SendInfo::default(), "4".into()).unwrap();
     write_more(&mut rig, "5");
-    rig.executive.putmsg(rig.s, Message::proto(Primitive::OrdrelReq { association: 1 })).unwrap();
+    rig.executive.putmsg(rig.s, Message::proto(Primitive::OrdrelReq { association: ONE })).unwrap();
     write_more(&mut rig, "6");
     let other_stream = SendInfo { stream: 1, ..MORE };
-    rig.executive.write(rig.s, 1, other_stream, b"7").unwrap();
+    rig.executive.write(rig.s, ONE, other_stream, b"7").unwrap();
     rig.executive.flush_head(rig.s).unwrap();
     assert_eq!(rig.received(), ["1", "2", "3", "4", "5", "", "6", "7"]);
 }
@@ -92,7 +93,7 @@ fn a_full_driver_leaves_the_head_a_block_and_gets_it_when_it_has_room() {
     for text in ["a", "b", "c", "d"] {
         write_more(&mut rig, text);
     }
-    assert_eq!(rig.executive.write(rig.s, 1, MORE, b"e"), Err(WriteError::WouldBlock));
+    assert_eq!(rig.executive.write(rig.s, ONE, MORE, b"e"), Err(WriteError::WouldBlock));
     assert_eq!(rig.write("f"), Err(WriteError::WouldBlock));
     rig.executive.flush(Instant::now(), FlushScope::All);
     assert!(rig.received().is_empty());

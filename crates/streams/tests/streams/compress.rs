@@ -1,9 +1,9 @@
 //! The module that compresses messages (Swiftwater's own; SVR4.2 DDI/DKI `put(D2)`, `srv(D2)`).
 
 use streams::modules::Compress;
-use streams::{Chain, Errno, Interest, Kind, Message, PopError, ReadError, RecvInfo, SendInfo};
+use streams::{Chain, Errno, Interest, Kind, Message, PopError, ReadError, RecvInfo, SendInfo, Which};
 
-use crate::support::{Rig, pushed, text};
+use crate::support::{ONE, Rig, pushed, text};
 
 /// Passes the messages that one end has sent to the other.
 fn carry(from: &mut Rig, to: &mut Rig) -> usize {
@@ -13,7 +13,7 @@ fn carry(from: &mut Rig, to: &mut Rig) -> usize {
         let Some(SendInfo { stream, ppid, unordered, more, .. }) = m.send_info() else { continue };
         let info = RecvInfo { stream, ppid, unordered, more, ..RecvInfo::default() };
         wire_bytes += m.data.len();
-        to.up(Message::optdata_ind(1, info, m.data));
+        to.up(Message::optdata_ind(ONE, info, m.data));
     }
     wire_bytes
 }
@@ -28,7 +28,7 @@ fn compress_begins_when_the_other_end_has_answered() {
     assert_eq!(carry(&mut a, &mut b), long.len() + 1);
     carry(&mut b, &mut a);
     let info = SendInfo { ppid: 46, stream: 7, ..SendInfo::default() };
-    a.executive.write(a.s, 0, info, long.as_bytes()).unwrap();
+    a.executive.write(a.s, Which::Only, info, long.as_bytes()).unwrap();
     a.write("!").unwrap();
     let wire_bytes = carry(&mut a, &mut b);
     assert!(wire_bytes < long.len() / 10, "{wire_bytes} bytes for {}", long.len());
@@ -58,7 +58,7 @@ fn compressed_messages_wait_for_the_reader_and_keep_their_window() {
     let credited = |rig: &Rig| rig.state().consumed.iter().map(|(_, bytes)| bytes).sum::<usize>();
     let before = credited(&b);
     for _ in 0..20 {
-        a.executive.write(a.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
+        a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000]).unwrap();
     }
     let wire_bytes = carry(&mut a, &mut b);
     b.executive.run();
@@ -77,7 +77,7 @@ fn compressed_messages_wait_for_the_reader_and_keep_their_window() {
 #[test]
 fn a_module_that_leaves_takes_what_was_compressed_before_the_other_end_knew() {
     let (mut a, mut b) = compressing();
-    let send = |a: &mut Rig| a.executive.write(a.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
+    let send = |a: &mut Rig| a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000]).unwrap();
     for _ in 0..10 {
         send(&mut a);
     }
@@ -154,7 +154,7 @@ fn a_module_comes_again_after_it_has_left() {
     let (mut a, mut b) = compressing();
     for _ in 0..3 {
         leave_and_come_again(&mut b, &mut a);
-        a.executive.write(a.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
+        a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000]).unwrap();
         assert!(carry(&mut a, &mut b) < 1000);
         assert_eq!(b.executive.getmsg(b.s).unwrap().unwrap().data, [7; 60_000][..]);
     }
@@ -169,7 +169,7 @@ fn a_module_leaves_an_end_that_does_not_answer_after_a_while() {
         rig.write("x").unwrap();
         if has_answered {
             let info = RecvInfo { ppid: Compress::PPID, ..RecvInfo::default() };
-            rig.up(Message::optdata_ind(1, info, vec![1].into()));
+            rig.up(Message::optdata_ind(ONE, info, vec![1].into()));
         }
         assert_eq!(rig.executive.pop(rig.s).err(), Some(PopError::Busy));
         let told = if has_answered { &["x", "\0", "\u{4}\0\0\0\0\0\0\0\0"][..] } else { &["x", "\0"] };
@@ -191,7 +191,7 @@ fn a_hangup_comes_behind_what_modules_hold() {
         let (_, mut b) = compressing();
         b.executive.push_named(b.s, "bufmod", &[]).unwrap();
         for i in 0..20u8 {
-            b.up(Message::optdata_ind(0, RecvInfo::default(), Chain::from(vec![i; 60_000])));
+            b.up(Message::optdata_ind(Which::Only, RecvInfo::default(), Chain::from(vec![i; 60_000])));
         }
         b.up(Message::new(Kind::Hangup));
         b.executive.run();
@@ -226,9 +226,9 @@ fn compress_refuses_what_the_other_end_cannot_have_sent() {
         let (mut rig, _) = pushed("compress", &[]);
         let info = RecvInfo { ppid: Compress::PPID, more, ..RecvInfo::default() };
         let len = bytes.len();
-        rig.up(Message::optdata_ind(1, info, Chain::from(bytes)));
+        rig.up(Message::optdata_ind(ONE, info, Chain::from(bytes)));
         assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::EBADMSG)));
-        assert_eq!(rig.state().consumed, [(1, len)]);
+        assert_eq!(rig.state().consumed, [(ONE, len)]);
     }
 }
 
@@ -239,7 +239,7 @@ fn compress_sends_nothing_of_its_own_in_a_record() {
     let (mut b, _) = pushed("compress", &[]);
     let part = |rig: &mut Rig, text: &str, more| {
         let info = SendInfo { more, ..SendInfo::default() };
-        rig.executive.write(rig.s, 0, info, text.as_bytes()).unwrap();
+        rig.executive.write(rig.s, Which::Only, info, text.as_bytes()).unwrap();
         let _ = rig.executive.flush_head(rig.s);
     };
     part(&mut a, "begun, ", true);
@@ -278,7 +278,7 @@ fn a_message_that_looks_like_the_modules_own_arrives_as_it_is() {
     carry(&mut a, &mut b);
     carry(&mut b, &mut a);
     let own = SendInfo { ppid: Compress::PPID, ..SendInfo::default() };
-    a.executive.write(a.s, 0, own, &[0]).unwrap();
+    a.executive.write(a.s, Which::Only, own, &[0]).unwrap();
     carry(&mut a, &mut b);
     let mut last = None;
     while let Some(m) = b.executive.getmsg(b.s).unwrap() {
@@ -291,7 +291,7 @@ fn a_message_that_looks_like_the_modules_own_arrives_as_it_is() {
 
 fn left(rig: &mut Rig, wrapped: u64) {
     let info = RecvInfo { ppid: Compress::PPID, ..RecvInfo::default() };
-    rig.up(Message::optdata_ind(1, info, [&[5_u8][..], &wrapped.to_be_bytes()].concat().into()));
+    rig.up(Message::optdata_ind(ONE, info, [&[5_u8][..], &wrapped.to_be_bytes()].concat().into()));
 }
 
 /// A wrapped message may never come: its lifetime has passed.
@@ -300,7 +300,7 @@ fn a_pop_waits_for_messages_for_a_limited_time() {
     let (mut rig, start) = pushed("compress", &[]);
     rig.write("x").unwrap();
     let info = RecvInfo { ppid: Compress::PPID, ..RecvInfo::default() };
-    rig.up(Message::optdata_ind(1, info, vec![1].into()));
+    rig.up(Message::optdata_ind(ONE, info, vec![1].into()));
     assert_eq!(rig.executive.pop(rig.s).err(), Some(PopError::Busy));
     left(&mut rig, 1);
     for n in 1..100 {
@@ -314,7 +314,7 @@ fn an_answer_that_comes_too_late_is_dropped() {
     let (mut rig, start) = pushed("compress", &[]);
     rig.write("x").unwrap();
     let info = RecvInfo { ppid: Compress::PPID, ..RecvInfo::default() };
-    rig.up(Message::optdata_ind(1, info, vec![1].into()));
+    rig.up(Message::optdata_ind(ONE, info, vec![1].into()));
     assert_eq!(rig.executive.pop(rig.s).err(), Some(PopError::Busy));
     rig.executive.timeout(start);
     rig.executive.timeout(start + 2 * Compress::LEAVE_WAIT);
@@ -325,7 +325,8 @@ fn an_answer_that_comes_too_late_is_dropped() {
 #[test]
 fn a_module_waits_for_what_the_second_module_of_the_other_end_has_wrapped() {
     let (mut a, mut b) = compressing();
-    let send = |rig: &mut Rig| rig.executive.write(rig.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
+    let send =
+        |rig: &mut Rig| rig.executive.write(rig.s, Which::Only, SendInfo::default(), &[7; 60_000]).unwrap();
     // Ten wrapped messages from b to a.
     for _ in 0..10 {
         send(&mut b);

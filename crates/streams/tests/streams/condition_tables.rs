@@ -8,7 +8,7 @@ use streams::modules::{BufMod, NullMod, PipeMod};
 use streams::{
     Control, CopyRequest, Credentials, Errno, Flush, HeadOptions, IocAck, IocData, IocNak, Ioctl,
     IoctlRequest, Kind, LinkError, Message, Module, Passed, PopError, PushError, ReadError, Select, SendInfo,
-    Signal, WriteError,
+    Signal, Which, WriteError,
 };
 
 use crate::support::{Rig, data, text};
@@ -101,7 +101,7 @@ const TABLE: [(&str, Operation, [&str; 8]); 14] = [
         ["none", "end", "EIO", "none", "EIO", "EINVAL", "EBADF", "some"]),
     ("write", |rig| write_errno(rig.write("x")),
         ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
-    ("write_bytes", |rig| write_errno(rig.executive.write_bytes(rig.s, 0, SendInfo::default(), vec![1].into())),
+    ("write_bytes", |rig| write_errno(rig.executive.write_bytes(rig.s, Which::Only, SendInfo::default(), vec![1].into())),
         ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
     ("putmsg", |rig| write_errno(rig.executive.putmsg(rig.s, Message::data(vec![1])).map_err(|r| r.error)),
         ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),

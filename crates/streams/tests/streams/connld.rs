@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use streams::drivers::{Nuls, Pipe};
 use streams::modules;
-use streams::{Credentials, DriverId, Errno, Executive, OpenError, ReadError, SendInfo, StreamId};
+use streams::{Credentials, DriverId, Errno, Executive, OpenError, ReadError, SendInfo, StreamId, Which};
 
 use crate::support::text;
 
@@ -25,7 +25,7 @@ fn service() -> (Executive, DriverId, StreamId, u32) {
 }
 
 fn write(executive: &mut Executive, s: StreamId, text: &str) {
-    executive.write(s, 0, SendInfo::default(), text.as_bytes()).unwrap();
+    executive.write(s, Which::Only, SendInfo::default(), text.as_bytes()).unwrap();
     executive.run();
 }
 

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use streams::modules::{Compress, Trace};
 use streams::{
     Control, HeadOptions, Kind, Marks, Message, Parts, Primitive, ReadControl, ReadError, RecvInfo, Select,
-    SendInfo, WriteAs,
+    SendInfo, Which, WriteAs,
 };
 
-use crate::support::{Rig, data, pushed};
+use crate::support::{ONE, Rig, data, pushed};
 
 fn proto(control: &[u8], text: &'static str) -> Message {
     Message { kind: Kind::Proto(control.into()), ..data(text) }
@@ -83,7 +83,7 @@ fn the_credit_of_a_message_taken_in_parts_is_given_once() {
         rig.executive.getpmsg_into(rig.s, Select::Any, &mut [0; 100], &mut [0; 2]).unwrap().unwrap();
     }
     assert_eq!(rig.executive.getmsg(rig.s), Ok(None));
-    assert_eq!(rig.state().consumed, [(1, 8)]);
+    assert_eq!(rig.state().consumed, [(ONE, 8)]);
 }
 
 #[test]
@@ -127,8 +127,10 @@ fn as_bytes(primitive: &Primitive, text: &'static str) -> Message {
 /// `putmsg(2)` of T_DATA_REQ and T_OPTDATA_REQ: a module that speaks the transport interface decodes the part that it gets.
 #[test]
 fn modules_know_user_data_that_a_program_puts_as_bytes() {
-    let optdata =
-        |ppid| Primitive::OptdataReq { association: 0, info: SendInfo { ppid, ..SendInfo::stream(3) } };
+    let optdata = |ppid| Primitive::OptdataReq {
+        association: Which::Only,
+        info: SendInfo { ppid, ..SendInfo::stream(3) },
+    };
     let (mut rig, _) = pushed("limit", &["messages=1"]);
     for text in ["one", "two"] {
         rig.executive.putmsg(rig.s, as_bytes(&Primitive::DataReq { more: false }, text)).unwrap();
@@ -168,9 +170,10 @@ fn a_module_that_changes_user_data_takes_it_as_bytes_too() {
     rig.executive.push(rig.s, Box::new(Compress::default())).unwrap();
     rig.executive.run();
     let answer = RecvInfo { ppid: Compress::PPID, ..RecvInfo::default() };
-    rig.up(Message::optdata_ind(1, answer, vec![1].into()));
+    rig.up(Message::optdata_ind(ONE, answer, vec![1].into()));
     let text = "the same again, the same again, the same again, the same again, the same again";
-    let request = Primitive::OptdataReq { association: 0, info: SendInfo { ppid: 7, ..SendInfo::default() } };
+    let request =
+        Primitive::OptdataReq { association: Which::Only, info: SendInfo { ppid: 7, ..SendInfo::default() } };
     rig.executive.putmsg(rig.s, as_bytes(&request, text)).unwrap();
     let first = rig.state().received[0].clone();
     assert_eq!(first.send_info().unwrap().ppid, Compress::PPID);

@@ -7,7 +7,7 @@ use streams::drivers::{Echo, Join, Log, LogRecord, Mux, Null, Nuls, Pipe};
 use streams::modules::PipeMod;
 use streams::{
     Chain, Control, Credentials, Driver, DriverId, Errno, Executive, Flush, IoctlError, Kind, LinkError,
-    LinkId, Message, Module, Q, ReadError, SendInfo, StreamId, WriteError,
+    LinkId, Message, Module, Q, ReadError, SendInfo, StreamId, Which, WriteError,
 };
 
 use crate::support::text;
@@ -20,7 +20,7 @@ fn executive(driver: impl Driver) -> (Executive, DriverId, StreamId) {
 }
 
 fn write(executive: &mut Executive, s: StreamId, text: &str) -> Result<(), WriteError> {
-    let written = executive.write(s, 0, SendInfo::default(), text.as_bytes());
+    let written = executive.write(s, Which::Only, SendInfo::default(), text.as_bytes());
     executive.run();
     written
 }

@@ -1,6 +1,8 @@
 //! Errors, hang-ups and streams that are closed (SVR4.2 DDI/DKI `messages(D5)` M_ERROR, M_HANGUP; `close(2)`).
 
-use streams::{Admission, Errno, Kind, Message, OpenError, PopError, PushError, ReadError, WriteError};
+use streams::{
+    Admission, Errno, Kind, Message, OpenError, PopError, PushError, ReadError, Which, WriteError,
+};
 use streams::{Chain, DriverId, Executive, Interest, IoctlError, SendInfo, Signal, modules::Counter};
 
 use crate::support::{Rig, data};
@@ -123,7 +125,7 @@ fn a_writer_on_a_hung_up_stream_is_due_sigpipe_if_it_wants_that() {
         assert_eq!(rig.executive.take_signal(rig.s), None, "nobody has written");
         assert_eq!(rig.write("x"), Err(WriteError::HungUp));
         assert_eq!([(); 2].map(|()| rig.executive.take_signal(rig.s)), [due, None]);
-        assert_eq!(rig.executive.write(rig.s, 0, more, b"x"), Err(WriteError::HungUp));
+        assert_eq!(rig.executive.write(rig.s, Which::Only, more, b"x"), Err(WriteError::HungUp));
         assert_eq!(rig.executive.take_signal(rig.s), due);
         assert!(rig.executive.putmsg(rig.s, data("x")).is_err());
         assert_eq!(rig.executive.take_signal(rig.s), due);

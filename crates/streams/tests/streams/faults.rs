@@ -10,7 +10,7 @@ use streams::{
     WriteError,
 };
 
-use crate::support::{Device, Rig};
+use crate::support::{Device, ONE, Rig};
 
 /// Panics in the procedure that its name gives.
 struct Faulty(&'static str);
@@ -192,7 +192,7 @@ fn a_module_that_was_given_up_is_not_called_again() {
     rig.executive.run();
     rig.data_up("behind");
     assert_eq!(calls.load(Relaxed), 1);
-    assert_eq!(rig.state().consumed, [(1, 6)], "the window of what is discarded is given back");
+    assert_eq!(rig.state().consumed, [(ONE, 6)], "the window of what is discarded is given back");
 }
 
 /// Makes a thousand messages of one, and keeps them or sends them to the reader.
@@ -331,7 +331,7 @@ fn the_window_of_a_discarded_message_is_missed_behind_what_can_be_read() {
     assert_eq!(rig.executive.getmsg(rig.s).unwrap().map(|m| m.data.len()), Some(3));
     assert_eq!(rig.executive.getmsg(rig.s).unwrap().map(|m| m.data.len()), Some(3));
     assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::EIO)));
-    assert_eq!(rig.state().consumed, [(1, 3), (1, 3)]);
+    assert_eq!(rig.state().consumed, [(ONE, 3), (ONE, 3)]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! M_FLUSH along a stream (SVR4.2 DDI/DKI `messages(D5)` M_FLUSH, `flushq(D3)`, `flushband(D3)`; `streamio(7)` I_FLUSH,
 //! I_FLUSHBAND).
 
-use streams::{Flush, Kind, Marks, Message, ModuleInfo, QueueInfo, SendInfo};
+use streams::{Flush, Kind, Marks, Message, ModuleInfo, QueueInfo, SendInfo, Which};
 
 use crate::support::{Noting, Rig, data, urgent};
 
@@ -51,7 +51,7 @@ fn flushing_the_write_side_empties_it() {
 fn flushing_both_sides_leaves_nothing_and_forgets_held_bytes() {
     let mut rig = filled();
     let more = SendInfo { more: true, ..SendInfo::default() };
-    rig.executive.write(rig.s, 0, more, b"held").unwrap();
+    rig.executive.write(rig.s, Which::Only, more, b"held").unwrap();
     rig.executive.flush_queues(rig.s, Flush::BOTH);
     rig.release();
     let _ = rig.executive.flush_head(rig.s);

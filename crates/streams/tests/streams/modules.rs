@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use streams::modules::{self, Trace};
-use streams::{Chain, Flush, Message, Primitive, PushError, RecvInfo, SendInfo};
+use streams::{Chain, Flush, Message, Primitive, PushError, RecvInfo, SendInfo, Which};
 
 use crate::support::{Rig, data, pass, pushed, text};
 
@@ -89,7 +89,7 @@ fn limit_may_count_each_stream_for_itself() {
     let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
     let write = |rig: &mut Rig, stream, text: &str| {
         let info = SendInfo { stream, ..SendInfo::default() };
-        rig.executive.write(rig.s, 0, info, text.as_bytes()).unwrap();
+        rig.executive.write(rig.s, Which::Only, info, text.as_bytes()).unwrap();
     };
     write(&mut rig, 1, "1a");
     write(&mut rig, 1, "1b");
@@ -122,7 +122,11 @@ fn modules_for_user_data_know_all_its_primitives() {
     }
     rig.executive.run();
     assert_eq!((rig.received().len(), rig.executive.getmsg(rig.s)), (0, Ok(None)));
-    assert_eq!(rig.state().consumed, [(0, 4), (0, 4)], "the window of what came up is given back");
+    assert_eq!(
+        rig.state().consumed,
+        [(Which::Only, 4), (Which::Only, 4)],
+        "the window of what came up is given back"
+    );
 }
 
 /// TPI 2.0, T_ORDREL_REQ and T_ORDREL_IND: no data follows a release.
@@ -131,11 +135,15 @@ fn limit_lets_no_release_pass_the_data_before_it() {
     let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
     for stream in [1, 1, 2] {
         let info = SendInfo { stream, ..SendInfo::default() };
-        rig.executive.write(rig.s, 0, info, b"down").unwrap();
-        rig.up(Message::optdata_ind(0, RecvInfo { stream, ..RecvInfo::default() }, b"up"[..].into()));
+        rig.executive.write(rig.s, Which::Only, info, b"down").unwrap();
+        rig.up(Message::optdata_ind(
+            Which::Only,
+            RecvInfo { stream, ..RecvInfo::default() },
+            b"up"[..].into(),
+        ));
     }
-    rig.executive.putmsg(rig.s, Message::proto(Primitive::OrdrelReq { association: 0 })).unwrap();
-    rig.up(Message::proto(Primitive::OrdrelInd { association: 0 }));
+    rig.executive.putmsg(rig.s, Message::proto(Primitive::OrdrelReq { association: Which::Only })).unwrap();
+    rig.up(Message::proto(Primitive::OrdrelInd { association: Which::Only }));
     rig.executive.run();
     assert_eq!(rig.received(), ["down", "down"]);
     pass(&mut rig, start, 1, 1001);
@@ -151,7 +159,7 @@ fn limit_lets_no_message_pass_between_the_parts_of_a_record() {
     let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
     for (stream, more, text) in [(1, true, "begin, "), (1, false, "end"), (2, false, "other")] {
         let info = SendInfo { stream, more, ..SendInfo::default() };
-        rig.executive.write(rig.s, 0, info, text.as_bytes()).unwrap();
+        rig.executive.write(rig.s, Which::Only, info, text.as_bytes()).unwrap();
     }
     rig.executive.run();
     assert_eq!(rig.received(), ["begin, "]);
@@ -180,7 +188,7 @@ fn filter_chooses_by_identifier_and_stream() {
     let (mut rig, _) = pushed("filter", &["drop=1", "ppid=5", "stream=2"]);
     for (ppid, stream) in [(5, 2), (5, 1), (4, 2)] {
         let info = SendInfo { ppid, stream, ..SendInfo::default() };
-        rig.executive.write(rig.s, 0, info, format!("{ppid} {stream}").as_bytes()).unwrap();
+        rig.executive.write(rig.s, Which::Only, info, format!("{ppid} {stream}").as_bytes()).unwrap();
     }
     assert_eq!(rig.received(), ["5 1", "4 2"]);
 }
@@ -244,14 +252,16 @@ fn a_trace_is_a_line_for_each_message() {
     };
     rig.executive.push(rig.s, Box::new(Trace::new(Box::new(take)))).unwrap();
     let info = SendInfo { stream: 3, ppid: 60, unordered: true, ..SendInfo::default() };
-    rig.executive.write(rig.s, 0, info, b"a \"line\"\n").unwrap();
+    rig.executive.write(rig.s, Which::Only, info, b"a \"line\"\n").unwrap();
     rig.executive.at(start + Duration::from_millis(1500));
     rig.up(Message::optdata_ind(
-        0,
+        Which::Only,
         RecvInfo { tsn: 9, ssn: 4, ..RecvInfo::default() },
         Chain::from(b"x".repeat(40)),
     ));
-    rig.executive.putmsg(rig.s, Message::proto(streams::Primitive::OrdrelReq { association: 0 })).unwrap();
+    rig.executive
+        .putmsg(rig.s, Message::proto(streams::Primitive::OrdrelReq { association: Which::Only }))
+        .unwrap();
     let expected = format!(
         "0.000000 > T_OPTDATA_REQ stream 3 ppid 60 unordered 9 bytes \"a \\\"line\\\"\\n\"\n\
          1.500000 < T_OPTDATA_IND stream 0 ppid 0 ssn 4 tsn 9 40 bytes \"{}\"...\n\

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use streams::{
     Cx, Driver, DriverId, DriverInfo, Errno, Executive, Interest, Kind, LinkError, Message, Open, QueueInfo,
-    SendInfo, StreamId,
+    SendInfo, StreamId, Which,
 };
 
-use crate::support::{Rig, text};
+use crate::support::{ONE, Rig, text};
 
 /// Sends messages that come down to the last linked stream while that has room, and messages that come up to the last opened one.
 #[derive(Default)]
@@ -77,7 +77,7 @@ fn mux(rig: &mut Rig, name: &str) -> (DriverId, StreamId) {
 }
 
 fn write(executive: &mut Executive, s: StreamId, text: &str) -> bool {
-    let written = executive.write(s, 0, SendInfo::default(), text.as_bytes()).is_ok();
+    let written = executive.write(s, Which::Only, SendInfo::default(), text.as_bytes()).is_ok();
     executive.run();
     written
 }
@@ -93,7 +93,7 @@ fn data_goes_through_a_multiplexor_both_ways() {
     rig.data_up("up");
     rig.executive.run();
     assert_eq!(rig.executive.getmsg(upper).unwrap().map(|m| text(&m)), Some("up".into()));
-    assert_eq!(rig.state().consumed, [(1, 2)], "the lower driver's window is given back");
+    assert_eq!(rig.state().consumed, [(ONE, 2)], "the lower driver's window is given back");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! programmer's guide, "Message queues and service procedures").
 
 use proptest::prelude::*;
-use streams::{Admission, DriverInfo, Message, ModuleInfo, QueueInfo, RecvInfo, SendInfo};
+use streams::{Admission, DriverInfo, Message, ModuleInfo, QueueInfo, RecvInfo, SendInfo, Which};
 
 use crate::support::{Noting, Rig};
 
@@ -43,7 +43,7 @@ fn apply(rig: &mut Rig, step: &Step, written: &mut Vec<u8>, sent: &mut Vec<u8>, 
         Step::Write { more } => {
             let bytes = word(written.len() as u32);
             let info = SendInfo { more, ..SendInfo::default() };
-            if rig.executive.write(rig.s, 0, info, &bytes).is_ok() {
+            if rig.executive.write(rig.s, Which::Only, info, &bytes).is_ok() {
                 written.extend(bytes);
             }
         }
@@ -53,7 +53,10 @@ fn apply(rig: &mut Rig, step: &Step, written: &mut Vec<u8>, sent: &mut Vec<u8>, 
             rig.device(|cx, s| {
                 room = cx.canputnext(s, 0);
                 if room {
-                    cx.putnext(s, Message::optdata_ind(0, RecvInfo::default(), bytes.to_vec().into()));
+                    cx.putnext(
+                        s,
+                        Message::optdata_ind(Which::Only, RecvInfo::default(), bytes.to_vec().into()),
+                    );
                 }
             });
             if room {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use streams::modules::{Counter, NullMod};
 use streams::{
     Admission, Cx, Driver, DriverInfo, Errno, Executive, Flush, Kind, Message, Module, ModuleInfo, Open, Q,
-    QueueInfo, ReadError, Seen, SendInfo, Side, StreamId, WriteData, WriteError,
+    QueueInfo, ReadError, Seen, SendInfo, Side, StreamId, Which, WriteData, WriteError,
 };
 
 use crate::support::{Rig, data, text};
@@ -183,7 +183,7 @@ impl Driver for Direct {
         &mut self,
         _cx: &mut Cx<'_>,
         _s: StreamId,
-        _association: u32,
+        _association: Which,
         _info: &SendInfo,
         data: WriteData<'_>,
     ) -> Admission {
@@ -202,7 +202,7 @@ fn a_write_that_is_observed_does_not_pass_what_waits_for_the_driver() {
     let s = rig.executive.open(driver).unwrap();
     rig.executive.push(s, Box::new(NullMod)).unwrap();
     let write = |executive: &mut Executive, text: &str| {
-        executive.write(s, 0, SendInfo::default(), text.as_bytes()).unwrap();
+        executive.write(s, Which::Only, SendInfo::default(), text.as_bytes()).unwrap();
     };
     write(&mut rig.executive, "first");
     assert!(rig.executive.lend(s, |_: &mut Direct| Some(())).is_some());

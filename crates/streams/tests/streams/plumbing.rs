@@ -2,10 +2,10 @@
 
 use streams::{
     DriverInfo, Errno, Executive, Flush, Interest, Message, Module, ModuleInfo, PopError, PushError, Q,
-    QueueInfo, SendInfo,
+    QueueInfo, SendInfo, Which,
 };
 
-use crate::support::{Noting, Rig, data};
+use crate::support::{Noting, ONE, Rig, data};
 
 fn noting(rig: &Rig, name: &'static str, info: ModuleInfo) -> Box<Noting> {
     Box::new(Noting { name, info, diary: rig.diary() })
@@ -92,7 +92,7 @@ fn a_popped_module_may_throw_away_what_it_has() {
     rig.executive.pop(rig.s).unwrap();
     assert!(rig.received().is_empty());
     assert_eq!(rig.read(100), None);
-    assert_eq!(rig.state().consumed, [(1, 2)], "the window of what was thrown away is given back");
+    assert_eq!(rig.state().consumed, [(ONE, 2)], "the window of what was thrown away is given back");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_stream_has_a_limit_of_modules() {
 fn messages_written_before_a_push_do_not_pass_the_module() {
     let mut rig = Rig::new();
     let more = SendInfo { more: true, ..SendInfo::default() };
-    rig.executive.write(rig.s, 0, more, b"before").unwrap();
+    rig.executive.write(rig.s, Which::Only, more, b"before").unwrap();
     let module = noting(&rig, "m", ModuleInfo::default());
     rig.executive.push(rig.s, module).unwrap();
     rig.write("after").unwrap();

@@ -2,9 +2,9 @@
 //! I_ATMARK).
 
 use bytes::Bytes;
-use streams::{Chain, HeadOptions, Kind, Marks, Message, Primitive, ReadError, ReadMode, RecvInfo};
+use streams::{Chain, HeadOptions, Kind, Marks, Message, Primitive, ReadError, ReadMode, RecvInfo, Which};
 
-use crate::support::{Rig, data, partial_data, urgent};
+use crate::support::{ONE, Rig, data, partial_data, urgent};
 
 fn set_mode(rig: &mut Rig, mode: ReadMode) {
     rig.executive.set_head_options(rig.s, &HeadOptions { read_mode: Some(mode), ..HeadOptions::default() });
@@ -23,7 +23,7 @@ fn a_read_ends_with_its_message_and_leaves_what_does_not_fit() {
     assert_eq!(read(&mut rig, 4), ("ef".into(), true));
     assert_eq!(read(&mut rig, 4), ("gh".into(), true));
     assert_eq!(rig.read(4), None);
-    assert_eq!(rig.state().consumed, [(1, 4), (1, 2), (1, 2)]);
+    assert_eq!(rig.state().consumed, [(ONE, 4), (ONE, 2), (ONE, 2)]);
     let stats = rig.executive.head_stats(rig.s).unwrap();
     assert_eq!((stats.messages_read, stats.bytes_read), (2, 8));
 }
@@ -45,7 +45,7 @@ fn the_discarding_mode_throws_away_what_does_not_fit() {
     rig.data_up("gh");
     assert_eq!(read(&mut rig, 4).0, "abcd");
     assert_eq!(read(&mut rig, 4).0, "gh");
-    assert_eq!(rig.state().consumed, [(1, 6), (1, 2)]);
+    assert_eq!(rig.state().consumed, [(ONE, 6), (ONE, 2)]);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn the_byte_mode_fills_the_buffer_from_one_stream() {
         rig.data_up(text);
     }
     let other = RecvInfo { stream: 1, ..RecvInfo::default() };
-    rig.up(Message::optdata_ind(1, other, Chain::from(vec![b'x'])));
+    rig.up(Message::optdata_ind(ONE, other, Chain::from(vec![b'x'])));
     assert_eq!(read(&mut rig, 3), ("abc".into(), false));
     assert_eq!(read(&mut rig, 10), ("def".into(), true));
     assert_eq!(read(&mut rig, 10), ("x".into(), true));
@@ -69,7 +69,7 @@ fn the_byte_mode_stops_before_what_is_not_data_and_before_a_mark() {
     set_mode(&mut rig, ReadMode::Bytes);
     rig.data_up("ab");
     rig.up(data("cd").marked(Marks::MARK));
-    rig.up(Message::proto(Primitive::OrdrelInd { association: 1 }));
+    rig.up(Message::proto(Primitive::OrdrelInd { association: ONE }));
     assert_eq!(read(&mut rig, 10).0, "ab");
     assert!(rig.executive.is_at_mark(rig.s));
     assert_eq!(read(&mut rig, 1).0, "c");
@@ -112,7 +112,7 @@ fn looking_takes_nothing() {
 fn a_message_of_many_blocks_reads_as_one() {
     let mut rig = Rig::new();
     let blocks: Chain = ["ab", "c", "def"].into_iter().map(Bytes::from).collect();
-    rig.up(Message::optdata_ind(0, RecvInfo::default(), blocks));
+    rig.up(Message::optdata_ind(Which::Only, RecvInfo::default(), blocks));
     assert_eq!(read(&mut rig, 4), ("abcd".into(), false));
     assert_eq!(read(&mut rig, 4), ("ef".into(), true));
 }
@@ -122,9 +122,9 @@ fn the_properties_of_data_come_with_it() {
     let mut rig = Rig::new();
     let info =
         RecvInfo { stream: 4, ssn: 5, ppid: 6, tsn: 7, cumulative_tsn: 9, unordered: true, more: false };
-    rig.device(|cx, s| cx.put_data(s, 3, &info, Chain::from(vec![1])));
+    rig.device(|cx, s| cx.put_data(s, ONE, &info, Chain::from(vec![1])));
     assert_eq!(rig.executive.read(rig.s, &mut [0; 8]), Ok(Some((1, info))));
-    assert_eq!(rig.state().consumed, [(3, 1)]);
+    assert_eq!(rig.state().consumed, [(ONE, 1)]);
     rig.up(Message::data(vec![1, 2]));
     rig.up(Message::with_data(Kind::Proto(Primitive::DataInd { more: true }.into()), vec![3].into()));
     assert_eq!(rig.executive.read(rig.s, &mut [0; 8]), Ok(Some((2, RecvInfo::default()))));
@@ -138,7 +138,7 @@ fn taking_a_message_whole_gives_its_window_back() {
     rig.data_up("abc");
     rig.up(urgent("no user data"));
     while rig.executive.getmsg(rig.s).unwrap().is_some() {}
-    assert_eq!(rig.state().consumed, [(1, 3)]);
+    assert_eq!(rig.state().consumed, [(ONE, 3)]);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn closing_gives_the_window_of_what_nobody_read_back() {
     rig.data_up("unread");
     rig.data_up("and more");
     rig.executive.close(rig.s);
-    assert_eq!(rig.state().consumed, [(1, 14)], "the driver is called once for all messages");
+    assert_eq!(rig.state().consumed, [(ONE, 14)], "the driver is called once for all messages");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use streams::modules::NullMod;
 use streams::{Flush, HeadOptions, Kind, Message, ReadMode, Record, RecvInfo, Run};
 
-use crate::support::Rig;
+use crate::support::{ONE, Rig};
 
 /// Parses a record: one byte for the length, and the data.
 fn record(bytes: &[u8], info: &mut RecvInfo) -> Option<Record> {
@@ -23,7 +23,7 @@ fn run_up(rig: &mut Rig, texts: &[&str]) {
         block.extend_from_slice(text.as_bytes());
     }
     let data_bytes = block.len() - texts.len();
-    let run = Run::new(1, texts.len(), data_bytes, CHARGES, record);
+    let run = Run::new(ONE, texts.len(), data_bytes, CHARGES, record);
     rig.device(|cx, s| {
         assert!(cx.takes_runs(s));
         cx.put_run(s, run, Bytes::from(block));
@@ -33,7 +33,7 @@ fn run_up(rig: &mut Rig, texts: &[&str]) {
 /// Returns the total of bytes and charges that were returned to the driver.
 fn given_back(rig: &Rig) -> (usize, usize) {
     let state = rig.state();
-    assert!(state.consumed.iter().all(|(association, _)| *association == 1));
+    assert!(state.consumed.iter().all(|(association, _)| *association == ONE));
     (state.consumed.iter().map(|(_, bytes)| bytes).sum(), state.charges)
 }
 
@@ -78,7 +78,7 @@ fn messages_are_taken_one_by_one() {
     assert_eq!(rig.executive.describe(rig.s).unwrap().head_queue.messages, 3);
     assert_eq!(rig.executive.nread(rig.s), Some((3, 3)));
     let m = rig.executive.getmsg(rig.s).unwrap().unwrap();
-    assert_eq!((m.data.to_vec(), m.user_data().unwrap().association), (b"one".to_vec(), 1));
+    assert_eq!((m.data.to_vec(), m.user_data().unwrap().association), (b"one".to_vec(), ONE));
     assert_eq!(given_back(&rig), (3, 0));
     assert_eq!(rig.executive.peek(rig.s, &mut [0; 9]).unwrap().unwrap().0, 3);
     assert_eq!(rig.read(10), Some(("two".to_owned(), true)));

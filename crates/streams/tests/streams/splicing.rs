@@ -4,10 +4,10 @@
 use streams::drivers::Splice;
 use streams::{
     Control, Credentials, DriverId, Interest, Kind, LinkError, LinkId, Marks, Message, Primitive, ReadError,
-    SendInfo, StreamId, WriteError,
+    SendInfo, StreamId, Which, WriteError,
 };
 
-use crate::support::{Device, Rig, data, partial_data, text, urgent};
+use crate::support::{Device, ONE, Rig, data, partial_data, text, urgent};
 
 /// Two streams in use, `rig.s` and `other`, that are spliced.
 struct Spliced {
@@ -72,14 +72,22 @@ fn messages_up_on_one_stream_go_down_on_the_other() {
     );
     let whole = |more| {
         Kind::Proto(
-            Primitive::OptdataReq { association: 0, info: SendInfo { more, ..SendInfo::default() } }.into(),
+            Primitive::OptdataReq {
+                association: Which::Only,
+                info: SendInfo { more, ..SendInfo::default() },
+            }
+            .into(),
         )
     };
     let kinds: Vec<&Kind> = state.received.iter().map(|m| &m.kind).collect();
     assert_eq!(kinds[..3], [&whole(false), &whole(true), &whole(false)]);
     assert_eq!(*kinds[3], Kind::Proto(Primitive::ExdataReq { more: false }.into()));
     assert!(state.received.iter().all(|m| m.marks.contains(Marks::UNADMITTED)));
-    assert_eq!(state.consumed, [(1, 3), (1, 4), (1, 5), (0, 4)], "the receive window reopens");
+    assert_eq!(
+        state.consumed,
+        [(ONE, 3), (ONE, 4), (ONE, 5), (Which::Only, 4)],
+        "the receive window reopens"
+    );
 }
 
 #[test]
@@ -96,13 +104,13 @@ fn the_user_of_a_linked_stream_waits_and_goes_on() {
     assert_eq!(executive.getmsg(s), Ok(None));
     assert_eq!(executive.getrun(s), Ok(None));
     assert_eq!(executive.recv_passed(s), Ok(None));
-    assert_eq!(executive.write(s, 0, SendInfo::default(), b"x"), Err(WriteError::WouldBlock));
+    assert_eq!(executive.write(s, Which::Only, SendInfo::default(), b"x"), Err(WriteError::WouldBlock));
     assert_eq!(executive.putmsg(s, urgent("x")).unwrap_err().error, WriteError::WouldBlock);
     assert_eq!(executive.poll(s), streams::Readiness::default());
     executive.unlink(link).unwrap();
     executive.take_wakeups(&mut woken);
     assert_eq!(woken, [s]);
-    executive.write(s, 0, SendInfo::default(), b"mine").unwrap();
+    executive.write(s, Which::Only, SendInfo::default(), b"mine").unwrap();
     assert!(!spliced.is_linked(s) && !spliced.is_linked(spliced.other), "both links end");
     spliced.up(s, data("too"));
     assert_eq!(spliced.rig.read_all(), ["too"]);
@@ -161,7 +169,7 @@ fn the_end_of_a_connection_ends_both_links_behind_its_data() {
     spliced.rig.state().busy = true;
     spliced.up(s, Message { data: vec![7; 70_000].into(), ..data("") });
     spliced.up(s, data("last"));
-    spliced.up(s, Message::proto(Primitive::OrdrelInd { association: 1 }));
+    spliced.up(s, Message::proto(Primitive::OrdrelInd { association: ONE }));
     assert!(spliced.is_linked(s), "data is before it");
     spliced.rig.state().busy = false;
     let driver = spliced.rig.driver;
@@ -195,7 +203,7 @@ fn closing_a_linked_stream_returns_the_other_one_to_its_user() {
     spliced.rig.executive.close(s);
     spliced.rig.executive.run();
     assert!(!spliced.is_linked(other));
-    spliced.rig.executive.write(other, 0, SendInfo::default(), b"mine").unwrap();
+    spliced.rig.executive.write(other, Which::Only, SendInfo::default(), b"mine").unwrap();
 }
 
 #[test]
@@ -203,7 +211,7 @@ fn notifications_are_discarded_and_no_third_stream_is_spliced() {
     let mut spliced = Spliced::new();
     let s = spliced.rig.s;
     let kind = tpi::NotificationKind::SenderDry;
-    let notice = Primitive::NotificationInd(Box::new(tpi::Notification { association: 1, kind }));
+    let notice = Primitive::NotificationInd(Box::new(tpi::Notification { association: ONE, kind }));
     spliced.up(s, Message::proto(notice));
     spliced.up(s, data("on"));
     assert_eq!(spliced.rig.received(), ["on"]);

@@ -5,9 +5,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use streams::{
-    Admission, Cx, Driver, DriverId, DriverInfo, Errno, Executive, Kind, Message, Module, ModuleInfo, Open,
-    Primitive, Q, QueueInfo, RecvInfo, SendInfo, StreamId, WriteAs,
+    Admission, AssociationId, Cx, Driver, DriverId, DriverInfo, Errno, Executive, Kind, Message, Module,
+    ModuleInfo, Open, Primitive, Q, QueueInfo, RecvInfo, SendInfo, StreamId, Which, WriteAs,
 };
+
+/// An association of a stream with several.
+pub(crate) const ONE: Which = Which::Id(AssociationId(1));
 
 /// State of the driver of a [`Rig`]: what it has seen, and how it behaves.
 pub(crate) struct State {
@@ -16,7 +19,7 @@ pub(crate) struct State {
     /// While this is set, messages are queued with `putq` and stay there.
     pub(crate) busy: bool,
     pub(crate) received: Vec<Message>,
-    pub(crate) consumed: Vec<(u32, usize)>,
+    pub(crate) consumed: Vec<(Which, usize)>,
     /// Charges returned beyond the data.
     pub(crate) charges: usize,
     pub(crate) opened: Vec<Open>,
@@ -48,7 +51,7 @@ impl Driver for Device {
         self.state().diary.lock().unwrap().push("close".into());
     }
 
-    fn admit(&mut self, _s: StreamId, _association: u32, _info: &SendInfo, _bytes: usize) -> Admission {
+    fn admit(&mut self, _s: StreamId, _association: Which, _info: &SendInfo, _bytes: usize) -> Admission {
         self.state().admission
     }
 
@@ -79,7 +82,7 @@ impl Driver for Device {
         self.state().diary.lock().unwrap().push(format!("read service {}", s.index()));
     }
 
-    fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, association: u32, bytes: usize, charges: usize) {
+    fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, association: Which, bytes: usize, charges: usize) {
         self.state().consumed.push((association, bytes));
         self.state().charges += charges;
     }
@@ -160,7 +163,7 @@ impl Rig {
     }
 
     pub(crate) fn write(&mut self, text: &str) -> Result<(), streams::WriteError> {
-        self.executive.write(self.s, 0, SendInfo::default(), text.as_bytes())
+        self.executive.write(self.s, Which::Only, SendInfo::default(), text.as_bytes())
     }
 
     /// Returns the data of the messages that have reached the driver.
@@ -184,13 +187,13 @@ impl Rig {
 
 /// Returns user data of association 1 on its way up.
 pub(crate) fn data(text: &'static str) -> Message {
-    Message::optdata_ind(1, RecvInfo::default(), Bytes::from_static(text.as_bytes()).into())
+    Message::optdata_ind(ONE, RecvInfo::default(), Bytes::from_static(text.as_bytes()).into())
 }
 
 /// Returns user data of association 1 on its way up, with more to come.
 pub(crate) fn partial_data(text: &'static str) -> Message {
     let info = RecvInfo { more: true, ..RecvInfo::default() };
-    Message::optdata_ind(1, info, Bytes::from_static(text.as_bytes()).into())
+    Message::optdata_ind(ONE, info, Bytes::from_static(text.as_bytes()).into())
 }
 
 /// Returns a high-priority primitive.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use streams::modules::{RecordSink, Tap};
-use streams::{Chain, Message, RecvInfo, SendInfo};
+use streams::{Chain, Message, RecvInfo, SendInfo, Which};
 
 use crate::support::pushed;
 
@@ -22,14 +22,16 @@ fn tap_writes_a_file_that_pcap_readers_open() {
     let tap = Tap::new(Box::new(take), (start, Duration::from_secs(1_000_000_000)), (1234, 5678));
     rig.executive.push(rig.s, Box::new(tap)).unwrap();
     let info = SendInfo { stream: 3, ppid: 60, ..SendInfo::default() };
-    rig.executive.write(rig.s, 0, info, b"hello").unwrap();
+    rig.executive.write(rig.s, Which::Only, info, b"hello").unwrap();
     rig.up(Message::optdata_ind(
-        0,
+        Which::Only,
         RecvInfo { stream: 3, ppid: 60, tsn: 9, ssn: 4, ..RecvInfo::default() },
         // In three blocks.
         [&b"wor"[..], b"l", b"d!"].map(bytes::Bytes::from_static).into_iter().collect(),
     ));
-    rig.executive.putmsg(rig.s, Message::proto(streams::Primitive::OrdrelReq { association: 0 })).unwrap();
+    rig.executive
+        .putmsg(rig.s, Message::proto(streams::Primitive::OrdrelReq { association: Which::Only }))
+        .unwrap();
     assert_eq!(rig.read_all(), ["world!"]);
     let bytes = file.lock().unwrap().clone();
     let mut reader = pcap_file::pcapng::PcapNgReader::new(&bytes[..]).unwrap();
@@ -112,7 +114,7 @@ fn a_long_message_is_tapped_as_far_as_a_packet_reaches() {
         true
     };
     rig.executive.push(rig.s, Box::new(Tap::new(Box::new(take), (start, Duration::ZERO), (1, 2)))).unwrap();
-    rig.up(Message::optdata_ind(0, RecvInfo::default(), Chain::from(vec![7; 70_001])));
+    rig.up(Message::optdata_ind(Which::Only, RecvInfo::default(), Chain::from(vec![7; 70_001])));
     let bytes = file.lock().unwrap().clone();
     let mut reader = pcap_file::pcapng::PcapNgReader::new(&bytes[..]).unwrap();
     let packet = loop {

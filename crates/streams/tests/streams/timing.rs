@@ -8,7 +8,7 @@ use streams::{
     StreamId, TimerId, testb,
 };
 
-use crate::support::{Rig, text};
+use crate::support::{ONE, Rig, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -112,7 +112,7 @@ fn messages_up_to_a_closing_stream_return_their_credit() {
     rig.executive.close(rig.s);
     rig.data_up("later");
     rig.executive.run();
-    assert_eq!(rig.state().consumed, [(1, 6), (1, 5)]);
+    assert_eq!(rig.state().consumed, [(ONE, 6), (ONE, 5)]);
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! A connection as a file: `tirdwr(7)` of SVR4.2.
 
-use streams::{Chain, Errno, Kind, Message, Primitive, ReadError, RecvInfo, SendInfo};
+use streams::{Chain, Errno, Kind, Message, Primitive, ReadError, RecvInfo, SendInfo, Which};
 
-use crate::support::{Rig, pushed};
+use crate::support::{ONE, Rig, pushed};
 
 #[test]
 fn tirdwr_shows_data_and_the_end_of_the_file_alone() {
     let (mut rig, _) = pushed("tirdwr", &[]);
-    rig.up(Message::optdata_ind(1, RecvInfo::default(), Chain::from(b"data".to_vec())));
-    rig.up(Message::proto(Primitive::OrdrelInd { association: 1 }));
+    rig.up(Message::optdata_ind(ONE, RecvInfo::default(), Chain::from(b"data".to_vec())));
+    rig.up(Message::proto(Primitive::OrdrelInd { association: ONE }));
     let mut buffer = [0; 10];
     let read = rig.executive.read(rig.s, &mut buffer).unwrap().map(|(bytes, ..)| bytes);
     assert_eq!((read, &buffer[..4]), (Some(4), &b"data"[..]));
@@ -19,7 +19,7 @@ fn tirdwr_shows_data_and_the_end_of_the_file_alone() {
     rig.executive.pop(rig.s).unwrap();
     let kinds: Vec<Kind> = rig.state().received.iter().map(|m| m.kind.clone()).collect();
     assert!(
-        matches!(&kinds[..], [_, Kind::Proto(control)] if *control == Primitive::OrdrelReq { association: 0 }),
+        matches!(&kinds[..], [_, Kind::Proto(control)] if *control == Primitive::OrdrelReq { association: Which::Only }),
         "the data, and the release of this side: {kinds:?}"
     );
 }
@@ -44,7 +44,7 @@ fn tirdwr_ends_a_stream_with_primitives_that_a_file_has_not() {
         broken(&|rig| rig.up(Message::proto(Primitive::DisconInd {
             reason: 0,
             sequence: 0,
-            association: 1,
+            association: ONE,
             cause: 0
         }))),
         Err(ReadError::HungUp)
@@ -52,7 +52,7 @@ fn tirdwr_ends_a_stream_with_primitives_that_a_file_has_not() {
 }
 
 fn disconnected() -> Message {
-    Message::proto(Primitive::DisconInd { reason: 0, sequence: 0, association: 1, cause: 0 })
+    Message::proto(Primitive::DisconInd { reason: 0, sequence: 0, association: ONE, cause: 0 })
 }
 
 /// `tirdwr(7)`: a disconnection is a hang-up, after which nothing passes and nothing is released.
@@ -60,14 +60,14 @@ fn disconnected() -> Message {
 fn tirdwr_lets_nothing_pass_after_a_disconnection() {
     let (mut rig, _) = pushed("tirdwr", &[]);
     rig.executive.push_named(rig.s, "counter", &[]).unwrap();
-    rig.up(Message::proto(Primitive::OrdrelInd { association: 1 }));
+    rig.up(Message::proto(Primitive::OrdrelInd { association: ONE }));
     rig.up(disconnected());
     rig.data_up("late");
     rig.up(Message::data(Chain::from(b"later".to_vec())));
     let mut buffer = [0; 10];
     assert_eq!(rig.executive.read(rig.s, &mut buffer).unwrap().map(|(bytes, ..)| bytes), Some(0));
     assert_eq!(rig.executive.read(rig.s, &mut buffer), Err(ReadError::HungUp), "what came late is gone");
-    assert_eq!(rig.state().consumed[..2], [(1, 4), (0, 5)], "and its window is given back");
+    assert_eq!(rig.state().consumed[..2], [(ONE, 4), (Which::Only, 5)], "and its window is given back");
     rig.executive.close_now(rig.s);
     assert!(rig.state().received.is_empty(), "a connection that is gone is not released");
 }
@@ -92,7 +92,7 @@ fn tirdwr_lets_nothing_pass_after_a_violation() {
     let (mut rig, _) = pushed("tirdwr", &[]);
     let sends = vec![
         Message::data(Chain::from(b"data".to_vec())),
-        Message::optdata_req(0, SendInfo::default(), bytes::Bytes::from_static(b"data")),
+        Message::optdata_req(Which::Only, SendInfo::default(), bytes::Bytes::from_static(b"data")),
     ];
     rig.executive.push(rig.s, Box::new(Parting(sends))).unwrap();
     rig.up(Message::proto(Primitive::ConnInd { addresses: Box::default(), sequence: 1 }));

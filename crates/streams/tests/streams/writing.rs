@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use streams::modules::NullMod;
-use streams::{Kind, Message, Pool, Primitive, SendInfo};
+use streams::{Kind, Message, Pool, Primitive, SendInfo, Which};
 
 use crate::support::{Device, Rig};
 
@@ -10,15 +10,15 @@ use crate::support::{Device, Rig};
 fn a_write_goes_down_as_one_message_with_what_is_known_of_it() {
     let mut rig = Rig::new();
     let info = SendInfo { stream: 3, ppid: 4, unordered: true, ..SendInfo::default() };
-    rig.executive.write(rig.s, 0, info, b"data").unwrap();
-    assert_eq!(rig.state().received, [Message::optdata_req(0, info, Bytes::from_static(b"data"))]);
+    rig.executive.write(rig.s, Which::Only, info, b"data").unwrap();
+    assert_eq!(rig.state().received, [Message::optdata_req(Which::Only, info, Bytes::from_static(b"data"))]);
 }
 
 #[test]
 fn bytes_go_down_without_being_copied() {
     let mut rig = Rig::new();
     let bytes = Bytes::from(vec![1, 2, 3]);
-    rig.executive.write_bytes(rig.s, 0, SendInfo::default(), bytes.clone()).unwrap();
+    rig.executive.write_bytes(rig.s, Which::Only, SendInfo::default(), bytes.clone()).unwrap();
     assert_eq!(rig.state().received[0].data.blocks()[0].as_ptr(), bytes.as_ptr());
 }
 
@@ -37,7 +37,9 @@ fn a_driver_lends_only_what_no_module_and_no_earlier_write_misses() {
     assert!(!lends(&mut rig), "the module would miss the messages");
     drop(rig.executive.pop(rig.s).unwrap());
     drop(rig.executive.pop(rig.s).unwrap());
-    rig.executive.write(rig.s, 0, SendInfo { more: true, ..SendInfo::default() }, b"begun").unwrap();
+    rig.executive
+        .write(rig.s, Which::Only, SendInfo { more: true, ..SendInfo::default() }, b"begun")
+        .unwrap();
     assert!(!lends(&mut rig), "the head holds bytes that come before");
 }
 

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use sctp::{AssociationView, PathId, PathOptions, PrimaryError, SendInfo, Statistics};
-use streams::{Chain, Interest, Message as Block, WriteError};
+use streams::{Chain, Interest, Message as Block, Which, WriteError};
 use tpi::Primitive;
 
 use crate::address::Address;
@@ -51,7 +51,7 @@ impl SharedAssociation {
     ///
     /// Fails as [`Association::send_with`](crate::Association::send_with) does, or with [`SendError::WouldBlock`].
     pub fn try_send(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.socket.write(0, info, message, Wait::None)
+        self.socket.write(Which::Only, info, message, Wait::None)
     }
 
     /// Receives the next message without waiting, if one is available.
@@ -372,11 +372,11 @@ impl SharedAssociation {
         info: &SendInfo,
         wait: Wait,
     ) -> Result<(), SendError> {
-        self.socket.write_bytes(0, info, message, wait)
+        self.socket.write_bytes(Which::Only, info, message, wait)
     }
 
     pub(crate) fn shutdown_with(&self, wait: Wait) -> Result<(), SendError> {
-        let request = Primitive::OrdrelReq { association: 0 };
+        let request = Primitive::OrdrelReq { association: Which::Only };
         match self.socket.request(request, Chain::new(), wait) {
             Err(WriteError::WouldBlock) => Err(SendError::WouldBlock),
             asked => asked.map_err(|_| SendError::Closed),
@@ -437,6 +437,6 @@ impl SharedAssociation {
     }
 
     fn association_ref(&self) -> AssociationRef<'_> {
-        AssociationRef { socket: &self.socket, id: 0 }
+        AssociationRef { socket: &self.socket, association: Which::Only }
     }
 }

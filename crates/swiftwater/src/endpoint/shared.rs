@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use sctp::{PathId, PathOptions, PrimaryError, SendInfo, Statistics};
-use streams::{Control, Kind};
+use sctp::{AssociationId, PathId, PathOptions, PrimaryError, SendInfo, Statistics};
+use streams::{Control, Kind, Which};
 use tpi::Primitive;
 
 use crate::address::Address;
@@ -11,7 +11,7 @@ use crate::association::request_connect;
 use crate::association_ref::AssociationRef;
 use crate::error::{BindError, ConnectError, Loss, OptionsError, RecvError, SendError};
 use crate::event::{Event, Received};
-use crate::message::{AssociationId, from_block};
+use crate::message::from_block;
 use crate::options::AssociationOptions;
 use crate::socket::{Found, Socket, Wait};
 use crate::stack::Stack;
@@ -225,7 +225,7 @@ impl SharedEndpoint {
         info: &SendInfo,
         wait: Wait,
     ) -> Result<(), SendError> {
-        self.socket.write(to.0, info, message, wait)
+        self.socket.write(Which::Id(to), info, message, wait)
     }
 
     pub(crate) fn recv_with(&self, wait: Wait) -> Result<(AssociationId, Received), RecvError> {
@@ -241,7 +241,7 @@ impl SharedEndpoint {
     }
 
     fn association(&self, id: AssociationId) -> AssociationRef<'_> {
-        AssociationRef { socket: &self.socket, id: id.0 }
+        AssociationRef { socket: &self.socket, association: Which::Id(id) }
     }
 }
 
@@ -251,15 +251,16 @@ pub(crate) fn received(
 ) -> Result<Option<(AssociationId, Received)>, RecvError> {
     match found {
         Found::Data(message) => {
+            // The provider names the association of each message.
             let id = match &message.kind {
-                Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, .. })) => *association,
-                _ => 0,
+                Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, .. })) => association.id(),
+                _ => None,
             };
-            Ok(Some((AssociationId(id), Received::Message(from_block(message)))))
+            Ok(id.map(|id| (id, Received::Message(from_block(message)))))
         }
         Found::Primitive(primitive, text) => {
             let event = Event::of(&primitive, &text);
-            Ok(event.map(|(id, event)| (AssociationId(id), Received::Event(event))))
+            Ok(event.and_then(|(association, event)| Some((association.id()?, Received::Event(event)))))
         }
         Found::End => Err(RecvError::Lost(Loss::fault("the endpoint was closed"))),
     }

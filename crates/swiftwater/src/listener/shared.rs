@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sctp::AssociationConfig;
-use tpi::Primitive;
+use tpi::{Primitive, Which};
 
 use crate::address::Address;
 use crate::association::SharedAssociation;
@@ -194,7 +194,7 @@ impl SharedListener {
     /// fault has closed the listener.
     fn change(&self, config: AssociationConfig) -> Option<bool> {
         let stream = self.socket.stream;
-        self.socket.command(|driver, cx| driver.change_config(cx, stream, 0, config))
+        self.socket.command(|driver, cx| driver.change_config(cx, stream, Which::Only, config))
     }
 
     pub(crate) fn socket(&self) -> &Socket {

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use sctp::RecvInfo;
-use streams::{Chain, Control, Interest, Kind, Message as Block, ReadError, StreamId};
+use streams::{Chain, Control, Interest, Kind, Message as Block, ReadError, StreamId, Which};
 use tpi::Primitive;
 
 use super::{End, Socket, Style, Wait};
@@ -176,7 +176,7 @@ impl Socket {
 
     fn hold_window(&self, inner: &mut Inner, bytes: usize) {
         let stream = self.stream;
-        inner.executive.provider(|driver| driver.hold_window(stream, 0, bytes));
+        inner.executive.provider(|driver| driver.hold_window(stream, Which::Only, bytes));
     }
 
     /// Waits for the hang-up of a one-to-one stream, and discards messages that still arrive.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sctp::{Batch, FlushWhen, SendInfo};
-use streams::{Interest, WriteError};
+use streams::{Interest, Which, WriteError};
 use tpi::Errno;
 
 use super::{Socket, Wait};
@@ -15,7 +15,7 @@ impl Socket {
     #[inline]
     pub(crate) fn write(
         &self,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         data: &[u8],
         wait: Wait,
@@ -28,7 +28,7 @@ impl Socket {
     pub(crate) fn try_write(
         &self,
         inner: &mut Inner,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         data: &[u8],
     ) -> Option<Result<(), SendError>> {
@@ -40,7 +40,7 @@ impl Socket {
     pub(crate) fn try_write_when(
         &self,
         inner: &mut Inner,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         data: &[u8],
         when: FlushWhen,
@@ -53,7 +53,7 @@ impl Socket {
     pub(crate) fn try_write_batch(
         &self,
         inner: &mut Inner,
-        association: u32,
+        association: Which,
         batch: &mut Batch,
     ) -> Option<Result<(), SendError>> {
         if let Some(written) = inner.executive.write_batch(self.stream, association, batch) {
@@ -72,7 +72,7 @@ impl Socket {
     /// Sends one message without a copy of its bytes.
     pub(crate) fn write_bytes(
         &self,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         data: &Bytes,
         wait: Wait,
@@ -84,7 +84,7 @@ impl Socket {
     pub(crate) fn try_write_bytes(
         &self,
         inner: &mut Inner,
-        association: u32,
+        association: Which,
         info: &SendInfo,
         data: &Bytes,
     ) -> Option<Result<(), SendError>> {
@@ -97,7 +97,7 @@ impl Socket {
     pub(crate) fn after_write(
         &self,
         inner: &mut Inner,
-        message: (u32, &SendInfo, usize),
+        message: (Which, &SendInfo, usize),
         written: Result<Written, WriteError>,
     ) -> Option<Result<(), SendError>> {
         match written {
@@ -115,7 +115,7 @@ impl Socket {
     fn refusal(
         &self,
         inner: &mut Inner,
-        (association, info, bytes): (u32, &SendInfo, usize),
+        (association, info, bytes): (Which, &SendInfo, usize),
         error: &WriteError,
     ) -> SendError {
         let stream = self.stream;

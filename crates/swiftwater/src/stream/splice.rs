@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sctp::SendPool;
 use streams::drivers::{Splice, SpliceMemory};
-use streams::{Credentials, DriverId, Executive, LinkError, LinkId, StreamId};
+use streams::{Credentials, DriverId, Executive, LinkError, LinkId, StreamId, Which};
 
 use super::Stream;
 
@@ -141,11 +141,11 @@ impl Known {
     fn of(stream: &Stream<'_>) -> Result<Known, SpliceError> {
         let socket = stream.socket;
         let known = socket.shard.with_driver(|driver| {
-            let view = driver.view(socket.stream, 0)?;
+            let view = driver.view(socket.stream, Which::Only)?;
             let known = Known {
                 streams_in: view.streams_in(),
                 streams_out: view.streams_out(),
-                send_pool: driver.config(socket.stream, 0)?.send_pool.clone(),
+                send_pool: driver.config(socket.stream, Which::Only)?.send_pool.clone(),
             };
             Some((known, view.is_in_record()))
         });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sctp::{RecvInfo, SendInfo};
-use streams::{Interest, Message as Block};
+use streams::{Interest, Message as Block, Which};
 use tpi::Primitive;
 
 use super::resolve;
@@ -155,7 +155,7 @@ impl Association {
     /// Fails as [`Association::send`] does, or because the stream does not exist.
     pub async fn send_with(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         let socket = self.0.socket();
-        until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, 0, info, message)).await?
+        until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, Which::Only, info, message)).await?
     }
 
     /// Sends messages in order with the properties in `info`; waits while the send buffer is full. If the future is
@@ -180,7 +180,8 @@ impl Association {
     /// Fails as [`Association::send_with`] does.
     pub async fn send_bytes(&self, message: Bytes, info: &SendInfo) -> Result<(), SendError> {
         let socket = self.0.socket();
-        until(socket, Interest::WRITABLE, |inner| socket.try_write_bytes(inner, 0, info, &message)).await?
+        until(socket, Interest::WRITABLE, |inner| socket.try_write_bytes(inner, Which::Only, info, &message))
+            .await?
     }
 
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
@@ -394,7 +395,7 @@ impl Association {
     /// The association is already closed.
     pub async fn shutdown(&self) -> Result<(), SendError> {
         let socket = self.0.socket();
-        let mut request = Some(Block::proto(Primitive::OrdrelReq { association: 0 }));
+        let mut request = Some(Block::proto(Primitive::OrdrelReq { association: Which::Only }));
         until(socket, Interest::WRITABLE, |inner| socket.try_request(inner, &mut request))
             .await?
             .map_err(|_| SendError::Closed)

@@ -3,9 +3,9 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use sctp::SendInfo;
+use sctp::{AssociationId, SendInfo};
 use streams::{Interest, Message as Block};
-use tpi::Primitive;
+use tpi::{Primitive, Which};
 
 use super::resolve;
 use super::until::until;
@@ -13,7 +13,6 @@ use crate::address::{ToAddresses, first_success};
 use crate::endpoint::{self, SharedEndpoint};
 use crate::error::{BindError, ConnectError, RecvError, SendError};
 use crate::event::Received;
-use crate::message::AssociationId;
 use crate::options::StackOptions;
 
 /// Sends to and receives from any number of peers; [`swiftwater::Endpoint`](crate::Endpoint) for tasks. Clones share it.
@@ -66,7 +65,8 @@ impl Endpoint {
     /// The association is closed, the message is empty or too long, or the stream does not exist.
     pub async fn send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         let socket = self.0.socket();
-        until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, to.0, info, message)).await?
+        until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, Which::Id(to), info, message))
+            .await?
     }
 
     /// Receives the next message or event of any association; waits for it.
@@ -128,7 +128,7 @@ impl Endpoint {
     /// The association is already closed.
     pub async fn shutdown(&self, id: AssociationId) -> Result<(), SendError> {
         let socket = self.0.socket();
-        let mut request = Some(Block::proto(Primitive::OrdrelReq { association: id.0 }));
+        let mut request = Some(Block::proto(Primitive::OrdrelReq { association: Which::Id(id) }));
         until(socket, Interest::WRITABLE, |inner| socket.try_request(inner, &mut request))
             .await?
             .map_err(|_| SendError::Closed)

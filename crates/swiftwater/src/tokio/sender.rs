@@ -1,7 +1,7 @@
 //! Senders for tasks.
 
 use sctp::SendInfo;
-use streams::Interest;
+use streams::{Interest, Which};
 
 use super::Association;
 use super::until::until;
@@ -81,7 +81,7 @@ impl Association {
             return Ok(());
         }
         let socket = self.0.socket();
-        until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, 0, info, message)).await?
+        until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, Which::Only, info, message)).await?
     }
 
     /// Hands the collected messages over to the stack.
@@ -90,7 +90,8 @@ impl Association {
         while !fed.batch.is_empty() {
             let batch = &mut fed.batch;
             let written =
-                until(socket, Interest::WRITABLE, |inner| socket.try_write_batch(inner, 0, batch)).await;
+                until(socket, Interest::WRITABLE, |inner| socket.try_write_batch(inner, Which::Only, batch))
+                    .await;
             fed.on_written(written)?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use streams::{Chain, IoctlRequest, Kind, Message, Module, Q, Seen, SendInfo, Side};
+use streams::{Chain, IoctlRequest, Kind, Message, Module, Q, Seen, SendInfo, Side, Which};
 use swiftwater::AssociationState;
 use swiftwater::modules::{BufMod, Counter};
 
@@ -149,7 +149,7 @@ impl Module for Late {
 
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {
         let Kind::Ioctl(ioctl) = &m.kind else { return q.pass(m) };
-        q.putnext(Message::optdata_req(0, SendInfo::default(), b"too late".to_vec().into()));
+        q.putnext(Message::optdata_req(Which::Only, SendInfo::default(), b"too late".to_vec().into()));
         q.ack(ioctl, 0, Chain::new());
     }
 }

@@ -102,12 +102,14 @@ impl<'a> Reader<'a> {
         self.whole.get(offset..end).ok_or(DecodeError::OutOfBounds)
     }
 
-    /// Reads words that the interface does not define; omitted words are zero.
-    pub(super) fn appended<const N: usize>(&mut self) -> [u32; N] {
+    /// Reads words that the interface does not define; they are zero if all are omitted.
+    pub(super) fn appended<const N: usize>(&mut self) -> Result<[u32; N], DecodeError> {
         let mut words = [0; N];
-        for word in &mut words {
-            *word = self.word().unwrap_or(0);
+        if self.at < self.whole.len() {
+            for word in &mut words {
+                *word = self.word()?;
+            }
         }
-        words
+        Ok(words)
     }
 }

@@ -4,20 +4,22 @@ use super::DecodeError;
 use super::address::{INET, INET6};
 use crate::options::T_INET_SCTP;
 use crate::options::sctp::{T_SCTP_PPI, T_SCTP_SID, T_SCTP_SSN, T_SCTP_TSN};
-use crate::{Lifetime, Notification, NotificationKind, PathChange, PathId, PathReason, RecvInfo, SendInfo};
+use crate::{
+    Lifetime, Notification, NotificationKind, PathChange, PathId, PathReason, RecvInfo, SendInfo, Which,
+};
 use std::net::IpAddr;
 
 /// The names of private options are above the published ones.
 const PRIVATE: u32 = 0x8000;
-/// Further properties of an outbound message, one word each: association, context, lifetime in milliseconds, path (0
-/// for none, otherwise its number plus 1), flags.
+/// Further properties of an outbound message: the two words of the association; context, lifetime in milliseconds, path (0 for
+/// none, otherwise its number plus 1) and flags in a word each.
 const SEND: u32 = PRIVATE + 1;
-/// A new association: its number, then the outbound and inbound streams in one word.
+/// A new association: its two words, then the outbound and inbound streams in one word.
 const ASSOCIATION: u32 = PRIVATE + 2;
-/// A notification: the association, the number of the event, two words that depend on the event, and an address: the
-/// number of its family (`AF_INET`, `AF_INET6`) and four words in network order.
+/// A notification: the two words of the association, the number of the event, two words that depend on the event, and an
+/// address: the number of its family (`AF_INET`, `AF_INET6`) and four words in network order.
 const NOTICE: u32 = PRIVATE + 3;
-/// Further properties of an inbound message, one word each: association, cumulative TSN, flags.
+/// Further properties of an inbound message: the two words of the association; cumulative TSN and flags in a word each.
 const RECEIVE: u32 = PRIVATE + 4;
 
 const WORD_BYTES: usize = 4;
@@ -29,23 +31,25 @@ const MORE: u32 = 2;
 const IMMEDIATE: u32 = 4;
 
 /// Encodes the published options of an outbound message, and the private ones that are not at their defaults.
-pub(super) fn encode_send(association: u32, info: &SendInfo) -> Vec<u8> {
+pub(super) fn encode_send(association: Which, info: &SendInfo) -> Vec<u8> {
     let mut options = encode(T_SCTP_SID, &[info.stream.into()]);
     options.extend(encode(T_SCTP_PPI, &[info.ppid]));
     let bit = |is: bool, bit| if is { bit } else { 0 };
     let flags = bit(info.unordered, UNORDERED) | bit(info.more, MORE) | bit(info.immediate, IMMEDIATE);
     let lifetime_ms = info.lifetime.map_or(0, Lifetime::ms);
     let path = info.path.map_or(0, |path| u32::from(path.0) + 1);
-    let rest = [association, info.context, lifetime_ms, path, flags];
-    if rest != [0; 5] {
+    let [has_number, number] = association.words();
+    let rest = [has_number, number, info.context, lifetime_ms, path, flags];
+    if rest != [0; 6] {
         options.extend(encode(SEND, &rest));
     }
     options
 }
 
 /// Decodes the association and description of an outbound message. A property without an option is zero.
-pub(super) fn decode_send(options: &[u8]) -> Result<(u32, SendInfo), DecodeError> {
-    let [association, context, lifetime_ms, path, flags] = find(options, SEND)?.unwrap_or_default();
+pub(super) fn decode_send(options: &[u8]) -> Result<(Which, SendInfo), DecodeError> {
+    let [has_number, number, context, lifetime_ms, path, flags] = find(options, SEND)?.unwrap_or_default();
+    let association = Which::from_words([has_number, number])?;
     let bad = DecodeError::BadValue;
     if flags & !(UNORDERED | MORE | IMMEDIATE) != 0 {
         return Err(bad(flags));
@@ -68,7 +72,7 @@ pub(super) fn decode_send(options: &[u8]) -> Result<(u32, SendInfo), DecodeError
 }
 
 /// Encodes the published options of an inbound message, and the private ones that are not at their defaults.
-pub(super) fn encode_receive(association: u32, info: &RecvInfo) -> Vec<u8> {
+pub(super) fn encode_receive(association: Which, info: &RecvInfo) -> Vec<u8> {
     let published = [
         (T_SCTP_SID, u32::from(info.stream)),
         (T_SCTP_PPI, info.ppid),
@@ -78,16 +82,18 @@ pub(super) fn encode_receive(association: u32, info: &RecvInfo) -> Vec<u8> {
     let mut options: Vec<u8> = published.iter().flat_map(|(name, value)| encode(*name, &[*value])).collect();
     let bit = |is: bool, bit| if is { bit } else { 0 };
     let flags = bit(info.unordered, UNORDERED) | bit(info.more, MORE);
-    let rest = [association, info.cumulative_tsn, flags];
-    if rest != [0; 3] {
+    let [has_number, number] = association.words();
+    let rest = [has_number, number, info.cumulative_tsn, flags];
+    if rest != [0; 4] {
         options.extend(encode(RECEIVE, &rest));
     }
     options
 }
 
 /// Decodes the association and description of an inbound message. A property without an option is zero.
-pub(super) fn decode_receive(options: &[u8]) -> Result<(u32, RecvInfo), DecodeError> {
-    let [association, cumulative_tsn, flags] = find(options, RECEIVE)?.unwrap_or_default();
+pub(super) fn decode_receive(options: &[u8]) -> Result<(Which, RecvInfo), DecodeError> {
+    let [has_number, number, cumulative_tsn, flags] = find(options, RECEIVE)?.unwrap_or_default();
+    let association = Which::from_words([has_number, number])?;
     if flags & !(UNORDERED | MORE) != 0 {
         return Err(DecodeError::BadValue(flags));
     }
@@ -114,20 +120,24 @@ fn published_u16(options: &[u8], name: u32) -> Result<u16, DecodeError> {
 }
 
 /// Encodes a new association; returns no bytes if all values are zero.
-pub(super) fn encode_association(association: u32, outbound_streams: u16, inbound_streams: u16) -> Vec<u8> {
+pub(super) fn encode_association(association: Which, outbound_streams: u16, inbound_streams: u16) -> Vec<u8> {
     let streams = pair(outbound_streams, inbound_streams);
-    if (association, streams) == (0, 0) { Vec::new() } else { encode(ASSOCIATION, &[association, streams]) }
+    let [has_number, number] = association.words();
+    match [has_number, number, streams] {
+        [0, 0, 0] => Vec::new(),
+        words => encode(ASSOCIATION, &words),
+    }
 }
 
-pub(super) fn decode_association(options: &[u8]) -> Result<(u32, u16, u16), DecodeError> {
-    let [association, streams] = find(options, ASSOCIATION)?.unwrap_or_default();
+pub(super) fn decode_association(options: &[u8]) -> Result<(Which, u16, u16), DecodeError> {
+    let [has_number, number, streams] = find(options, ASSOCIATION)?.unwrap_or_default();
     let (outbound_streams, inbound_streams) = unpair(streams);
-    Ok((association, outbound_streams, inbound_streams))
+    Ok((Which::from_words([has_number, number])?, outbound_streams, inbound_streams))
 }
 
 pub(super) fn encode_notification(notification: &Notification) -> Vec<u8> {
     let mut options = match &notification.kind {
-        NotificationKind::SendFailed { info, .. } => encode_send(0, info),
+        NotificationKind::SendFailed { info, .. } => encode_send(Which::Only, info),
         _ => Vec::new(),
     };
     options.extend(encode(NOTICE, &notice_words(notification)));
@@ -148,7 +158,7 @@ const WAS_SENT: u32 = 1;
 const BEGINNING: u32 = 2;
 const ENDING: u32 = 4;
 
-fn notice_words(notification: &Notification) -> [u32; 9] {
+fn notice_words(notification: &Notification) -> [u32; 10] {
     let kind = notification.kind;
     let (number, first, second) = match kind {
         NotificationKind::PathChanged { change, reason, .. } => (PATH_CHANGED, change as u32, reason as u32),
@@ -173,12 +183,14 @@ fn notice_words(notification: &Notification) -> [u32; 9] {
         }
         _ => (0, [0; 4]),
     };
-    [notification.association, number, first, second, family, a, b, c, d]
+    let [has_number, association] = notification.association.words();
+    [has_number, association, number, first, second, family, a, b, c, d]
 }
 
 /// Decodes a notification; `None` if the options contain none.
 pub(super) fn decode_notification(options: &[u8]) -> Result<Option<Notification>, DecodeError> {
-    let Some([association, number, first, second, family, a, b, c, d]) = find(options, NOTICE)? else {
+    let Some([has_number, association, number, first, second, family, a, b, c, d]) = find(options, NOTICE)?
+    else {
         return Ok(None);
     };
     let bad = DecodeError::BadValue;
@@ -208,6 +220,7 @@ pub(super) fn decode_notification(options: &[u8]) -> Result<Option<Notification>
         }
         _ => return Err(bad(number)),
     };
+    let association = Which::from_words([has_number, association])?;
     Ok(Some(Notification { association, kind }))
 }
 

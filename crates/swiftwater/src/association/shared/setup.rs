@@ -3,13 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
+use sctp::AssociationId;
 use streams::Message as Block;
 use tpi::{Addresses, Errno, Primitive, TError};
 
 use super::SharedAssociation;
 use crate::address::Address;
 use crate::error::{BindError, ConnectError, Loss, RecvError};
-use crate::message::AssociationId;
 use crate::socket::{Found, Socket, Style};
 use crate::stack::Stack;
 
@@ -101,7 +101,7 @@ pub(crate) fn request_connect(
         Ok((Primitive::ErrorAck { t_error, .. }, _)) => {
             Err(ConnectError::Lost(Loss::fault(t_error.to_string())))
         }
-        Ok((_, Some(id))) => Ok(AssociationId(id)),
+        Ok((_, Some(id))) => Ok(id),
         Ok((_, None)) => {
             Err(ConnectError::Lost(Loss::fault("the provider named no association".to_string())))
         }

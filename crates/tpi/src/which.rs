@@ -1,0 +1,54 @@
+//! Names an association of a stream.
+
+use crate::DecodeError;
+use sctp_message::AssociationId;
+
+/// The association of a primitive.
+///
+/// A one-to-one stream has one association at most: primitives there name none, and a name is ignored. A one-to-many
+/// stream has several: the provider names one in every indication, and a request without a name concerns none of
+/// them. The numbers of associations begin with 0, which is why 0 cannot stand for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Which {
+    /// The only association of a one-to-one stream; no association of a one-to-many stream.
+    #[default]
+    Only,
+    /// The association with this number.
+    Id(AssociationId),
+}
+
+/// The first word of an association with a number.
+const HAS_NUMBER: u32 = 1;
+
+impl Which {
+    /// Returns the number of the association, if the primitive has one.
+    #[inline]
+    pub const fn id(self) -> Option<AssociationId> {
+        match self {
+            Self::Only => None,
+            Self::Id(id) => Some(id),
+        }
+    }
+
+    /// Encodes the association: whether it has a number, then the number. [`Which::Only`] is all zero.
+    pub(crate) fn words(self) -> [u32; 2] {
+        match self {
+            Self::Only => [0, 0],
+            Self::Id(AssociationId(number)) => [HAS_NUMBER, number],
+        }
+    }
+
+    pub(crate) fn from_words([has_number, number]: [u32; 2]) -> Result<Self, DecodeError> {
+        match (has_number, number) {
+            (0, 0) => Ok(Self::Only),
+            (HAS_NUMBER, number) => Ok(Self::Id(AssociationId(number))),
+            (0, unexpected) | (unexpected, _) => Err(DecodeError::BadValue(unexpected)),
+        }
+    }
+}
+
+impl From<AssociationId> for Which {
+    fn from(id: AssociationId) -> Self {
+        Self::Id(id)
+    }
+}
