@@ -47,7 +47,7 @@ const CALLED_BY_ONE_FILE: [(&str, &str); 2] =
 /// Counters of what has moved, and the only module that they steer: it waits for work that no owner reports the end of
 /// (`docs/daemon.md`, "Within the call").
 const PROGRESS: [&str; 2] = ["batches_moved(", ".records()"];
-const STEERED_BY_PROGRESS: &str = "dispatch";
+const STEERED_BY_PROGRESS: &str = "calls::pending";
 
 /// Files of the daemon above all layers: its front, and the helpers of unit tests.
 const FRONT: [&str; 3] = ["lib", "shutdown", "testing"];
@@ -283,7 +283,7 @@ fn a_reader_of_counters_is_found() {
         ["fn f(s: &Stack) -> u64 { batches_moved(s) }", "fn f(b: &BusyPolling) -> u64 { b.records() }"]
     {
         assert_eq!(steered_by_counters(&of("calls::status", text)), ["calls::status"]);
-        assert!(steered_by_counters(&of("dispatch", text)).is_empty());
+        assert!(steered_by_counters(&of("calls::pending", text)).is_empty());
     }
     assert!(steered_by_counters(&of("calls::bind", "// statistics()\n#[cfg(test)] statistics()")).is_empty());
     assert_eq!(

@@ -57,6 +57,12 @@ pub(crate) fn bind(
     registry.bind(socket, SocketAddr::new(ip, address.port()))
 }
 
+/// Returns the peer's address of a connected socket.
+pub(crate) fn peer_address(socket: &Socket) -> Result<SocketAddr, Errno> {
+    let peer = socket.addresses().peer();
+    peer.filter(|_| socket.state() == State::Connected).ok_or(Errno::NOTCONN)
+}
+
 fn check_right(registry: &Registry, port: u16, requester: Requester) -> Result<(), Errno> {
     if registry.may_bind(port, requester) { Ok(()) } else { Err(Errno::ACCESS) }
 }

@@ -10,6 +10,8 @@ use rustix::io::Errno;
 use swiftwater::{Address, Stack};
 
 use super::bind::bound;
+use super::pending::{ROUNDS_MAX, ROUNDS_OF_MESSAGES_MAX, run_pending};
+use super::waiting::take_waiting;
 use crate::channel::carrier_socket;
 use crate::channel::style::Style;
 use crate::state::association::{Outcome, SocketAssociation};
@@ -18,6 +20,7 @@ use crate::state::registry::Registry;
 use crate::state::socket::Socket;
 use crate::system::addresses::{as_seen, check_peer, local_toward};
 use crate::system::visible_name;
+use crate::users::requester::Requester;
 
 /// The arguments of [`SocketRequest::Connect`](carrier::request::SocketRequest::Connect).
 #[derive(Clone, Copy)]
@@ -35,8 +38,34 @@ struct Peer {
     hosts: Vec<IpAddr>,
 }
 
+/// Begins to set up an association, and waits for it if the caller wants a late answer.
+pub(crate) async fn connect_and_wait(
+    registry: &Registry,
+    socket: &Rc<Socket>,
+    args: ConnectArgs<'_>,
+    program_end: BorrowedFd<'_>,
+    requester: Requester,
+) -> Result<Rc<SocketAssociation>, Errno> {
+    let permit = (args.start == Start::AnswerLate).then(|| take_waiting(registry, requester)).transpose()?;
+    let assoc = connect(registry, socket, args, program_end)?;
+    if args.start == Start::Now {
+        tokio::select! {
+            biased;
+            // If the peer is a program of this daemon, its tasks run meanwhile, so that it knows of the association.
+            _ = assoc.set_up_ended() => run_pending(registry, ROUNDS_OF_MESSAGES_MAX).await,
+            () = run_pending(registry, ROUNDS_MAX) => {}
+        }
+    }
+    if let Some(permit) = permit
+        && let Outcome::Failed(error) = permit.unless_lost(assoc.set_up_ended()).await?
+    {
+        return Err(error);
+    }
+    Ok(assoc)
+}
+
 /// Begins to set up an association.
-pub(crate) fn connect(
+fn connect(
     registry: &Registry,
     socket: &Rc<Socket>,
     args: ConnectArgs<'_>,

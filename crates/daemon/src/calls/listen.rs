@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use swiftwater::tokio::Listener;
 
 use super::bind::bound;
+use super::waiting::{recall, wait_for};
 use crate::channel::Channel;
 use crate::channel::carrier_socket::{self, CARRIER_RECORDS_MAX};
 use crate::channel::recall::Recalled;
@@ -16,12 +17,29 @@ use crate::state::registry::Registry;
 use crate::state::socket::Socket;
 use crate::system::errno;
 use crate::system::visible_name;
+use crate::users::requester::Requester;
 
 const BACKLOG_MAX: i32 = 4096;
 /// Number of records in a usual send buffer that keep a channel from polling writable, and more.
 const OWN_RECORDS_MAX: usize = 8;
 /// A one-to-many socket accepts all associations at once.
 const BACKLOG_OF_MANY: i32 = i32::MAX;
+
+/// Makes a socket listen, or stops the listening if the backlog is 0.
+pub(crate) async fn set_backlog(
+    registry: &Registry,
+    socket: &Socket,
+    backlog: i32,
+    program_end: BorrowedFd<'_>,
+    requester: Requester,
+) -> Result<(), Errno> {
+    if backlog != 0 {
+        return listen(registry, socket, backlog, program_end);
+    }
+    check_listens(socket)?;
+    let recalled = recall(registry, socket, program_end, requester).await?;
+    wait_for(registry, requester, unlisten(registry, socket, recalled)).await?
+}
 
 /// Makes a socket listen.
 pub(crate) fn listen(
@@ -66,9 +84,8 @@ pub(crate) fn listen(
     socket.commands().listen(listener)
 }
 
-/// Carries out `listen` with a backlog of 0: stops listening and aborts waiting associations. `recalled` contains the
-/// records of the carrier.
-pub(crate) async fn unlisten(registry: &Registry, socket: &Socket, recalled: Recalled) -> Result<(), Errno> {
+/// Stops listening and aborts waiting associations. `recalled` contains the records of the carrier.
+async fn unlisten(registry: &Registry, socket: &Socket, recalled: Recalled) -> Result<(), Errno> {
     check_listens(socket)?;
     registry.on_unlistened(socket);
     socket.commands().unlisten()?;
@@ -82,7 +99,7 @@ pub(crate) async fn unlisten(registry: &Registry, socket: &Socket, recalled: Rec
 }
 
 /// Fails with `EINVAL` unless the socket listens.
-pub(crate) fn check_listens(socket: &Socket) -> Result<(), Errno> {
+fn check_listens(socket: &Socket) -> Result<(), Errno> {
     if socket.listens() { Ok(()) } else { Err(Errno::INVAL) }
 }
 

@@ -50,28 +50,23 @@ impl LentMemfd {
         }
     }
 
-    /// Creates the memfd of a long message for a program of `account`'s user. `memory` is a charge that was obtained
-    /// before; it stays there on failure.
+    /// Creates the memfd of a long message for a program of `account`'s user. `memory` is a charge that was obtained before; the
+    /// error returns the charge, if there is one by then.
     pub(crate) fn of_message(
         blocks: &[Bytes],
         account: &Arc<Account>,
         closer: &Closer,
-        memory: &mut Option<Charge>,
-    ) -> Result<LentMemfd, Blocked> {
+        memory: Option<Charge>,
+    ) -> Result<LentMemfd, (Blocked, Option<Charge>)> {
         let length: usize = blocks.iter().map(Bytes::len).sum();
         // A message longer than the user's limit is charged the whole limit.
         let bytes = cost_of(length.min(account.message_bytes_max()));
-        let charge = memory.take().or_else(|| account.take(bytes)).ok_or(Blocked::Memory(bytes))?;
+        let charge = memory.or_else(|| account.take(bytes)).ok_or((Blocked::Memory(bytes), None))?;
         if !closer.has_room() {
-            *memory = Some(charge);
-            return Err(Blocked::Descriptors);
+            return Err((Blocked::Descriptors, Some(charge)));
         }
-        LentMemfd::new(blocks, closer.count_descriptors(LentMemfd::DESCRIPTORS), charge).map_err(
-            |(_, charge)| {
-                *memory = Some(charge);
-                Blocked::Host
-            },
-        )
+        LentMemfd::new(blocks, closer.count_descriptors(LentMemfd::DESCRIPTORS), charge)
+            .map_err(|(_, charge)| (Blocked::Host, Some(charge)))
     }
 
     /// Appends bytes. If the charge does not cover them, it grows by `step_bytes` at least.

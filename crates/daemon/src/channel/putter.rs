@@ -26,36 +26,43 @@ use crate::users::budget::Charge;
 pub(crate) struct Putter {
     channel: Rc<Channel>,
     delivery: Option<OwnedMutexGuard<()>>,
-    attempt: Attempt,
+    /// Charges the user for a message while it waits: its association no longer counts it.
+    waiting: Option<Charge>,
+    /// The rest of a message that waits, and whose beginning may have been put as plain content.
+    plain_rest: Option<Message>,
+    /// What was obtained for a record that waits, or for a bundle.
+    record: Option<RecordAttempt>,
 }
 
-/// The resources of an attempt to put a message, kept while it is blocked.
+/// An attempt to put a record that is repeated while it is blocked.
+struct RecordAttempt {
+    /// The messages in the record, which count as unread while they wait.
+    attempted: Attempted,
+    memfd: Memfd,
+}
+
+/// The memfd of a long message.
 #[derive(Default)]
-struct Attempt {
-    /// Charges the user for the message while it waits: its association no longer counts it.
-    waiting: Option<Charge>,
-    /// Memory for the memfd of a long message.
-    memory: Option<Charge>,
-    /// The long message in its memfd.
-    long: Option<LentMemfd>,
-    /// The rest of a message that is put as plain content.
-    rest: Option<Message>,
-    /// Whether a part of the message may have been put as plain content.
-    was_plain: bool,
-    /// The messages, which count as unread while they wait.
-    attempted: Option<Attempted>,
-    /// The error of a wait that has failed.
-    failed: Option<Errno>,
+enum Memfd {
+    /// Needed only by a long message, and not begun.
+    #[default]
+    None,
+    /// Its memory is charged to the user.
+    Charged(Charge),
+    /// It contains the message.
+    Filled(LentMemfd),
+    /// The user can never have the memory.
+    Failed(Errno),
 }
 
 impl Putter {
     pub(crate) fn new(channel: &Rc<Channel>) -> Putter {
-        Putter { channel: Rc::clone(channel), delivery: None, attempt: Attempt::default() }
+        Putter { channel: Rc::clone(channel), delivery: None, waiting: None, plain_rest: None, record: None }
     }
 
-    /// Returns whether a bundle can be put: the channel takes records, and no part of a message waits.
+    /// Returns whether a bundle can be put: the channel takes records, and no rest of a message waits.
     pub(crate) fn takes_bundles(&self) -> bool {
-        self.channel.endpoint.form.is_ordinary() && self.attempt.rest.is_none()
+        self.channel.endpoint.form.is_ordinary() && self.plain_rest.is_none()
     }
 
     /// Admits other senders, although the message has not ended: it may be interrupted.
@@ -77,7 +84,7 @@ impl Putter {
             false => self.try_put_in_form(header, blocks),
         };
         // A long message in its memfd is charged already.
-        let bytes = if self.attempt.long.is_some() { HEADER_BYTES } else { header.bytes as usize };
+        let bytes = if self.has_memfd() { HEADER_BYTES } else { header.bytes as usize };
         let is_last = header.kind != Kind::Data || header.flags.contains(Flags::END);
         if let Ok(put) = put {
             self.on_put((header.kind == Kind::Data).then(credit).flatten(), put);
@@ -95,8 +102,8 @@ impl Putter {
             }
         };
         let holds = held.is_some();
-        if let Some(attempted) = self.attempt.attempted.take() {
-            attempted.on_put(held);
+        if let Some(record) = self.record.take() {
+            record.attempted.on_put(held);
         }
         if holds {
             self.channel.watch_reads();
@@ -124,7 +131,7 @@ impl Putter {
         if put == Ok(false) {
             return Ok(false);
         }
-        self.attempt.count(&channel, messages);
+        RecordAttempt::of(&mut self.record, &channel, messages);
         if put.is_ok() {
             self.on_put(None, Put::Record);
         }
@@ -157,10 +164,12 @@ impl Putter {
             Blocked::Recall => endpoint.carrier().recall_ended().await,
             Blocked::Throttled => endpoint.carrier().time().unthrottled().await,
             Blocked::FormChanging => endpoint.form.released().await,
-            Blocked::Memory(bytes) => match endpoint.accounts().unread().room(bytes).await {
-                Some(charge) => self.attempt.memory = Some(charge),
-                None => self.attempt.failed = Some(Errno::NOMEM),
-            },
+            Blocked::Memory(bytes) => {
+                let charge = endpoint.accounts().unread().room(bytes).await;
+                if let Some(record) = &mut self.record {
+                    record.memfd = charge.map_or(Memfd::Failed(Errno::NOMEM), Memfd::Charged);
+                }
+            }
             Blocked::Descriptors => endpoint.carrier().closer().room().await,
             Blocked::Host => tokio::time::sleep(SHORTAGE_WAIT).await,
         }
@@ -187,44 +196,51 @@ impl Putter {
                 Blocked::Full | Blocked::Ring | Blocked::Recall | Blocked::Throttled | Blocked::FormChanging,
             )) => {
                 let endpoint = &self.channel.endpoint;
-                self.attempt.waiting.get_or_insert_with(|| endpoint.accounts().charge_waiting(bytes));
+                self.waiting.get_or_insert_with(|| endpoint.accounts().charge_waiting(bytes));
             }
             Err(NotPut::Blocked(_)) => {}
             Ok(_) => {
-                self.attempt = Attempt::default();
+                self.forget_message();
                 if is_last {
                     self.delivery = None;
                 }
             }
             Err(NotPut::Failed(_)) => {
-                if let Some(attempted) = self.attempt.attempted.take() {
-                    attempted.on_lost();
+                if let Some(record) = self.record.take() {
+                    record.attempted.on_lost();
                 }
-                self.attempt = Attempt::default();
+                self.forget_message();
                 self.delivery = None;
             }
         }
         put
     }
 
+    /// Releases everything that was obtained for the message. A record that is still there is unread no longer.
+    fn forget_message(&mut self) {
+        (self.waiting, self.plain_rest, self.record) = (None, None, None);
+    }
+
     /// Charges the user for the memory of all messages of the sender while one of them waits for the program.
     pub(crate) fn charge_held(&mut self, bytes: usize) {
-        let is_charged = self.attempt.waiting.as_ref().is_some_and(|waiting| waiting.bytes() >= bytes);
+        let is_charged = self.waiting.as_ref().is_some_and(|waiting| waiting.bytes() >= bytes);
         if !is_charged {
-            self.attempt.waiting = Some(self.channel.endpoint.accounts().charge_waiting(bytes));
+            self.waiting = Some(self.channel.endpoint.accounts().charge_waiting(bytes));
         }
     }
 
+    /// Returns whether the message is in a memfd that waits.
+    fn has_memfd(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| matches!(record.memfd, Memfd::Filled(_)))
+    }
+
     fn try_put_record(&mut self, header: &Header, blocks: &[Bytes]) -> Result<(), NotPut> {
-        if let Some(error) = self.attempt.failed {
-            return Err(NotPut::Failed(error));
-        }
         let channel = &self.channel;
         let messages = u32::from(header.kind == Kind::Data);
-        self.attempt.count(channel, messages);
+        let record = RecordAttempt::of(&mut self.record, channel, messages);
         let put = match channel.announce_one(header.bytes, messages) {
             Ok(()) if header.bytes as usize > PAYLOAD_BYTES_MAX => {
-                self.attempt.try_put_long(channel, header, blocks)
+                record.try_put_long(channel, header, blocks, &mut self.waiting)
             }
             Ok(()) => channel.carrier().try_put_message(header, blocks),
             announced => announced,
@@ -235,66 +251,83 @@ impl Putter {
         put
     }
 
-    /// Puts a message or a notification into a channel whose form is special.
+    /// Puts a message or a notification into a channel whose form is special, or the rest of a message that has begun there.
     fn try_put_in_form(&mut self, header: &Header, blocks: &[Bytes]) -> Result<Put, NotPut> {
         let channel = Rc::clone(&self.channel);
         let is_plain = channel.endpoint.form.is_plain().ok_or(NotPut::Blocked(Blocked::FormChanging))?;
         channel.flush()?;
-        let mut message = self.attempt.rest.take().unwrap_or_else(|| Message::new(header, blocks));
-        let put = match is_plain {
-            true => {
-                self.attempt.was_plain = true;
-                // Nothing shows when it is read.
-                self.attempt.attempted = None;
-                channel.try_put_plain(&mut message)
-            }
-            false => self.try_put_record(&message.header, &message.blocks()),
-        };
-        if let Err(error) = put {
-            self.attempt.rest = Some(message);
-            return Err(error);
+        if is_plain {
+            // Nothing shows when it is read.
+            self.record = None;
+            let rest = self.plain_rest.get_or_insert_with(|| Message::new(header, blocks));
+            return channel.try_put_plain(rest).map(|()| Put::Plain);
         }
-        Ok(if self.attempt.was_plain { Put::Plain } else { Put::Record })
+        let Some(rest) = self.plain_rest.take() else {
+            return self.try_put_record(header, blocks).map(|()| Put::Record);
+        };
+        let put = self.try_put_record(&rest.header, &rest.blocks());
+        self.plain_rest = Some(rest);
+        put.map(|()| Put::Plain)
     }
 }
 
-impl Attempt {
-    /// Counts the messages of this attempt, once however often it is repeated.
-    fn count(&mut self, channel: &Channel, messages: u32) {
-        // Those of an earlier try no longer count.
-        self.attempted = None;
-        self.attempted = Some(channel.credit.attempt(messages));
+impl RecordAttempt {
+    /// Returns the attempt, which it begins if there is none. These messages count as unread, once however often the attempt is
+    /// repeated.
+    fn of<'a>(
+        attempt: &'a mut Option<RecordAttempt>,
+        channel: &Channel,
+        messages: u32,
+    ) -> &'a mut RecordAttempt {
+        let begin = || RecordAttempt { attempted: channel.credit.attempt(0), memfd: Memfd::None };
+        let record = attempt.get_or_insert_with(begin);
+        record.attempted.set_messages(messages);
+        record
     }
 
-    /// Puts a long message: a record with the descriptor of a memfd.
+    /// Puts a long message: a record with the descriptor of a memfd. `waiting` charges the user for the message until the memfd
+    /// is filled.
     fn try_put_long(
         &mut self,
         channel: &Rc<Channel>,
         header: &Header,
         blocks: &[Bytes],
+        waiting: &mut Option<Charge>,
     ) -> Result<(), NotPut> {
-        let long = match self.long.take() {
-            Some(long) => long,
-            None => {
-                let endpoint = &channel.endpoint;
-                let (account, closer) = (endpoint.accounts().unread(), endpoint.carrier().closer());
-                let long = LentMemfd::of_message(blocks, account, closer, &mut self.memory);
-                let long = long.map_err(NotPut::Blocked)?;
-                // Its memory is charged with the memfd now.
-                self.waiting = None;
-                long
-            }
+        let memory = match std::mem::take(&mut self.memfd) {
+            Memfd::None => None,
+            Memfd::Charged(memory) => Some(memory),
+            Memfd::Filled(memfd) => return self.try_put_memfd(channel, header, memfd),
+            Memfd::Failed(error) => return Err(NotPut::Failed(error)),
         };
-        let header = Header { flags: header.flags.with(Flags::IN_MEMFD), ..*header }.encode();
-        match channel.carrier().try_put_parts(&[IoSlice::new(&header)], &[long.as_fd()]) {
-            Ok(()) => channel.hold_memory(long),
-            Err(NotPut::Blocked(blocked)) => {
-                self.long = Some(long);
-                return Err(NotPut::Blocked(blocked));
+        let (accounts, closer) = (channel.endpoint.accounts(), channel.carrier().closer());
+        match LentMemfd::of_message(blocks, accounts.unread(), closer, memory) {
+            Ok(memfd) => {
+                // The memory of the message is charged with the memfd now.
+                *waiting = None;
+                self.try_put_memfd(channel, header, memfd)
             }
-            failed => return failed,
+            Err((blocked, memory)) => {
+                self.memfd = memory.map_or(Memfd::None, Memfd::Charged);
+                Err(NotPut::Blocked(blocked))
+            }
         }
-        Ok(())
+    }
+
+    fn try_put_memfd(
+        &mut self,
+        channel: &Rc<Channel>,
+        header: &Header,
+        memfd: LentMemfd,
+    ) -> Result<(), NotPut> {
+        let header = Header { flags: header.flags.with(Flags::IN_MEMFD), ..*header }.encode();
+        let put = channel.carrier().try_put_parts(&[IoSlice::new(&header)], &[memfd.as_fd()]);
+        match put {
+            Ok(()) => channel.hold_memory(memfd),
+            Err(NotPut::Blocked(_)) => self.memfd = Memfd::Filled(memfd),
+            Err(NotPut::Failed(_)) => {}
+        }
+        put
     }
 }
 

@@ -67,6 +67,13 @@ pub(super) struct Attempted {
 }
 
 impl Attempted {
+    /// Sets the number of messages.
+    pub(super) fn set_messages(&mut self, messages: u32) {
+        let others = self.credit.put_besides(self.messages);
+        self.credit.put.set(others.wrapping_add(messages));
+        self.messages = messages;
+    }
+
     /// Records that the messages are in the carrier; the last one holds `credit`, and the others none.
     pub(super) fn on_put(mut self, credit: Option<HeldCredit>) {
         let messages = std::mem::take(&mut self.messages);
@@ -272,6 +279,12 @@ mod tests {
         assert_eq!(kept(&unread), (2, vec![10]), "it is unread while it waits");
         drop(attempted);
         assert_eq!(kept(&unread), (1, vec![10]));
+        let mut attempted = unread.attempt(0);
+        for messages in [3, 2] {
+            attempted.set_messages(messages);
+            assert_eq!(kept(&unread).0, 1 + messages, "they count once");
+        }
+        drop(attempted);
         unread.attempt(1).on_lost();
         unread.attempt(2).on_put(None);
         assert_eq!(kept(&unread), (4, vec![10, 0, 0, 0]));

@@ -7,7 +7,6 @@ use swiftwater::internals::{self, Taken};
 use swiftwater::tokio::Association;
 use swiftwater::{Event, Message, Received, RecvError};
 
-use super::Wait;
 use super::batching::{Bundled, take_along, to_program};
 use super::notifications;
 use crate::channel::blocked::{Blocked, NotPut};
@@ -18,6 +17,19 @@ use crate::state::inbound_queue::{Ended, InboundQueue, ToProgram};
 use crate::state::notification_type::NotificationType;
 use crate::state::socket::Socket;
 use crate::users::round_share::Turn;
+
+/// The event that the inbound direction waits for before its next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InboundWait {
+    /// The next turn: more messages are available.
+    Turn,
+    /// A message of the association.
+    Message,
+    /// The event that unblocks the channel.
+    Channel(Blocked),
+    /// The consequence for messages of the peer, because the program has left.
+    Departure,
+}
 
 /// Relays from an association into the channel of its socket until the association has ended.
 pub(crate) struct Inbound<'a> {
@@ -57,14 +69,18 @@ impl<'a> Inbound<'a> {
 
     /// Moves the messages in `held`, and then those that the association has received. Returns the event that it waits for;
     /// `None` once the association has ended. Reports to `ended` how it has ended, before the program is notified.
-    pub(crate) fn step(&mut self, held: &mut InboundQueue, ended: &mut impl FnMut(Ended)) -> Option<Wait> {
+    pub(crate) fn step(
+        &mut self,
+        held: &mut InboundQueue,
+        ended: &mut impl FnMut(Ended),
+    ) -> Option<InboundWait> {
         self.turn.resume();
         let wait = self.advance(held, ended);
         self.turn.end();
         wait
     }
 
-    fn advance(&mut self, held: &mut InboundQueue, ended: &mut impl FnMut(Ended)) -> Option<Wait> {
+    fn advance(&mut self, held: &mut InboundQueue, ended: &mut impl FnMut(Ended)) -> Option<InboundWait> {
         loop {
             // The last notification of an association follows the report of its end.
             let kept = held.items_behind_end();
@@ -79,7 +95,7 @@ impl<'a> Inbound<'a> {
             // A step that moves nothing counts, too, because the event that it waits for may have occurred already, again and
             // again.
             if self.turn.is_spent_by(weight.max(1)) {
-                return Some(Wait::Turn);
+                return Some(InboundWait::Turn);
             }
             let received = match held.take_next() {
                 Some(received) => received,
@@ -107,7 +123,7 @@ impl<'a> Inbound<'a> {
                 }
                 Ok(None) => Some(held.regular_end()),
                 Err(RecvError::Lost(ref loss)) => Some(Ended::Lost(loss.kind)),
-                Err(RecvError::WouldBlock) => return Some(Wait::Message),
+                Err(RecvError::WouldBlock) => return Some(InboundWait::Message),
                 // The association continues.
                 Err(_) => continue,
             };
@@ -168,7 +184,7 @@ impl<'a> Inbound<'a> {
     }
 
     /// Puts all held messages but the last `kept`, short ones in bundles.
-    fn put_all_but(&mut self, kept: usize, held: &mut InboundQueue) -> Result<(), Wait> {
+    fn put_all_but(&mut self, kept: usize, held: &mut InboundQueue) -> Result<(), InboundWait> {
         while held.len() > kept {
             if kept == 0
                 && self.may_bundle()
@@ -191,7 +207,7 @@ impl<'a> Inbound<'a> {
     }
 
     /// Puts the next messages into a bundle; returns false if they need records of their own.
-    fn put_together(&mut self, first_bytes: usize, held: &mut InboundQueue) -> Result<bool, Wait> {
+    fn put_together(&mut self, first_bytes: usize, held: &mut InboundQueue) -> Result<bool, InboundWait> {
         let mut bundled = Bundled::default();
         let put = self
             .putter
@@ -204,17 +220,17 @@ impl<'a> Inbound<'a> {
     }
 
     /// Returns the event that follows the failure of putting this many messages.
-    fn waits_for(&mut self, not_put: NotPut, messages: u32) -> Wait {
+    fn waits_for(&mut self, not_put: NotPut, messages: u32) -> InboundWait {
         match not_put {
-            NotPut::Blocked(blocked) => Wait::Channel(blocked),
+            NotPut::Blocked(blocked) => InboundWait::Channel(blocked),
             NotPut::Failed(_) => {
                 self.refused = messages;
-                Wait::Departure
+                InboundWait::Departure
             }
         }
     }
 
-    fn put(&mut self, upward: &ToProgram) -> Result<(), Wait> {
+    fn put(&mut self, upward: &ToProgram) -> Result<(), InboundWait> {
         let assoc = self.assoc;
         let message = match upward {
             ToProgram::Message(_, message) => Some(message),

@@ -17,27 +17,6 @@ mod untaken_messages;
 
 use swiftwater::tokio::Association;
 
-use crate::channel::blocked::Blocked;
-
-/// The event that a direction waits for before its next step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// The next turn: more messages are available.
-    Turn,
-    /// A message of the program, or of the association.
-    Message,
-    /// Memory of the user for the next message of the program.
-    Memory,
-    /// Room in the send buffer of the association.
-    Association,
-    /// The event that unblocks the channel.
-    Channel(Blocked),
-    /// The consequence for messages of the peer, because the program has left.
-    Departure,
-    /// The end of what the program gets from the association.
-    End,
-}
-
 /// The way in which a program has left its side of a socket.
 #[derive(Debug)]
 pub(crate) enum Departure {

@@ -23,16 +23,18 @@ mod order;
 mod short;
 
 use super::*;
+use crate::channel::blocked::Blocked;
 use crate::channel::incoming::Incoming;
 use crate::channel::style::Style;
 use crate::relay::drain::Drain;
-use crate::relay::inbound::Inbound;
-use crate::relay::outbound::Outbound;
+use crate::relay::inbound::{Inbound, InboundWait};
+use crate::relay::outbound::channel_source::{ChannelSource, UserMemory};
+use crate::relay::outbound::{Ends, Outbound, OutboundWait};
 use crate::state::association::SocketAssociation;
 use crate::state::inbound_queue::{Ended, InboundQueue};
 use crate::state::notification_type::NotificationType;
 use crate::state::registry::Registry;
-use crate::state::send_queue::Messages;
+use crate::state::send_queue::{Messages, QueueFront, SendQueue};
 use crate::state::socket::Socket;
 use crate::system::lock::lock;
 use crate::tasks::relaying::drain;
@@ -75,8 +77,12 @@ impl Joined {
         self.assoc.stack_association().expect("it is up")
     }
 
-    fn outbound(&self) -> Outbound<'_> {
-        Outbound::new(&self.socket, &self.assoc, self.association(), Messages::new())
+    fn ends(&self) -> Ends<'_> {
+        Ends { socket: &self.socket, assoc: &self.assoc, association: self.association() }
+    }
+
+    fn outbound(&self) -> Outbound<'_, ChannelSource<'_>> {
+        Outbound::from_channel(self.ends(), Messages::new())
     }
 
     fn send(&self, content: &[u8]) {
@@ -85,10 +91,12 @@ impl Joined {
 }
 
 /// Repeats the step, in turns, until the direction waits for another event. Returns that event, or how the program has left.
-async fn past_turns(outbound: &mut Outbound<'_>) -> Result<Wait, Departure> {
+async fn past_turns(
+    outbound: &mut Outbound<'_, ChannelSource<'_>>,
+) -> Result<OutboundWait<UserMemory>, Departure> {
     loop {
         match outbound.step() {
-            Ok(Wait::Turn) => outbound.next_turn().await,
+            Ok(OutboundWait::Turn) => outbound.next_turn().await,
             outcome => return outcome,
         }
     }
@@ -99,20 +107,20 @@ async fn messages_of_a_program_wait_for_their_turn_for_room_and_for_more() {
     let joined = Joined::new().await;
     let association = joined.association();
     let mut outbound = joined.outbound();
-    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Message);
     (0..=RECORDS_PER_TURN).for_each(|_| joined.send(b"a word"));
-    assert_eq!(outbound.step().expect("it is open"), Wait::Turn);
-    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Turn);
+    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Message);
     // The peer does not read: its window and the send buffer fill up.
     let content = vec![7; 32 * 1024];
     let wait = loop {
         joined.send(&content);
         let wait = past_turns(&mut outbound).await.expect("it is open");
-        if wait != Wait::Message {
+        if wait != OutboundWait::Message {
             break wait;
         }
     };
-    assert_eq!(wait, Wait::Association);
+    assert_eq!(wait, OutboundWait::Association);
     let reads = async { while joined.peer.recv().await.expect("nothing is lost").is_some() {} };
     soon(async {
         tokio::select! {
@@ -121,7 +129,7 @@ async fn messages_of_a_program_wait_for_their_turn_for_room_and_for_more() {
         }
     })
     .await;
-    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), OutboundWait::Message);
     rustix::net::shutdown(&joined.program_end, Shutdown::Write).expect("it is open");
     assert!(matches!(past_turns(&mut outbound).await, Err(Departure::HalfClosed)));
 }
@@ -134,19 +142,19 @@ async fn messages_of_a_peer_wait_for_room_in_the_channel_and_then_the_end_is_tol
     joined.assoc.options_mut().subscribe(NotificationType::AssociationChange.subscription(), true);
     let (mut held, mut ends) = (InboundQueue::default(), Vec::new());
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
-    assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(Wait::Message));
+    assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(InboundWait::Message));
     let content = vec![7; 32 * 1024];
     let wait = loop {
         joined.peer.send(&content).await.expect("it is open");
         soon(association.readable()).await.expect("it is open");
         match inbound.step(&mut held, &mut |end| ends.push(end)) {
-            Some(Wait::Message) => {}
-            Some(Wait::Turn) => inbound.next_turn().await,
-            Some(Wait::Channel(_)) => {
+            Some(InboundWait::Message) => {}
+            Some(InboundWait::Turn) => inbound.next_turn().await,
+            Some(InboundWait::Channel(_)) => {
                 // The ring may have waited for its memory alone.
                 soon(joined.socket.channel().carrier().ring_has_memory(content.len())).await;
                 match inbound.step(&mut held, &mut |end| ends.push(end)) {
-                    Some(Wait::Message | Wait::Turn) => {}
+                    Some(InboundWait::Message | InboundWait::Turn) => {}
                     wait => break wait,
                 }
             }
@@ -154,7 +162,7 @@ async fn messages_of_a_peer_wait_for_room_in_the_channel_and_then_the_end_is_tol
         }
     };
     assert!(
-        matches!(wait, Some(Wait::Channel(Blocked::Ring | Blocked::Full))),
+        matches!(wait, Some(InboundWait::Channel(Blocked::Ring | Blocked::Full))),
         "the program does not read: {wait:?}"
     );
     assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), wait, "nor does it now");
@@ -163,7 +171,7 @@ async fn messages_of_a_peer_wait_for_room_in_the_channel_and_then_the_end_is_tol
     loop {
         while read(&joined.program_end).is_some() {}
         match inbound.step(&mut held, &mut |end| ends.push(end)) {
-            Some(Wait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
+            Some(InboundWait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
             Some(_) => soon(association.readable()).await.expect("it ends"),
             None => break,
         }
@@ -181,9 +189,9 @@ async fn a_turn_ends_however_often_it_is_interrupted() {
         joined.send(b"a word");
         step()
     });
-    assert!(waits.contains(&Wait::Turn), "{waits:?}");
+    assert!(waits.contains(&OutboundWait::Turn), "{waits:?}");
     let waits = [(); RECORDS_PER_TURN].map(|()| step());
-    assert!(waits.contains(&Wait::Turn), "{waits:?}");
+    assert!(waits.contains(&OutboundWait::Turn), "{waits:?}");
 }
 
 #[tokio::test(flavor = "local")]
@@ -199,11 +207,11 @@ async fn a_turn_of_a_peer_ends_after_so_many_bytes_too() {
         while let Some(record) = read_bundled(&joined.socket, &joined.program_end) {
             received += record.len();
         }
-        if wait != Some(Wait::Message) {
+        if wait != Some(InboundWait::Message) {
             break wait;
         }
     };
-    assert_eq!(waited, Some(Wait::Turn));
+    assert_eq!(waited, Some(InboundWait::Turn));
     assert!(received <= 2 * BYTES_PER_TURN, "{received} bytes in one turn");
 }
 
@@ -220,16 +228,16 @@ async fn a_throttled_user_waits_and_loses_nothing() {
     joined.peer.send(b"an answer").await.expect("it is open");
     soon(association.readable()).await.expect("it is open");
     channel.carrier().time().throttle_for(THROTTLE);
-    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Message);
     let wait = inbound.step(&mut held, &mut |_| ());
-    assert_eq!(wait, Some(Wait::Channel(Blocked::Throttled)));
+    assert_eq!(wait, Some(InboundWait::Channel(Blocked::Throttled)));
     assert!(channel.waiting_bytes() > 0 && read(&joined.program_end).is_none());
     soon(channel.readable()).await;
     assert!(!channel.carrier().time().is_throttled());
-    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Message);
     assert_eq!(channel.waiting_bytes(), 0, "it was taken");
     soon(inbound.unblocked(Blocked::Throttled)).await;
-    assert_eq!(inbound.step(&mut held, &mut |_| ()), Some(Wait::Message));
+    assert_eq!(inbound.step(&mut held, &mut |_| ()), Some(InboundWait::Message));
     assert!(read(&joined.program_end).is_some());
 }
 
@@ -239,7 +247,7 @@ async fn a_turn_of_a_peer_ends_however_often_it_is_interrupted() {
     let mut held = InboundQueue::default();
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, joined.association());
     let waits = [(); RECORDS_PER_TURN].map(|()| inbound.step(&mut held, &mut |_| ()));
-    assert!(waits.contains(&Some(Wait::Turn)), "{waits:?}");
+    assert!(waits.contains(&Some(InboundWait::Turn)), "{waits:?}");
 }
 
 #[tokio::test(flavor = "local")]
@@ -249,7 +257,7 @@ async fn a_long_message_whose_memory_has_come_is_read_when_the_thread_is_free() 
     // There is memory for the record, but not for the content of its memfd.
     let all = channel.accounts().sent().charge_anyway(Limits::default().user_memory_bytes - 80_000);
     send_long(&joined.program_end, ID, 100_000);
-    assert_eq!(outbound.step().expect("it is open"), Wait::Memory);
+    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Own(UserMemory));
     // Work for another socket of this user is stuck, and so is the close of a descriptor.
     let (end_it, ends) = mpsc::channel::<()>();
     channel.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
@@ -260,11 +268,11 @@ async fn a_long_message_whose_memory_has_come_is_read_when_the_thread_is_free() 
     }
     drop(all);
     soon(channel.room()).await;
-    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Message);
     assert!(channel.awaits_thread());
     drop(end_it);
     soon(channel.readable()).await;
-    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Message);
     let mut received = 0;
     while received < 100_000 {
         let part = soon(joined.peer.recv()).await.expect("nothing is lost");
@@ -291,17 +299,26 @@ async fn a_request_waits_for_a_long_message_that_was_sent_before() {
 
 #[tokio::test(flavor = "local")]
 async fn a_refused_message_that_ends_the_association_is_reported_and_ends_it() {
-    let joined = Joined::new().await;
-    joined.assoc.options_mut().subscribe(NotificationType::SendFailedEvent.subscription(), true);
-    let header = crate::testing::header(ID, 6);
-    let flags = header.flags.with(Flags::SHUTDOWN);
-    let refused = Header { stream: u16::MAX, flags, ..header };
-    let record = [&refused.encode()[..], b"a word"].concat();
-    rustix::net::send(&joined.program_end, &record, rustix::net::SendFlags::DONTWAIT).expect("room");
-    assert_eq!(joined.outbound().step().expect("it is open"), Wait::Message);
-    let report = read(&joined.program_end).and_then(|first| read(&joined.program_end).or(Some(first)));
-    assert!(report.expect("a notification").ends_with(b"a word"));
-    assert_eq!(soon(joined.peer.recv()).await.expect("no loss").map(|message| message.len()), None);
+    for is_queued in [false, true] {
+        let joined = Joined::new().await;
+        joined.assoc.options_mut().subscribe(NotificationType::SendFailedEvent.subscription(), true);
+        let header = crate::testing::header(ID, 6);
+        let flags = header.flags.with(Flags::SHUTDOWN);
+        let refused = Header { stream: u16::MAX, flags, ..header };
+        if is_queued {
+            let queue = SendQueue::new(joined.socket.channel().shared_pages(), None);
+            assert!(queue.push(refused, Bytes::from_static(b"a word")));
+            assert_eq!(Outbound::from_queue(joined.ends(), &queue).step(), Ok(OutboundWait::Message));
+            assert!(matches!(queue.front(), QueueFront::Nothing), "it has left the queue");
+        } else {
+            let record = [&refused.encode()[..], b"a word"].concat();
+            rustix::net::send(&joined.program_end, &record, rustix::net::SendFlags::DONTWAIT).expect("room");
+            assert_eq!(joined.outbound().step().expect("it is open"), OutboundWait::Message);
+        }
+        let report = read(&joined.program_end).and_then(|first| read(&joined.program_end).or(Some(first)));
+        assert!(report.expect("a notification").ends_with(b"a word"));
+        assert_eq!(soon(joined.peer.recv()).await.expect("no loss").map(|message| message.len()), None);
+    }
 }
 
 #[tokio::test(flavor = "local")]
@@ -430,11 +447,11 @@ async fn messages_in_the_ring_and_long_ones_keep_their_order() {
     put_record(&joined.socket, &long, b"");
     put(&joined.socket, ID, b"third");
     let (channel, mut outbound) = (joined.socket.channel(), joined.outbound());
-    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), OutboundWait::Message);
     // A thread reads the long one, and may have done so already.
     while channel.awaits_thread() {
         soon(channel.readable()).await;
-        assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+        assert_eq!(past_turns(&mut outbound).await.expect("it is open"), OutboundWait::Message);
     }
     for length in [5, 100_000, 5] {
         let mut received = 0;
@@ -503,7 +520,7 @@ async fn a_daemon_that_sleeps_is_woken_and_misses_nothing() {
     for wakes in [true, false, true] {
         // A wake record of earlier messages may come late.
         for comes_late in [true, false] {
-            assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+            assert_eq!(outbound.step().expect("it is open"), OutboundWait::Message);
             let mut readable = std::pin::pin!(channel.readable());
             let mut context = Context::from_waker(Waker::noop());
             assert!(readable.as_mut().poll(&mut context).is_pending(), "{comes_late}");
@@ -518,7 +535,7 @@ async fn a_daemon_that_sleeps_is_woken_and_misses_nothing() {
             send_only(&joined.program_end, if wakes { Kind::Wake } else { Kind::Filler });
             soon(readable).await;
         }
-        assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+        assert_eq!(outbound.step().expect("it is open"), OutboundWait::Message);
         for _ in 0..2 {
             let message = soon(joined.peer.recv()).await.expect("nothing is lost");
             assert_eq!(message.expect("it is open").len(), 6);
@@ -530,7 +547,7 @@ async fn a_daemon_that_sleeps_is_woken_and_misses_nothing() {
 async fn messages_in_the_ring_leave_before_the_end() {
     let joined = Joined::new().await;
     let mut outbound = joined.outbound();
-    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Message);
     soon(async {
         tokio::select! {
             biased;
@@ -598,7 +615,7 @@ async fn a_program_that_waits_for_room_in_the_ring_is_told() {
     let ring_bytes = || channel.waiting_bytes();
     let full = ring_bytes();
     while channel.carrier().waiting_bytes() > 0 {
-        assert_eq!(outbound.step().expect("it is open"), Wait::Turn);
+        assert_eq!(outbound.step().expect("it is open"), OutboundWait::Turn);
         outbound.next_turn().await;
     }
     assert!((full / 4..full * 3 / 4).contains(&ring_bytes()), "{} of {full}", ring_bytes());

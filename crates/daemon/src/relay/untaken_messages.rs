@@ -50,9 +50,8 @@ mod tests {
 
     use super::*;
     use crate::channel::style::Style;
-    use crate::relay::Wait;
     use crate::relay::other_end::declare_upper_data;
-    use crate::relay::outbound::{Outbound, QueueOutbound};
+    use crate::relay::outbound::{Ends, Outbound, OutboundWait};
     use crate::state::registry::Registry;
     use crate::state::send_queue::Messages;
     use crate::testing::{opened, registry, send, soon};
@@ -84,6 +83,10 @@ mod tests {
                 }
             };
             End { socket, assoc, program_end }
+        }
+
+        fn ends(&self) -> Ends<'_> {
+            Ends { socket: &self.socket, assoc: &self.assoc, association: self.association() }
         }
 
         fn association(&self) -> &Association {
@@ -123,17 +126,17 @@ mod tests {
     async fn what_a_program_has_sent_before_its_peer_shuts_down_is_still_sent() {
         let registry = registry();
         let (first, second) = ends(&registry, Style::OneToOne).await;
-        let mut outbound = Outbound::new(&first.socket, &first.assoc, first.association(), Messages::new());
-        assert!(matches!(outbound.step(), Ok(Wait::Message)));
+        let mut outbound = Outbound::from_channel(first.ends(), Messages::new());
+        assert!(matches!(outbound.step(), Ok(OutboundWait::Message)));
         let sent = 2 * RECORDS_PER_TURN;
         (0..sent).for_each(|_| send(&first.program_end, AssocId::NONE, b"earlier"));
         shut_down(&second, &first).await;
-        while !matches!(outbound.step(), Ok(Wait::Message)) {
+        while !matches!(outbound.step(), Ok(OutboundWait::Message)) {
             outbound.next_turn().await;
         }
         assert!(!first.assoc.has_upper_data());
         send(&first.program_end, AssocId::NONE, b"later");
-        assert!(matches!(outbound.step(), Ok(Wait::Message)));
+        assert!(matches!(outbound.step(), Ok(OutboundWait::Message)));
         assert_eq!(received(&second).await, sent);
     }
 
@@ -142,12 +145,12 @@ mod tests {
         let registry = registry();
         let (first, second) = ends(&registry, Style::OneToMany).await;
         let queue = first.assoc.send_queue().expect("it has one");
-        let mut outbound = QueueOutbound::new(&first.socket, &first.assoc, first.association(), &queue);
-        assert_eq!(outbound.step(), Some(Wait::Message));
+        let mut outbound = Outbound::from_queue(first.ends(), &queue);
+        assert_eq!(outbound.step(), Ok(OutboundWait::Message));
         let sent = RECORDS_PER_TURN / 2;
         (0..sent).for_each(|_| send(&first.program_end, first.assoc.id(), b"earlier"));
         shut_down(&second, &first).await;
-        assert_eq!(outbound.step(), Some(Wait::Message));
+        assert_eq!(outbound.step(), Ok(OutboundWait::Message));
         assert_eq!(received(&second).await, sent);
     }
 

@@ -13,9 +13,11 @@ use tokio::time::timeout;
 use crate::channel::in_flight::Breach;
 use crate::channel::putter::Putter;
 use crate::relay::drain::Drain;
-use crate::relay::inbound::Inbound;
-use crate::relay::outbound::{Outbound, QueueOutbound};
-use crate::relay::{Departure, Wait, notifications};
+use crate::relay::inbound::{Inbound, InboundWait};
+use crate::relay::outbound::channel_source::{ChannelSource, UserMemory};
+use crate::relay::outbound::queue_source::InboundDone;
+use crate::relay::outbound::{Ends, Outbound, OutboundWait};
+use crate::relay::{Departure, notifications};
 use crate::state::association::SocketAssociation;
 use crate::state::inbound_queue::{Ended, ToProgram};
 use crate::state::send_queue::{Messages, SendQueue};
@@ -31,10 +33,11 @@ pub(super) async fn relay_outbound(
     association: &Association,
     unsent: Messages,
 ) -> Departure {
-    let mut outbound = Outbound::new(socket, assoc, association, unsent);
+    let ends = Ends { socket, assoc, association };
+    let mut outbound = Outbound::from_channel(ends, unsent);
     loop {
         let step = match outbound.step() {
-            Ok(wait) => until_over(wait, socket, association, &mut outbound).await,
+            Ok(wait) => until_over(wait, ends, &mut outbound).await,
             Err(departure) => Err(departure),
         };
         if let Err(departure) = step {
@@ -45,21 +48,20 @@ pub(super) async fn relay_outbound(
 
 /// Waits for the event that the outbound direction of a one-to-one socket waits for. Returns the departure if the program leaves
 /// or breaks the socket meanwhile.
-async fn until_over(
-    wait: Wait,
-    socket: &Rc<Socket>,
-    association: &Association,
-    outbound: &mut Outbound<'_>,
+async fn until_over<'a>(
+    wait: OutboundWait<UserMemory>,
+    Ends { socket, association, .. }: Ends<'a>,
+    outbound: &mut Outbound<'a, ChannelSource<'a>>,
 ) -> Result<(), Departure> {
     let channel = socket.channel();
     match wait {
-        Wait::Turn | Wait::Departure | Wait::End => outbound.next_turn().await,
-        Wait::Message => channel.readable().await,
-        Wait::Channel(blocked) => unless_broken(socket, outbound.unblocked(blocked)).await?,
-        Wait::Memory => {
+        OutboundWait::Turn => outbound.next_turn().await,
+        OutboundWait::Message => channel.readable().await,
+        OutboundWait::Channel(blocked) => unless_broken(socket, outbound.unblocked(blocked)).await?,
+        OutboundWait::Own(UserMemory) => {
             unless_broken(socket, unless_discarded(socket, pin!(channel.room()))).await??;
         }
-        Wait::Association => {
+        OutboundWait::Association => {
             unless_broken(socket, unless_discarded(socket, pin!(room(association)))).await??;
         }
     }
@@ -73,14 +75,14 @@ pub(super) async fn relay_send_queue(
     association: &Association,
     queue: &SendQueue,
 ) {
-    let mut outbound = QueueOutbound::new(socket, assoc, association, queue);
-    while let Some(wait) = outbound.step() {
+    let mut outbound = Outbound::from_queue(Ends { socket, assoc, association }, queue);
+    while let Ok(wait) = outbound.step() {
         match wait {
-            Wait::Turn | Wait::Memory | Wait::Departure => outbound.next_turn().await,
-            Wait::Message => queue.filled().await,
-            Wait::End => assoc.inbound_done().await,
-            Wait::Association => room(association).await,
-            Wait::Channel(blocked) => outbound.unblocked(blocked).await,
+            OutboundWait::Turn => outbound.next_turn().await,
+            OutboundWait::Message => queue.filled().await,
+            OutboundWait::Association => room(association).await,
+            OutboundWait::Channel(blocked) => outbound.unblocked(blocked).await,
+            OutboundWait::Own(InboundDone) => assoc.inbound_done().await,
         }
     }
 }
@@ -97,10 +99,10 @@ pub(super) async fn relay_inbound(
     let mut inbound = Inbound::new(socket, assoc, association);
     while let Some(wait) = inbound.step(&mut held, &mut ended) {
         match wait {
-            Wait::Message => held.set_next(association.readable().await.err().map(Err)),
-            Wait::Channel(blocked) => inbound.unblocked(blocked).await,
-            Wait::Departure => inbound.left().await,
-            Wait::Turn | Wait::Memory | Wait::Association | Wait::End => inbound.next_turn().await,
+            InboundWait::Turn => inbound.next_turn().await,
+            InboundWait::Message => held.set_next(association.readable().await.err().map(Err)),
+            InboundWait::Channel(blocked) => inbound.unblocked(blocked).await,
+            InboundWait::Departure => inbound.left().await,
         }
     }
 }

@@ -5,8 +5,7 @@ use std::pin::pin;
 use carrier::sharers_page::SharersPage;
 
 use super::*;
-use crate::relay::outbound::QueueOutbound;
-use crate::state::send_queue::SendQueue;
+use crate::relay::outbound::queue_source::InboundDone;
 
 #[tokio::test(flavor = "local")]
 async fn messages_behind_those_that_a_program_has_left_unread_are_not_taken() {
@@ -18,13 +17,13 @@ async fn messages_behind_those_that_a_program_has_left_unread_are_not_taken() {
         let mut inbound = Inbound::new(&socket, &assoc, association);
         peer.send(b"a word").await.expect("it is open");
         soon(association.readable()).await.expect("it is open");
-        assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(Wait::Message));
+        assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(InboundWait::Message));
         channel.shared_pages().write_as_sharer(SharersPage::DATA_TAKEN_AT, &[u32::from(is_read)]);
         drop(program_end);
         soon(channel.carrier().hung_up()).await;
         peer.send(b"another").await.expect("it is open");
         soon(association.readable()).await.expect("it is open");
-        assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(Wait::Departure));
+        assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(InboundWait::Departure));
         {
             let mut left = pin!(inbound.left());
             let mut cx = Context::from_waker(Waker::noop());
@@ -37,7 +36,11 @@ async fn messages_behind_those_that_a_program_has_left_unread_are_not_taken() {
             assert_eq!(is_over, is_read);
         }
         if is_read {
-            assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(Wait::Message), "discarded");
+            assert_eq!(
+                inbound.step(&mut held, &mut |end| ends.push(end)),
+                Some(InboundWait::Message),
+                "discarded"
+            );
         }
         assert_eq!(held.is_empty(), is_read);
     }
@@ -49,21 +52,21 @@ async fn messages_for_an_association_that_has_ended_return_behind_its_end_and_wi
     joined.assoc.options_mut().subscribe(NotificationType::AssociationChange.subscription(), true);
     joined.assoc.options_mut().subscribe(NotificationType::SendFailedEvent.subscription(), true);
     let queue = SendQueue::new(joined.socket.channel().shared_pages(), None);
-    let mut outbound = QueueOutbound::new(&joined.socket, &joined.assoc, joined.association(), &queue);
+    let mut outbound = Outbound::from_queue(joined.ends(), &queue);
     joined.peer.abort("enough");
     soon(joined.association().closed()).await;
     assert!(queue.push(testing::header(ID, 6), Bytes::from_static(b"a word")));
-    assert_eq!(outbound.step(), Some(Wait::End));
+    assert_eq!(outbound.step(), Ok(OutboundWait::Own(InboundDone)));
     assert!(read(&joined.program_end).is_none());
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, joined.association());
     let mut held = InboundQueue::default();
     while let Some(wait) = inbound.step(&mut held, &mut |_| ()) {
-        assert_eq!(wait, Wait::Message);
+        assert_eq!(wait, InboundWait::Message);
         soon(joined.association().readable()).await.expect("it has ended");
     }
     joined.assoc.on_inbound_done();
     soon(joined.assoc.inbound_done()).await;
-    assert_eq!(outbound.step(), Some(Wait::Message));
+    assert_eq!(outbound.step(), Ok(OutboundWait::Message));
     let told: Vec<_> = std::iter::from_fn(|| read(&joined.program_end))
         .filter_map(|record| Header::split(&record).map(|(header, content)| (header.kind, content.to_vec())))
         .filter_map(|(kind, content)| (kind == Kind::Notification).then_some(content))

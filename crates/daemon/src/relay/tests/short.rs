@@ -40,7 +40,7 @@ async fn short_messages_of_a_program_pass_among_others_in_their_order() {
     }
     let named = Header { stream: 3, ppid: 9, flags: Flags::END.with(Flags::UNORDERED), ..header(ID, 5) };
     put_record(&joined.socket, &named, b"named");
-    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), OutboundWait::Message);
     for bytes in LENGTHS {
         assert_eq!(receive(&joined.peer).await, content(bytes));
     }
@@ -73,7 +73,7 @@ async fn records_and_longer_messages_keep_their_place_among_short_messages() {
     put_counted(1, b"5");
     send_counted(1, b"6");
     put_counted(2, b"7");
-    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), OutboundWait::Message);
     let expected: [&[u8]; 8] = [b"0", b"1", b"2", b"3", &content(50_000), b"5", b"6", b"7"];
     for content in expected {
         assert!(receive(&joined.peer).await == content, "{:?}", &content[..1]);
@@ -87,7 +87,7 @@ async fn a_short_message_that_is_refused_keeps_no_other_back() {
     for (stream, content) in [(0, b"a"), (9_999, b"b"), (1, b"c")] {
         put_record(&joined.socket, &Header { stream, ..header(ID, 1) }, content);
     }
-    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), OutboundWait::Message);
     assert_eq!([receive(&joined.peer).await, receive(&joined.peer).await], [b"a", b"c"]);
 }
 
@@ -96,11 +96,11 @@ async fn a_turn_moves_so_many_short_messages_of_a_ring() {
     let joined = Joined::new().await;
     let mut outbound = joined.outbound();
     (0..=RECORDS_PER_TURN).for_each(|_| assert!(!put(&joined.socket, ID, b"a word")));
-    assert_eq!(outbound.step().expect("it is open"), Wait::Turn);
+    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Turn);
     let (channel, before) = (joined.socket.channel(), RECORDS_PER_TURN as u64);
     assert!(channel.waiting_bytes() > 0, "one is left");
     outbound.next_turn().await;
-    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Message);
     assert_eq!(joined._registry.busy_polling().records(), before + 1);
 }
 
@@ -110,10 +110,10 @@ async fn messages_of_several_kilobytes_end_a_turn_sooner() {
     let mut outbound = joined.outbound();
     let (message, messages) = (vec![7; SHORT_BYTES_MAX], BYTES_PER_TURN / SHORT_BYTES_MAX + 1);
     (0..=messages).for_each(|_| assert!(!put(&joined.socket, ID, &message)));
-    assert_eq!(outbound.step().expect("it is open"), Wait::Turn);
+    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Turn);
     let moved = joined._registry.busy_polling().records();
     assert!(moved <= messages as u64, "{moved} in a turn");
-    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), OutboundWait::Message);
 }
 
 #[tokio::test(flavor = "local")]
@@ -122,7 +122,7 @@ async fn short_messages_without_room_come_later_in_their_order() {
     let mut outbound = joined.outbound();
     let mut sent = 0;
     // The peer does not read.
-    while past_turns(&mut outbound).await.expect("it is open") == Wait::Message {
+    while past_turns(&mut outbound).await.expect("it is open") == OutboundWait::Message {
         for _ in 0..100 {
             let number = u32::to_be_bytes(sent);
             put(&joined.socket, ID, &[&number[..], &[7; 1000]].concat());
@@ -132,8 +132,8 @@ async fn short_messages_without_room_come_later_in_their_order() {
     let (mut received, mut waits) = (0, 0);
     while received < sent {
         match past_turns(&mut outbound).await.expect("it is open") {
-            Wait::Association => waits += 1,
-            wait => assert_eq!(wait, Wait::Message),
+            OutboundWait::Association => waits += 1,
+            wait => assert_eq!(wait, OutboundWait::Message),
         }
         assert_eq!(receive(&joined.peer).await[..4], u32::to_be_bytes(received));
         received += 1;
@@ -169,8 +169,8 @@ async fn short_messages_of_a_peer_share_records_in_their_order() {
             break;
         }
         match wait {
-            Some(Wait::Turn) => inbound.next_turn().await,
-            Some(Wait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
+            Some(InboundWait::Turn) => inbound.next_turn().await,
+            Some(InboundWait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
             Some(_) => soon(association.readable()).await.expect("it is open"),
             None => panic!("it has ended"),
         }
@@ -193,9 +193,9 @@ async fn short_messages_wait_for_a_full_channel_and_none_is_lost_with_the_end_be
         }
         joined.peer.flush();
         match inbound.step(&mut held, &mut |end| ends.push(end)) {
-            Some(Wait::Channel(Blocked::Full | Blocked::Ring)) => break,
-            Some(Wait::Turn) => inbound.next_turn().await,
-            wait => assert_eq!(wait, Some(Wait::Message)),
+            Some(InboundWait::Channel(Blocked::Full | Blocked::Ring)) => break,
+            Some(InboundWait::Turn) => inbound.next_turn().await,
+            wait => assert_eq!(wait, Some(InboundWait::Message)),
         }
     }
     assert!(!held.is_empty());
@@ -208,8 +208,8 @@ async fn short_messages_wait_for_a_full_channel_and_none_is_lost_with_the_end_be
                 }
             }
             match inbound.step(&mut held, &mut |end| ends.push(end)) {
-                Some(Wait::Channel(blocked)) => inbound.unblocked(blocked).await,
-                Some(Wait::Turn) => inbound.next_turn().await,
+                Some(InboundWait::Channel(blocked)) => inbound.unblocked(blocked).await,
+                Some(InboundWait::Turn) => inbound.next_turn().await,
                 Some(_) => association.readable().await.expect("it ends"),
                 None => break,
             }
@@ -231,11 +231,11 @@ async fn memory_that_was_waited_for_is_released_with_the_short_message() {
     let mut outbound = joined.outbound();
     put(&joined.socket, ID, b"a word");
     let all = account.charge_anyway(Limits::default().user_memory_bytes);
-    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Memory);
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), OutboundWait::Own(UserMemory));
     drop(all);
     soon(channel.room()).await;
     assert!(account.charged_bytes() > 0, "it is reserved");
-    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), OutboundWait::Message);
     assert_eq!(receive(&joined.peer).await, b"a word");
     let is_released = || {
         joined.peer.flush();
@@ -258,7 +258,7 @@ async fn messages_that_wait_for_another_sender_are_charged() {
         (InboundQueue::default(), Inbound::new(&joined.socket, &joined.assoc, association));
     let blocked = loop {
         match inbound.step(&mut held, &mut |_| ()) {
-            Some(Wait::Channel(blocked)) => break blocked,
+            Some(InboundWait::Channel(blocked)) => break blocked,
             _ => soon(association.readable()).await.expect("it is open"),
         }
     };
@@ -277,7 +277,7 @@ async fn a_default_that_ends_the_association_counts_for_short_messages() {
         &Header { flags: Flags::END.with(Flags::BY_DEFAULT), ..header(ID, 5) },
         b"named",
     );
-    assert_eq!(past_turns(&mut outbound).await.expect("the program has the socket"), Wait::Message);
+    assert_eq!(past_turns(&mut outbound).await.expect("the program has the socket"), OutboundWait::Message);
     let told = soon(joined.peer.recv()).await;
     assert!(matches!(&told, Err(RecvError::Lost(loss)) if loss.information.ends_with(b"named")), "{told:?}");
 }

@@ -1,0 +1,63 @@
+//! What a program waits for after it has closed a descriptor.
+
+use rustix::io::Errno;
+
+use super::pending::{ROUNDS_MAX, run_pending};
+use super::waiting::wait_for;
+use crate::state::registry::Registry;
+use crate::system::socket_cookie::Cookie;
+use crate::users::closer::Source;
+use crate::users::requester::Requester;
+
+/// Acts on what programs of this user have closed so far.
+pub(crate) async fn act_on_closes(registry: &Registry, requester: Requester) {
+    // The daemon's own copy would keep a file open that a program has closed.
+    for source in Source::ALL {
+        registry.resources().closer(requester.user(), source).drained().await;
+    }
+    run_pending(registry, ROUNDS_MAX).await;
+}
+
+/// Waits until a socket that its program has just closed is gone. Does not wait if the socket has another descriptor.
+pub(crate) async fn linger(registry: &Registry, cookie: Cookie, requester: Requester) -> Result<(), Errno> {
+    let socket = registry.find(cookie).filter(|socket| requester.may_manage(socket.owner().user));
+    act_on_closes(registry, requester).await;
+    match socket.filter(|socket| socket.channel().is_closed()) {
+        Some(socket) => wait_for(registry, requester, socket.gone()).await,
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use tokio::task::{spawn_local, yield_now};
+
+    use super::*;
+    use crate::channel::style::Style;
+    use crate::testing::{opened, registry, soon};
+    use crate::users::requester::tests::requester as of;
+
+    #[tokio::test(flavor = "local")]
+    async fn a_caller_lingers_while_a_socket_of_its_user_is_closed_and_not_gone() {
+        let registry = Rc::new(registry());
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let cookie = Cookie::of(&program_end).expect("a carrier");
+        let user = socket.owner().user;
+        soon(linger(&registry, cookie, of(user))).await.expect("it is open");
+        drop(program_end);
+        soon(linger(&registry, cookie, of(user + 1))).await.expect("it is another user's");
+        let lingering = spawn_local({
+            let registry = Rc::clone(&registry);
+            async move { linger(&registry, cookie, of(user)).await }
+        });
+        for _ in 0..2 * ROUNDS_MAX {
+            yield_now().await;
+        }
+        assert!(!lingering.is_finished());
+        registry.forget(&socket);
+        soon(lingering).await.expect("it goes on").expect("the socket is gone");
+        soon(linger(&registry, cookie, of(user))).await.expect("there is none");
+    }
+}
