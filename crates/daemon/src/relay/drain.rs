@@ -7,7 +7,6 @@ use bytes::Bytes;
 use carrier::record::{Flags, Header};
 use rustix::io::Errno;
 
-use super::outbound::completed;
 use super::{Departure, abort};
 use crate::channel::endpoint::Progress;
 use crate::channel::incoming::Incoming;
@@ -150,7 +149,7 @@ fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: 
         return;
     }
     let Some(send_queue) = assoc.send_queue() else { return };
-    let header = completed(assoc, header);
+    let header = assoc.complete(header);
     let has_room = send_queue.push(header, content);
     if header.flags.contains(Flags::SHUTDOWN) {
         socket.on_sending_shut(assoc);

@@ -14,6 +14,7 @@ use swiftwater::{Event, Lifetime, PathId, SendError, SendInfo, internals};
 use self::channel_source::ChannelSource;
 use self::queue_source::QueueSource;
 use super::notifications;
+use super::other_end::declare_upper_data;
 use super::untaken_messages::UntakenMessages;
 use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::putter::Putter;
@@ -96,7 +97,7 @@ pub(crate) enum Next<Own> {
 
 /// Relays the messages of a program into one association.
 pub(crate) struct Outbound<'a, S> {
-    association: &'a Association,
+    ends: Ends<'a>,
     source: S,
     reports: Reports,
     untaken: UntakenMessages<'a>,
@@ -119,10 +120,10 @@ impl<'a> Outbound<'a, QueueSource<'a>> {
 
 impl<'a, S: Source> Outbound<'a, S> {
     fn new(ends: Ends<'a>, source: S) -> Self {
-        let Ends { socket, assoc, association } = ends;
+        let Ends { socket, assoc, .. } = ends;
         let (reports, untaken, turn) =
             (Reports::new(socket), UntakenMessages::of(socket, assoc), socket.turn());
-        Outbound { association, source, reports, untaken, turn }
+        Outbound { ends, source, reports, untaken, turn }
     }
 
     /// Moves messages. Returns the event that it waits for, or why no more messages will come.
@@ -136,7 +137,7 @@ impl<'a, S: Source> Outbound<'a, S> {
     fn advance(&mut self) -> Result<OutboundWait<S::Own>, S::End> {
         // A step that moves nothing counts, too, because the event that it waits for may have occurred already, again and again.
         let mut weight = 1;
-        if self.untaken.is_last() {
+        if self.ends.assoc.has_last_upper_data() {
             self.source.on_sending_shut();
         }
         loop {
@@ -159,12 +160,12 @@ impl<'a, S: Source> Outbound<'a, S> {
                 }
             };
             weight = quantum::weight(content.len());
-            match pass_on(self.association, &header, &mut content) {
+            match pass_on(self.ends, &header, &mut content) {
                 Ok(()) => self.source.on_sent(),
                 Err(SendError::WouldBlock) => {
                     self.source.on_blocked(header, content);
                     self.untaken.set(true);
-                    internals::flush_due(self.association);
+                    internals::flush_due(self.ends.association);
                     return Ok(OutboundWait::Association);
                 }
                 Err(refused) => match self.source.on_refused(&refused, header, content) {
@@ -215,18 +216,9 @@ impl Reports {
     }
 }
 
-/// Returns the header with the association's default parameters, if the program gave the message none. Called as soon as
-/// the message was taken, because later changes do not concern it.
-pub(super) fn completed(assoc: &SocketAssociation, header: Header) -> Header {
-    match header.flags.contains(Flags::BY_DEFAULT) {
-        true => assoc.options().sending().complete(header),
-        false => header,
-    }
-}
-
 /// Hands a message to an association; leaves in `content` what it has not accepted. `WouldBlock`: there is no room.
 pub(super) fn pass_on(
-    association: &Association,
+    Ends { socket, assoc, association }: Ends<'_>,
     header: &Header,
     content: &mut Bytes,
 ) -> Result<(), SendError> {
@@ -236,7 +228,10 @@ pub(super) fn pass_on(
         *content = Bytes::new();
     }
     match header.flags.contains(Flags::SHUTDOWN) {
-        true => internals::shutdown_no_poll(association),
+        true => {
+            declare_upper_data(socket, assoc);
+            internals::shutdown_no_poll(association)
+        }
         false => Ok(()),
     }
 }

@@ -3,8 +3,6 @@
 
 use std::rc::Rc;
 
-use swiftwater::{AssociationState, internals};
-
 use crate::state::association::SocketAssociation;
 use crate::state::relayed::RelayedEntries;
 use crate::state::socket::Socket;
@@ -24,13 +22,6 @@ impl<'a> UntakenMessages<'a> {
     pub(super) fn set(&self, exists: bool) {
         self.assoc.set_has_upper_data(exists);
     }
-
-    /// Returns whether the peer has shut the association down, so that no message may follow these.
-    pub(super) fn is_last(&self) -> bool {
-        let association = || self.assoc.stack_association();
-        let state = || association().and_then(|it| internals::view(it, |view| view.state()));
-        self.assoc.has_upper_data() && state() == Some(AssociationState::ShutdownReceived)
-    }
 }
 
 impl Drop for UntakenMessages<'_> {
@@ -44,7 +35,9 @@ mod tests {
     use std::net::{IpAddr, SocketAddr};
     use std::os::fd::OwnedFd;
 
+    use bytes::Bytes;
     use carrier::assoc_id::AssocId;
+    use carrier::record::{Flags, Header, Kind};
     use swiftwater::Address;
     use swiftwater::tokio::{Association, Listener};
 
@@ -147,11 +140,30 @@ mod tests {
         let queue = first.assoc.send_queue().expect("it has one");
         let mut outbound = Outbound::from_queue(first.ends(), &queue);
         assert_eq!(outbound.step(), Ok(OutboundWait::Message));
-        let sent = RECORDS_PER_TURN / 2;
+        let sent = 2 * RECORDS_PER_TURN + 1;
         (0..sent).for_each(|_| send(&first.program_end, first.assoc.id(), b"earlier"));
         shut_down(&second, &first).await;
-        assert_eq!(outbound.step(), Ok(OutboundWait::Message));
+        while outbound.step() != Ok(OutboundWait::Message) {
+            outbound.next_turn().await;
+        }
         assert_eq!(received(&second).await, sent);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn what_a_program_has_sent_before_a_one_to_many_socket_ends_the_association_is_still_sent() {
+        let registry = registry();
+        let (first, second) = ends(&registry, Style::OneToMany).await;
+        let queue = first.assoc.send_queue().expect("it has one");
+        let mut ending = Outbound::from_queue(first.ends(), &queue);
+        let mut outbound = Outbound::from_channel(second.ends(), Messages::new());
+        assert!(matches!(outbound.step(), Ok(OutboundWait::Message)));
+        send(&second.program_end, AssocId::NONE, b"earlier");
+        let end = Header { flags: Flags::END.with(Flags::SHUTDOWN), ..Header::new(Kind::Data) };
+        assert!(queue.push(end, Bytes::new()));
+        assert_eq!(ending.step(), Ok(OutboundWait::Message));
+        assert!(soon(second.association().recv()).await.expect("it is open").is_none());
+        assert!(matches!(outbound.step(), Ok(OutboundWait::Message)));
+        assert_eq!(received(&first).await, 1);
     }
 
     #[tokio::test(flavor = "local")]

@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use carrier::assoc_id::AssocId;
-use carrier::record::PAYLOAD_BYTES_MAX;
+use carrier::record::{Flags, Header, PAYLOAD_BYTES_MAX};
 use rustix::io::Errno;
 use swiftwater::internals::{self, AssociationView};
 use swiftwater::tokio::Association;
-use swiftwater::{Message, PathState};
+use swiftwater::{AssociationState, Message, PathState};
 use tokio::sync::{MutexGuard, watch};
 
 use super::association_options::AssocOptions;
@@ -134,6 +134,20 @@ impl SocketAssociation {
     /// Returns whether the association knows of such messages.
     pub(crate) fn has_upper_data(&self) -> bool {
         self.has_upper_data.get()
+    }
+
+    /// Returns whether the peer has shut the association down while there are such messages, so that no message may follow them.
+    pub(crate) fn has_last_upper_data(&self) -> bool {
+        self.has_upper_data() && self.view(|view| view.state()) == Some(AssociationState::ShutdownReceived)
+    }
+
+    /// Returns the header with the association's default parameters, if the program gave the message none. Called as soon as the
+    /// message was taken, because later changes do not concern it.
+    pub(crate) fn complete(&self, header: Header) -> Header {
+        match header.flags.contains(Flags::BY_DEFAULT) {
+            true => self.options().sending().complete(header),
+            false => header,
+        }
     }
 
     /// Returns its number in notifications: as in the kernel, 0 if it was never up.

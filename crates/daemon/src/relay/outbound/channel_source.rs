@@ -5,9 +5,7 @@ use carrier::record::{Flags, Header};
 use rustix::io::Errno;
 use swiftwater::{SendError, internals};
 
-use super::{
-    Ends, Next, OutboundWait, Source, completed, is_shutdown_pending, refuses_all, send_info, unsent,
-};
+use super::{Ends, Next, OutboundWait, Source, is_shutdown_pending, refuses_all, send_info, unsent};
 use crate::channel::incoming::Incoming;
 use crate::relay::{Departure, abort};
 use crate::state::inbound_queue::ToProgram;
@@ -42,7 +40,7 @@ impl<'a> ChannelSource<'a> {
         }
         let passed = internals::send_short_no_poll(association, |sender| {
             channel.pass_short(weight_max, |header, content| {
-                let header = completed(assoc, *header);
+                let header = assoc.complete(*header);
                 is_plain(&header) && sender.send(content, &send_info(&header))
             })
         });
@@ -109,7 +107,7 @@ impl Source for ChannelSource<'_> {
             None => self.take()?,
         };
         let Next::Message(header, content) = next else { return Ok(next) };
-        let header = completed(self.ends.assoc, header);
+        let header = self.ends.assoc.complete(header);
         if header.flags.contains(Flags::ABORT) {
             // The inbound direction tells the program of the end. The program still has the socket.
             abort(self.ends.association, &String::from_utf8_lossy(&content));

@@ -5,8 +5,10 @@ use carrier::record::Header;
 use swiftwater::SendError;
 
 use super::{Ends, Next, OutboundWait, Source, is_shutdown_pending, unsent};
+use crate::relay::drain::Drain;
 use crate::state::inbound_queue::ToProgram;
 use crate::state::send_queue::{QueueFront, SendQueue};
+use crate::users::quantum::RECORDS_PER_TURN;
 
 /// The end of the inbound direction: the program first hears of the end of the association, and of the messages that were sent
 /// before.
@@ -40,6 +42,13 @@ impl<'a> QueueSource<'a> {
         QueueSource { ends, queue, first: First::Whole }
     }
 
+    /// Takes records out of the channel if the peer has shut the association down, because they may be for this association. Returns
+    /// whether there were any.
+    fn takes_more(&self) -> bool {
+        let Ends { socket, assoc, .. } = self.ends;
+        assoc.has_last_upper_data() && Drain::new(socket).take(socket).is_none()
+    }
+
     fn remove_first(&mut self) {
         self.queue.pop();
         self.first = First::Whole;
@@ -67,6 +76,7 @@ impl Source for QueueSource<'_> {
                 Ok(Next::Message(header, Bytes::new()))
             }
             QueueFront::Message(header, content) => Ok(Next::Message(header, content)),
+            QueueFront::Nothing if self.takes_more() => Ok(Next::Handled { weight: RECORDS_PER_TURN }),
             QueueFront::Nothing => {
                 self.ends.association.flush();
                 Ok(Next::Waits { wait: OutboundWait::Message, has_untaken: false })
