@@ -32,7 +32,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swiftwater::streams::AutopushError;
-use swiftwater::{BindError, Stack, StackOptions};
+use swiftwater::tokio::Stack;
+use swiftwater::{BindError, StackOptions};
 use tokio::runtime::LocalOptions;
 use tokio::sync::Notify;
 
@@ -190,7 +191,7 @@ impl Daemon {
 
     /// Returns a handle that ends the daemon while it runs.
     pub fn ending(&self) -> Ending {
-        Ending::new(Arc::clone(&self.ending), self.stack.clone(), self.listener.file())
+        Ending::new(Arc::clone(&self.ending), self.stack.clone().into(), self.listener.file())
     }
 
     /// Serves programs; returns when the daemon has been idle for the configured time, or was told to end. No
@@ -204,7 +205,7 @@ impl Daemon {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
         let runtime = runtime.map_err(DaemonError::System)?;
-        let stack = self.stack.clone();
+        let stack = self.stack.clone().into();
         let resources = Resources::new(&self.limits, Arc::clone(&self.descriptors));
         let tap_files = Arc::clone(resources.tap_files());
         let outcome = runtime.block_on(self.serve(resources));
@@ -271,7 +272,6 @@ mod tests {
     use std::task::{Context, Waker};
 
     use swiftwater::Address;
-    use swiftwater::tokio::{Association, Listener};
 
     use super::*;
     use crate::channel::style::Style;
@@ -281,11 +281,10 @@ mod tests {
     async fn a_daemon_is_idle_once_the_last_socket_and_the_last_association_are_gone() {
         let registry = registry();
         let (socket, _program_end) = opened(&registry, Style::OneToOne);
-        let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
+        let listener = registry.stack().listen(7).expect("a free port");
         let hosts = vec![IpAddr::from([127, 0, 0, 1])];
         let server = Address { hosts, port: 7, udp_port: Some(registry.stack().udp_port()) };
-        let (client, accepted) =
-            tokio::join!(Association::connect_on(registry.stack(), server), listener.accept());
+        let (client, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
         let (client, (accepted, _)) = (client.expect("it listens"), accepted.expect("it comes"));
         let mut idle = pin!(until_idle(&registry, Some(Duration::ZERO)));
         let mut is_idle = || idle.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();

@@ -395,7 +395,8 @@ mod tests {
     use carrier::request::{DaemonRequest, SocketRequest};
     use rustix::event::PollFlags;
     use rustix::net::{AddressFamily, SocketType};
-    use swiftwater::{Stack, StackOptions};
+    use swiftwater::StackOptions;
+    use swiftwater::tokio::Stack;
     use tokio::runtime::LocalOptions;
 
     use super::*;

@@ -15,7 +15,8 @@ use ring::{PutOutcome, Ring, Writer};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use shared_memory::OfferedMapping;
-use swiftwater::{AssociationOptions, Stack, StackOptions};
+use swiftwater::tokio::Stack;
+use swiftwater::{AssociationOptions, StackOptions};
 
 use crate::channel::shared_pages::Memory;
 use crate::channel::style::Style;

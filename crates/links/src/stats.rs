@@ -2,6 +2,7 @@
 
 /// Counters of one link since it was bound. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LinkStats {
     /// Received batches: system calls that returned datagrams, and batches from memory.
     pub batches_received: u64,

@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 use crate::association::{Association, BatchRules, Context, RETURNED_MAX};
 use crate::config::{AssociationConfig, EndpointConfig, PathOptions};
 use crate::cookie::CookieJar;
-use crate::error::{ConnectError, PrimaryError};
+use crate::error::{ConnectError, PathError};
 use crate::event::Host;
 use crate::identifiers::{AssociationId, ListenerId};
 use crate::identity::Identity;
@@ -246,8 +246,8 @@ impl Endpoint {
         id: AssociationId,
         address: IpAddr,
         host: &mut H,
-    ) -> Result<(), PrimaryError> {
-        let mut outcome = Err(PrimaryError::Closed);
+    ) -> Result<(), PathError> {
+        let mut outcome = Err(PathError::Closed);
         self.with_open(id, now, host, |association, cx| outcome = association.set_primary(cx, address));
         outcome
     }
@@ -275,8 +275,8 @@ impl Endpoint {
         address: Option<IpAddr>,
         options: &PathOptions,
         host: &mut H,
-    ) -> Result<(), PrimaryError> {
-        let mut outcome = Err(PrimaryError::Closed);
+    ) -> Result<(), PathError> {
+        let mut outcome = Err(PathError::Closed);
         self.with_open(id, now, host, |association, cx| outcome = association.set_path(cx, address, options));
         outcome
     }

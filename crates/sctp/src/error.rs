@@ -1,6 +1,7 @@
 //! Errors, one enum for each operation.
 
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 
 use sctp_wire::cause::{ProtocolViolation, UserInitiatedAbort};
@@ -93,7 +94,8 @@ impl std::error::Error for ConnectError {}
 
 /// Reason why an operation on a path of an association failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PrimaryError {
+#[non_exhaustive]
+pub enum PathError {
     /// The association has ended.
     Closed,
     /// The peer has no such address.
@@ -108,17 +110,17 @@ pub enum PrimaryError {
     },
 }
 
-impl fmt::Display for PrimaryError {
+impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PrimaryError::Closed => f.write_str("the association is gone; connect again"),
-            PrimaryError::NoSuchPath { address } => {
+            PathError::Closed => f.write_str("the association is gone; connect again"),
+            PathError::NoSuchPath { address } => {
                 write!(
                     f,
                     "the peer has no address {address}; choose one of the paths that the statistics list"
                 )
             }
-            PrimaryError::Unconfirmed { address } => write!(
+            PathError::Unconfirmed { address } => write!(
                 f,
                 "the peer has not answered at {address} yet; wait until the statistics show that path as active, then ask again"
             ),
@@ -126,7 +128,17 @@ impl fmt::Display for PrimaryError {
     }
 }
 
-impl std::error::Error for PrimaryError {}
+impl std::error::Error for PathError {}
+
+impl From<PathError> for io::Error {
+    fn from(error: PathError) -> Self {
+        let kind = match error {
+            PathError::Closed => io::ErrorKind::NotConnected,
+            PathError::NoSuchPath { .. } | PathError::Unconfirmed { .. } => io::ErrorKind::AddrNotAvailable,
+        };
+        io::Error::new(kind, error)
+    }
+}
 
 /// Reason why an association has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]

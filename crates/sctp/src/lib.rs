@@ -58,7 +58,7 @@ pub use association::{AssociationView, FlushWhen, PathView};
 pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath, PathOptions};
 pub use cookie::CookieMark;
 pub use endpoint::{Admission, Arrival, Endpoint, ExpectedPackets, Permit, Unreachable};
-pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName};
+pub use error::{CloseReason, ConnectError, PathError, SendError, UnknownName};
 pub use event::{Event, Host, PathChange, PathReason, Payload, SendFailure};
 pub use identifiers::{AssociationId, ListenerId};
 pub use outbound::{Batch, Block, MessageLimits, Stage, Staged};

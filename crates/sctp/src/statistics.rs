@@ -68,6 +68,7 @@ by_name!(AssociationState, "no such state of an association");
 
 /// Counters and measurements of one association.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Statistics {
     /// [`STATISTICS_VERSION`] of the code that filled this struct.
     pub version: u32,
@@ -204,6 +205,7 @@ impl Statistics {
 
 /// Counters and measurements of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PathStatistics {
     /// The peer's address (`spinfo_address`, `sctpAssocRemAddr`); the port is the UDP encapsulation port.
     pub remote: SocketAddr,
@@ -314,6 +316,7 @@ pub(crate) struct PathCounts {
 
 /// Counters of an endpoint: of its associations, including ended ones, and of packets without association.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EndpointStatistics {
     /// [`STATISTICS_VERSION`] of the code that filled this struct.
     pub version: u32,

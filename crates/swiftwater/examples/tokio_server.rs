@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use swiftwater::SendInfo;
-use swiftwater::tokio::{Association, Listener, close_stack};
+use swiftwater::tokio::{Association, Listener};
 
 /// A client that sends nothing for this time is disconnected.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -52,9 +52,9 @@ async fn serve(address: &str) -> Result<(), Box<dyn Error>> {
         });
     }
     // The kernel does not tell peers that the process is gone: this call does, and delivers everything sent before.
-    let stack = listener.stack().clone();
+    let stack = listener.stack();
     drop(listener);
-    close_stack(&stack, CLOSE_WITHIN, "the server ends").await;
+    stack.close(CLOSE_WITHIN, "the server ends").await;
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! Associations: one-to-one endpoints.
 
+mod calls;
 mod shared;
 
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sctp::{RecvInfo, SendInfo};
 use streams::{Interest, Which};
 
-pub use self::shared::SharedAssociation;
+pub(crate) use self::shared::SharedAssociation;
 pub(crate) use self::shared::setup::request_connect;
 use crate::address::{Address, ToAddresses, first_success};
 use crate::error::{ConnectError, RecvError, SendError};
@@ -22,9 +22,6 @@ use crate::stack::Stack;
 
 /// An association with one peer (one-to-one style, RFC 6458 §4). Clones share the association; every method may be
 /// called from any thread.
-///
-/// This type has the calls that wait. It dereferences to [`SharedAssociation`], which has all others: `try_send` and
-/// `try_recv`, addresses, options, statistics, modules.
 ///
 /// Dropping the last clone shuts the association down in the background, after everything sent so far is delivered, for
 /// as long as the process lives; [`Association::close`] waits for that.
@@ -52,15 +49,6 @@ use crate::stack::Stack;
 #[derive(Clone, Debug)]
 pub struct Association {
     pub(crate) shared: Arc<SharedAssociation>,
-}
-
-impl Deref for Association {
-    type Target = SharedAssociation;
-
-    #[inline]
-    fn deref(&self) -> &SharedAssociation {
-        &self.shared
-    }
 }
 
 impl Association {
@@ -253,7 +241,7 @@ impl Association {
     ///
     /// The association was aborted or lost.
     pub fn recv(&self) -> Result<Option<Message>, RecvError> {
-        self.recv_message(Wait::Forever)
+        self.shared.recv_message(Wait::Forever)
     }
 
     /// Receives the next message; waits for it for `timeout` at most.
@@ -275,7 +263,7 @@ impl Association {
     ///
     /// Fails as [`Association::recv`] does, or with [`RecvError::TimedOut`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message>, RecvError> {
-        self.recv_message(Wait::within(timeout))
+        self.shared.recv_message(Wait::within(timeout))
     }
 
     /// Receives the available messages, at least one and at most `limit`, and appends them to `messages`; waits for the
@@ -308,7 +296,7 @@ impl Association {
                 socket.try_getmsg_many(inner, limit.max(1), messages)
             })??;
             let received = messages.len() - before;
-            if self.ends_many(found, received)? {
+            if self.shared.ends_many(found, received)? {
                 return Ok(received);
             }
         }
@@ -341,7 +329,7 @@ impl Association {
     ///
     /// The association was aborted or lost; the error follows the events that report this.
     pub fn recv_any(&self) -> Result<Option<Received>, RecvError> {
-        self.recv_any_with(Wait::Forever)
+        self.shared.recv_any_with(Wait::Forever)
     }
 
     /// Receives the next message or event; waits for it for `timeout` at most.
@@ -350,7 +338,7 @@ impl Association {
     ///
     /// Fails as [`Association::recv_any`] does, or with [`RecvError::TimedOut`].
     pub fn recv_any_timeout(&self, timeout: Duration) -> Result<Option<Received>, RecvError> {
-        self.recv_any_with(Wait::within(timeout))
+        self.shared.recv_any_with(Wait::within(timeout))
     }
 
     /// Copies the next message into `buffer`; waits for it. The rest of a message that does not fit comes with the next
@@ -380,7 +368,7 @@ impl Association {
             match self.shared.socket.read(buffer, &mut info, Wait::Forever)? {
                 Found::Data(bytes) => return Ok(Some((bytes, info))),
                 Found::Primitive(primitive, text) => check_restart(&primitive, &text)?,
-                Found::End => return self.ended().map(|()| None),
+                Found::End => return self.shared.ended().map(|()| None),
             }
         }
     }
@@ -435,7 +423,7 @@ impl Association {
     }
 
     /// Shuts down as [`Association::close`] does; waits up to `timeout`. After a timeout the shutdown continues in
-    /// the background, as after dropping the association; [`SharedAssociation::abort`] on a clone ends it.
+    /// the background, as after dropping the association; [`Association::abort`] on a clone ends it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -462,7 +450,7 @@ impl Association {
 
     fn close_with(&self, wait: Wait) -> Result<(), RecvError> {
         // An association that has ended already still reports its reason below, and so does the time limit.
-        let _ = self.shutdown_with(wait);
+        let _ = self.shared.shutdown_with(wait);
         let socket = &self.shared.socket;
         socket.until(Interest::READABLE, wait, |inner| socket.try_drain(inner))?
     }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use sctp::{AssociationView, PathId, PathOptions, PrimaryError, Statistics};
+use sctp::{AssociationView, PathError, PathId, PathOptions, Statistics};
 use streams::Which;
 
 use crate::address::Address;
@@ -78,22 +78,18 @@ impl AssociationRef<'_> {
         let _ = self.socket.command(|driver, cx| driver.abort(cx, stream, association, reason.as_bytes()));
     }
 
-    pub(crate) fn set_path(
-        &self,
-        address: Option<IpAddr>,
-        options: &PathOptions,
-    ) -> Result<(), PrimaryError> {
+    pub(crate) fn set_path(&self, address: Option<IpAddr>, options: &PathOptions) -> Result<(), PathError> {
         let set = self.socket.command(|driver, cx| {
             driver.set_path(cx, self.socket.stream, self.association, address, options)
         });
-        set.unwrap_or(Err(PrimaryError::Closed))
+        set.unwrap_or(Err(PathError::Closed))
     }
 
-    pub(crate) fn set_primary(&self, address: IpAddr) -> Result<(), PrimaryError> {
+    pub(crate) fn set_primary(&self, address: IpAddr) -> Result<(), PathError> {
         let set = self
             .socket
             .command(|driver, cx| driver.set_primary(cx, self.socket.stream, self.association, address));
-        set.unwrap_or(Err(PrimaryError::Closed))
+        set.unwrap_or(Err(PathError::Closed))
     }
 
     pub(crate) fn path_to(&self, address: IpAddr) -> Option<PathId> {

@@ -25,7 +25,7 @@ impl Stack {
     /// delivered. Then aborts the remaining associations with `reason`. Returns whether none remained.
     ///
     /// The call blocks its thread, which sleeps until something happens on the sockets. Tasks call
-    /// [`tokio::close_stack`](crate::tokio).
+    /// [`tokio::Stack::close`](crate::tokio).
     ///
     /// ```
     /// # use std::time::Duration;

@@ -1,8 +1,8 @@
 //! One-to-many endpoints: every association of one port through one object.
 
+mod calls;
 mod shared;
 
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sctp::{AssociationId, SendInfo};
 use streams::Chain;
 use tpi::{Primitive, Which};
 
-pub use self::shared::SharedEndpoint;
+pub(crate) use self::shared::SharedEndpoint;
 #[cfg(feature = "tokio")]
 pub(crate) use self::shared::received;
 use crate::address::{ToAddresses, first_success};
@@ -22,9 +22,6 @@ use crate::stack::Stack;
 
 /// Sends to and receives from any number of peers (one-to-many style, RFC 6458 §3). Peers connect by themselves;
 /// [`Endpoint::connect`] sets up an association from here. Clones share the endpoint.
-///
-/// This type has the calls that wait. It dereferences to [`SharedEndpoint`], which has all others: `try_send_to` and
-/// `try_recv`, addresses, options and statistics of each association.
 ///
 /// ```
 /// use swiftwater::{Association, Endpoint, Received, SendInfo};
@@ -49,14 +46,6 @@ use crate::stack::Stack;
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub(crate) shared: Arc<SharedEndpoint>,
-}
-
-impl Deref for Endpoint {
-    type Target = SharedEndpoint;
-
-    fn deref(&self) -> &SharedEndpoint {
-        &self.shared
-    }
 }
 
 impl Endpoint {
@@ -97,7 +86,7 @@ impl Endpoint {
     ///
     /// The address is not valid, or an association with the peer exists.
     pub fn connect(&self, server: impl ToAddresses) -> Result<AssociationId, ConnectError> {
-        first_success(&server.to_addresses()?, |server| self.start(server))
+        first_success(&server.to_addresses()?, |server| self.shared.start(server))
     }
 
     /// Sends one message to a peer; waits while the association's send buffer is full.
@@ -156,7 +145,7 @@ impl Endpoint {
     ///
     /// The sockets failed.
     pub fn recv(&self) -> Result<(AssociationId, Received), RecvError> {
-        self.recv_with(Wait::Forever)
+        self.shared.recv_with(Wait::Forever)
     }
 
     /// Receives the next message or event; waits for it for `timeout` at most.
@@ -165,7 +154,12 @@ impl Endpoint {
     ///
     /// Fails as [`Endpoint::recv`] does, or with [`RecvError::TimedOut`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<(AssociationId, Received), RecvError> {
-        self.recv_with(Wait::within(timeout))
+        self.shared.recv_with(Wait::within(timeout))
+    }
+
+    /// Returns the stack of the endpoint, for listeners and further associations.
+    pub fn stack(&self) -> Stack {
+        self.shared.stack().clone()
     }
 
     /// Ends sending to a peer (RFC 9260 §9.2): everything sent is still delivered.
@@ -187,7 +181,8 @@ impl Endpoint {
     ///
     /// The association is already closed.
     pub fn shutdown(&self, id: AssociationId) -> Result<(), SendError> {
-        self.socket()
+        self.shared
+            .socket()
             .request(Primitive::OrdrelReq { association: Which::Id(id) }, Chain::new(), Wait::Forever)
             .map_err(|_| SendError::Closed)
     }

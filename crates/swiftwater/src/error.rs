@@ -9,6 +9,7 @@ use bytes::Bytes;
 use streams::Chain;
 use tpi::Errno;
 
+use crate::LinkBindError;
 use crate::address::AddressError;
 
 /// Reason why sockets could not be bound, or why a port could not be listened on.
@@ -17,8 +18,8 @@ use crate::address::AddressError;
 pub enum BindError {
     /// The text is not a valid address.
     Address(AddressError),
-    /// The UDP socket could not be bound.
-    Link(links::BindError),
+    /// The sockets could not be bound.
+    Link(LinkBindError),
     /// Another listener or endpoint of this stack uses the SCTP port.
     PortInUse {
         /// The SCTP port.
@@ -475,13 +476,17 @@ impl BindError {
     fn kind(&self) -> io::ErrorKind {
         match self {
             BindError::PortInUse { .. } => io::ErrorKind::AddrInUse,
-            BindError::Link(links::BindError::AddressInUse { .. }) => io::ErrorKind::AddrInUse,
+            BindError::Link(LinkBindError::AddressInUse { .. }) => io::ErrorKind::AddrInUse,
             BindError::Address(_) => io::ErrorKind::InvalidInput,
             BindError::System { error, .. } => error.kind(),
             BindError::Unavailable { .. } => io::ErrorKind::OutOfMemory,
-            BindError::Link(links::BindError::RawNotPermitted { .. }) => io::ErrorKind::PermissionDenied,
-            BindError::Link(links::BindError::AddressNotAvailable { .. }) => io::ErrorKind::AddrNotAvailable,
-            BindError::Link(links::BindError::Duplicate { .. }) => io::ErrorKind::InvalidInput,
+            BindError::Link(
+                LinkBindError::RawNotPermitted { .. } | LinkBindError::PermissionDenied { .. },
+            ) => io::ErrorKind::PermissionDenied,
+            BindError::Link(LinkBindError::AddressNotAvailable { .. }) => io::ErrorKind::AddrNotAvailable,
+            BindError::Link(LinkBindError::Duplicate { .. }) => io::ErrorKind::InvalidInput,
+            BindError::Link(LinkBindError::FamilyNotSupported { .. }) => io::ErrorKind::Unsupported,
+            BindError::Link(LinkBindError::System { source, .. }) => source.kind(),
             BindError::Link(_) => io::ErrorKind::Other,
         }
     }

@@ -16,21 +16,19 @@ use streams::{Interest, Kind, Message as Block, RunMessages, Which};
 
 pub use crate::busy_poll::BusyPoll;
 use crate::shard::Inner;
-use crate::socket::{Found, Wait};
+use crate::socket::{Found, Socket, Wait};
 use crate::staged::{StagedExecutive, Written};
-use crate::{
-    AssociationOptions, AssociationState, Message, Received, RecvError, SendError, SendInfo,
-    SharedAssociation, Stack,
-};
+use crate::tokio::Association;
+use crate::{AssociationOptions, AssociationState, Message, Received, RecvError, SendError, SendInfo, Stack};
 
 /// Receives the next message or event that was already taken from the sockets: makes no system call, and does not flush
 /// sent messages.
 ///
 /// # Errors
 ///
-/// Fails as [`Association::try_recv_any`](SharedAssociation::try_recv_any) does.
-pub fn recv_no_poll(association: &SharedAssociation) -> Result<Option<Received>, RecvError> {
-    association.recv_any_with(Wait::NoPoll)
+/// Fails as [`Association::try_recv_any`] does.
+pub fn recv_no_poll(association: &Association) -> Result<Option<Received>, RecvError> {
+    association.shared.recv_any_with(Wait::NoPoll)
 }
 
 /// A message or an event, or several messages that came together in a packet.
@@ -47,12 +45,12 @@ pub enum Taken {
 /// # Errors
 ///
 /// Fails as [`recv_no_poll`] does.
-pub fn recv_run_no_poll(association: &SharedAssociation) -> Result<Option<Taken>, RecvError> {
-    let published = &association.socket.published;
+pub fn recv_run_no_poll(association: &Association) -> Result<Option<Taken>, RecvError> {
+    let published = &association.shared.socket.published;
     if !published.has_events() || !published.is_up_delivered() {
         return Ok(recv_no_poll(association)?.map(Taken::One));
     }
-    let socket = &association.socket;
+    let socket = &association.shared.socket;
     let take = |inner: &mut Inner| socket.try_take(inner, StagedExecutive::getrun, |_| false);
     loop {
         match socket.until(Interest::READABLE, Wait::NoPoll, take)?? {
@@ -61,7 +59,7 @@ pub fn recv_run_no_poll(association: &SharedAssociation) -> Result<Option<Taken>
                 return Ok(Some(Taken::Run(MessageRun(RunMessages::new(&run, block)))));
             }
             found => {
-                if let Some(received) = association.received(found)? {
+                if let Some(received) = association.shared.received(found)? {
                     return Ok(received.map(Taken::One));
                 }
             }
@@ -109,13 +107,9 @@ impl MessageRun {
 ///
 /// # Errors
 ///
-/// Fails as [`Association::try_send`](SharedAssociation::try_send) does.
-pub fn send_no_poll(
-    association: &SharedAssociation,
-    message: &Bytes,
-    info: &SendInfo,
-) -> Result<(), SendError> {
-    let socket = &association.socket;
+/// Fails as [`Association::try_send`] does.
+pub fn send_no_poll(association: &Association, message: &Bytes, info: &SendInfo) -> Result<(), SendError> {
+    let socket = &association.shared.socket;
     socket.until(Interest::WRITABLE, Wait::NoPoll, |inner| {
         let written = inner.executive.write_bytes(socket.stream, Which::Only, info, message.clone());
         // The caller flushes.
@@ -124,8 +118,8 @@ pub fn send_no_poll(
 }
 
 /// Transmits messages if enough wait, or nothing is outstanding.
-pub fn flush_due(association: &SharedAssociation) {
-    association.socket.shard.enter().flush(false);
+pub fn flush_due(association: &Association) {
+    association.shared.socket.shard.enter().flush(false);
 }
 
 /// Maximum size of a message that [`ShortSender::send`] takes.
@@ -135,20 +129,20 @@ pub const SHORT_BYTES_MAX: usize = Stage::MESSAGE_BYTES_MAX;
 /// `f`, if the stream has modules, or earlier messages that wait. Those of 2 KB or more wait for others until they fill a packet,
 /// or the caller flushes ([`FlushWhen::PacketFull`]).
 pub fn send_short_no_poll<R>(
-    association: &SharedAssociation,
+    association: &Association,
     f: impl FnOnce(&mut ShortSender<'_>) -> R,
 ) -> Option<R> {
-    let socket = &association.socket;
+    let socket = &association.shared.socket;
     let mut inner = socket.shard.enter();
     inner.guarded(Some(socket.stream), |inner| {
         let is_clear = inner.executive.is_clear_below(socket.stream);
-        is_clear.then(|| f(&mut ShortSender { association, inner, copied_bytes_max: None }))
+        is_clear.then(|| f(&mut ShortSender { socket, inner, copied_bytes_max: None }))
     })?
 }
 
 /// Sends short messages one by one from inside the stack.
 pub struct ShortSender<'a> {
-    association: &'a SharedAssociation,
+    socket: &'a Socket,
     inner: &'a mut Inner,
     /// Maximum size of a message that the association copies, once it was asked.
     copied_bytes_max: Option<usize>,
@@ -162,17 +156,16 @@ impl ShortSender<'_> {
         if !Stage::takes(info, message.len()) || !self.copies(message.len()) {
             return false;
         }
-        let socket = &self.association.socket;
-        let written = socket.try_write_when(self.inner, Which::Only, info, message, FlushWhen::PacketFull);
+        let written =
+            self.socket.try_write_when(self.inner, Which::Only, info, message, FlushWhen::PacketFull);
         matches!(written, Some(Ok(())))
     }
 
     /// Returns whether the association copies a message of `bytes` to the others that wait.
     #[inline]
     fn copies(&mut self, bytes: usize) -> bool {
-        let ShortSender { association, inner, copied_bytes_max } = self;
-        let ask =
-            || inner.executive.copied_bytes_max(association.socket.stream, Which::Only).unwrap_or_default();
+        let ShortSender { socket, inner, copied_bytes_max } = self;
+        let ask = || inner.executive.copied_bytes_max(socket.stream, Which::Only).unwrap_or_default();
         bytes <= Stage::SHORT_BYTES_MAX || bytes <= *copied_bytes_max.get_or_insert_with(ask)
     }
 }
@@ -182,27 +175,27 @@ impl ShortSender<'_> {
 /// # Errors
 ///
 /// The association is already closed, or the call fails with [`SendError::WouldBlock`].
-pub fn shutdown_no_poll(association: &SharedAssociation) -> Result<(), SendError> {
-    association.shutdown_with(Wait::NoPoll)
+pub fn shutdown_no_poll(association: &Association) -> Result<(), SendError> {
+    association.shared.shutdown_with(Wait::NoPoll)
 }
 
 /// Sets whether the caller has messages left that it has accepted from others and that wait for room. An association
 /// whose peer shuts it down meanwhile takes them, and ends only when the caller has no more.
-pub fn set_has_upper_data(association: &SharedAssociation, has_upper_data: bool) {
-    let socket = &association.socket;
+pub fn set_has_upper_data(association: &Association, has_upper_data: bool) {
+    let socket = &association.shared.socket;
     // An association that has ended takes no more data.
     let _ = socket
         .command(|driver, cx| driver.set_has_upper_data(cx, socket.stream, Which::Only, has_upper_data));
 }
 
 /// Keeps received messages of at least this many bytes charged to the receive window until [`release_window`].
-pub fn hold_window_from(association: &SharedAssociation, bytes: usize) {
-    association.socket.hold_window_from(bytes);
+pub fn hold_window_from(association: &Association, bytes: usize) {
+    association.shared.socket.hold_window_from(bytes);
 }
 
 /// Releases receive window that [`hold_window_from`] has kept: [`window_bytes`] for each message.
-pub fn release_window(association: &SharedAssociation, bytes: usize) {
-    let socket = &association.socket;
+pub fn release_window(association: &Association, bytes: usize) {
+    let socket = &association.shared.socket;
     // An association that has ended has no window.
     let _ = socket.command(|driver, _| driver.release_window(socket.stream, Which::Only, bytes));
 }
@@ -213,8 +206,8 @@ pub fn window_bytes(message: &Message) -> usize {
 }
 
 /// Reads what an association has negotiated, and its present condition; returns `None` once it has ended.
-pub fn view<R>(association: &SharedAssociation, read: impl FnOnce(AssociationView<'_>) -> R) -> Option<R> {
-    association.view(read)
+pub fn view<R>(association: &Association, read: impl FnOnce(AssociationView<'_>) -> R) -> Option<R> {
+    association.shared.view(read)
 }
 
 /// Aborts all current associations of a stack except those that are shutting down; [`await_end`] waits for these.
@@ -236,13 +229,12 @@ pub fn set_timeout_pacer(options: &mut AssociationOptions, pacer: TimeoutPacer) 
 }
 
 /// Waits until the stack has no association.
-#[cfg(feature = "tokio")]
-pub async fn no_association(stack: &Stack) {
-    crate::tokio::ending::no_association(stack).await;
+pub async fn no_association(stack: &crate::tokio::Stack) {
+    crate::tokio::ending::no_association(&stack.shared).await;
 }
 
 /// Returns the number of batches of packets that the stack has sent or received so far. The daemon runs pending work until
 /// this number no longer changes.
-pub fn batches_moved(stack: &Stack) -> u64 {
-    stack.with_driver(|driver| driver.batches_moved()).unwrap_or_default()
+pub fn batches_moved(stack: &crate::tokio::Stack) -> u64 {
+    stack.shared.with_driver(|driver| driver.batches_moved()).unwrap_or_default()
 }

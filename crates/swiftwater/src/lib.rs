@@ -58,8 +58,8 @@
 //! | [`Stack`] | both | for sockets that several of them share: thousands of associations over one UDP port |
 //! | [`tokio`] | both | for the same types in tasks (feature `tokio`) |
 //!
-//! Each type has the calls that wait, and dereferences to a type that has all other calls ([`SharedAssociation`],
-//! [`SharedListener`], [`SharedEndpoint`]), for threads and tasks alike.
+//! The types for tasks have the same names, and the same calls that do not wait. Calls that wait are `async` there; in place of a
+//! variant with a time limit, `tokio::time::timeout` limits any of them.
 //!
 //! # Streams
 //!
@@ -99,8 +99,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`set_path`](SharedAssociation::set_path) tunes the probes of each path,
-//! [`set_primary`](SharedAssociation::set_primary) chooses one, [`statistics`](SharedAssociation::statistics) shows
+//! [`set_path`](Association::set_path) tunes the probes of each path,
+//! [`set_primary`](Association::set_primary) chooses one, [`statistics`](Association::statistics) shows
 //! all. With [`AssociationOptions::events`], [`Association::recv_any`] returns events of paths and messages in order with
 //! the messages: see [`Event`].
 //!
@@ -125,10 +125,9 @@
 //!
 //! A call without a limit fails only with the association, one with a limit also with `TimedOut`, one that does not
 //! wait also with `WouldBlock`. The errors are [`BindError`], [`ConnectError`], [`AcceptError`], [`SendError`] (also of
-//! `shutdown`), [`RecvError`] (also of `close`), [`OptionsError`], and [`PrimaryError`] for `set_primary` and `set_path`.
-//! Each message states the remedy, and [`source`](std::error::Error::source) returns the cause. `?` turns each of them except
-//! `PrimaryError` into an [`std::io::Error`] of the corresponding kind, and an [`AddressError`] of a parsed [`Address`],
-//! too.
+//! `shutdown`), [`RecvError`] (also of `close`), [`OptionsError`], and [`PathError`] for `set_primary` and `set_path`. Each
+//! message states the remedy, and [`source`](std::error::Error::source) returns the cause. `?` turns each of them into an
+//! [`std::io::Error`] of the corresponding kind, and an [`AddressError`] of a parsed [`Address`], too.
 //!
 //! ```
 //! # use std::time::Duration;
@@ -146,7 +145,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! An association that has ended keeps its [`close_reason`](SharedAssociation::close_reason).
+//! An association that has ended keeps its [`close_reason`](Association::close_reason).
 //!
 //! # Tokio
 //!
@@ -180,7 +179,7 @@
 //! The background thread ends with the process, and the kernel does not tell a peer that the process is gone: the peer of an
 //! association that is still up waits until its timers expire. So a program that is about to exit calls [`Association::close`],
 //! which waits until the peer has received everything, or [`Stack::close`], which ends all associations of a stack within a time
-//! limit ([`tokio`]`::close_stack` in tasks). A handler of SIGTERM does so, too. A panic that unwinds drops the handles of its
+//! limit (`tokio::Stack::close` in tasks). A handler of SIGTERM does so, too. A panic that unwinds drops the handles of its
 //! thread, whose associations are shut down in the background as after any drop. If the panic ends the process, as in the main
 //! thread, only associations with nothing unacknowledged are shut down, unless a value that is dropped meanwhile calls
 //! [`Stack::close`]. With `panic = "abort"`, and when the process is killed (SIGKILL), peers are not told: their timers expire,
@@ -191,6 +190,9 @@
 //! The directory `examples` has an echo server and its client (`echo`), a chat room over one endpoint (`chat`), a client
 //! with several addresses (`multihomed_client`), a server for tokio (`tokio_server`), and a STREAMS module (`module`).
 #![forbid(unsafe_code)]
+
+#[macro_use]
+mod forward;
 
 mod address;
 mod association;
@@ -222,23 +224,24 @@ pub mod trace;
 mod watch;
 
 pub use address::{Address, AddressError, ToAddresses, UDP_PORT_DEFAULT};
-pub use association::{Association, SharedAssociation};
+pub use association::Association;
 pub use bytes::Bytes;
-pub use endpoint::{Endpoint, SharedEndpoint};
+pub use endpoint::Endpoint;
 pub use error::{
     AcceptError, BindError, CloseReason, ConnectError, Loss, LossKind, OptionsError, RecvError, SendError,
 };
 pub use event::{Event, PathChange, PathReason, Received};
-pub use listener::{Listener, SharedListener};
+pub use links::{BindError as LinkBindError, LinkStats as LinkStatistics};
+pub use listener::Listener;
 pub use message::Message;
 pub use options::{AssociationOptions, LinkKind, ListenerOptions, StackOptions};
 pub use reader::{MessageRef, Reader};
 pub use sctp::config::INITIAL_WINDOW_PACKETS_MAX;
 pub use sctp::congestion::{Algorithm as CongestionControl, Coupling};
 pub use sctp::{
-    AssociationId, AssociationState, Checksum, EndpointStatistics, Lifetime, MtuState, Multipath, PathId,
-    PathOptions, PathState, PathStatistics, PrimaryError, ReceivePool, RecvInfo, SendInfo, SendPool,
-    Statistics, UnknownName,
+    AssociationId, AssociationState, Checksum, EndpointStatistics, Lifetime, MtuState, Multipath, PathError,
+    PathId, PathOptions, PathState, PathStatistics, ReceivePool, RecvInfo, SendInfo, SendPool, Statistics,
+    UnknownName,
 };
 pub use sender::Sender;
 pub use stack::{Stack, StackStatistics};

@@ -1,13 +1,13 @@
 //! Listeners: associations that peers set up.
 
+mod calls;
 mod shared;
 
 use std::net::SocketAddr;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::shared::SharedListener;
+pub(crate) use self::shared::SharedListener;
 use crate::address::{ToAddresses, first_success};
 use crate::association::Association;
 use crate::error::{AcceptError, BindError};
@@ -16,8 +16,6 @@ use crate::socket::Wait;
 use crate::stack::Stack;
 
 /// Accepts associations on one SCTP port (one-to-one style, RFC 6458 §4). Clones share the listener.
-///
-/// This type has the calls that wait. It dereferences to [`SharedListener`], which has its addresses and options.
 ///
 /// Dropping the last clone aborts associations that were not accepted yet; accepted associations continue.
 ///
@@ -42,14 +40,6 @@ use crate::stack::Stack;
 #[derive(Clone, Debug)]
 pub struct Listener {
     pub(crate) shared: Arc<SharedListener>,
-}
-
-impl Deref for Listener {
-    type Target = SharedListener;
-
-    fn deref(&self) -> &SharedListener {
-        &self.shared
-    }
 }
 
 impl Listener {
@@ -129,9 +119,14 @@ impl Listener {
         self.accept_with(Wait::None)
     }
 
+    /// Returns the stack of the listener, for more listeners and associations.
+    pub fn stack(&self) -> Stack {
+        self.shared.stack().clone()
+    }
+
     fn accept_with(&self, wait: Wait) -> Result<(Association, SocketAddr), AcceptError> {
         loop {
-            if let Some((shared, peer)) = self.take(self.socket().getmsg(wait)?)? {
+            if let Some((shared, peer)) = self.shared.take(self.shared.socket().getmsg(wait)?)? {
                 return Ok((Association { shared }, peer));
             }
         }

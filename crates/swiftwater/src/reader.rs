@@ -164,7 +164,7 @@ impl Reader {
                     return Ok(true);
                 }
                 Found::Primitive(primitive, text) => check_restart(&primitive, &text)?,
-                Found::End => return self.association.ended().map(|()| false),
+                Found::End => return self.association.shared.ended().map(|()| false),
             }
         }
     }

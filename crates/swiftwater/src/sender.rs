@@ -94,7 +94,7 @@ impl Sender {
     /// Fails as [`Sender::feed`] does, or because the stream does not exist.
     #[inline]
     pub fn feed_with(&mut self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.association.check_collected(message.len(), info)?;
+        self.association.shared.check_collected(message.len(), info)?;
         self.association.feed(&mut self.fed, message, info)
     }
 
@@ -139,7 +139,7 @@ impl Association {
     ///
     /// Fails as [`Association::send_with`] does. If one of the messages is empty or too long, none is sent.
     pub fn send_many(&self, messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
-        self.check_all(messages, info)?;
+        self.shared.check_all(messages, info)?;
         let mut fed = FedMessages::default();
         messages.iter().try_for_each(|message| self.feed(&mut fed, message, info))?;
         self.hand_over(&mut fed)

@@ -17,6 +17,7 @@ use crate::options::{AssociationOptions, LinkKind, ListenerOptions, StackOptions
 use crate::shard::{Inner, Shard, ShardOwner};
 use crate::socket::{Socket, Style};
 use crate::trace::TraceSink;
+use crate::{LinkBindError, LinkStatistics};
 
 /// Sockets, one protocol instance and one lock, for any number of listeners and associations.
 ///
@@ -55,13 +56,14 @@ impl std::fmt::Debug for Stack {
 
 /// Counters of a [`Stack`].
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct StackStatistics {
     /// Number of associations that exist.
     pub associations: usize,
     /// Counters of the protocol (RFC 3873).
     pub endpoint: sctp::EndpointStatistics,
     /// Counters of the sockets.
-    pub link: links::LinkStats,
+    pub link: LinkStatistics,
 }
 
 impl Stack {
@@ -76,7 +78,7 @@ impl Stack {
             LinkKind::Udp => Stack::over(bind_udp(options)?, options),
             LinkKind::Raw => Stack::over_raw(bind_raw(options)?, options),
             LinkKind::Auto => match bind_raw(options) {
-                Err(BindError::Link(error @ links::BindError::RawNotPermitted { .. })) => {
+                Err(BindError::Link(error @ LinkBindError::RawNotPermitted { .. })) => {
                     let stack = Stack::over(bind_udp(options)?, options)?;
                     Ok(Stack { warning: Some(format!("UDP carries SCTP: {error}").into()), ..stack })
                 }

@@ -46,7 +46,7 @@ impl std::error::Error for GetmsgError {
 }
 
 /// The stream between an association and its provider, with the operations that `streamio(7)`, `getmsg(2)` and
-/// `putmsg(2)` offer on the descriptor of a stream. [`SharedAssociation::stream`](crate::SharedAssociation::stream)
+/// `putmsg(2)` offer on the descriptor of a stream. [`SharedAssociation::stream`](crate::Association::stream)
 /// returns it.
 ///
 /// Modules may be pushed and popped while messages pass: none is lost, duplicated or reordered. [`Stream::getmsg`],

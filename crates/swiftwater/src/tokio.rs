@@ -30,8 +30,7 @@
 //! the sockets for all tasks that share them. When that runtime ends, the background thread polls them, as it does
 //! between the calls of blocking programs; both kinds of calls may be mixed.
 //!
-//! [`Stack::listen`](crate::Stack::listen) and [`Stack::endpoint`](crate::Stack::endpoint) do not wait:
-//! `Listener::from` and `Endpoint::from` convert their results to the types for tasks.
+//! Each type converts into that of the same name for threads, and back, with `From`.
 //!
 //! A sent message leaves when its task waits for an operation of this module; if the task waits for another operation,
 //! the message leaves within about a millisecond. `flush` sends it at once.
@@ -43,14 +42,15 @@ mod endpoint;
 mod listener;
 mod reader;
 mod sender;
+mod stack;
 mod until;
 
 pub use association::Association;
-pub use ending::close_stack;
 pub use endpoint::Endpoint;
 pub use listener::Listener;
 pub use reader::Reader;
 pub use sender::Sender;
+pub use stack::Stack;
 
 use crate::address::{Address, AddressError, ToAddresses};
 

@@ -185,8 +185,6 @@ mod tests {
     use std::rc::Rc;
     use std::sync::Arc;
 
-    use swiftwater::tokio::Listener;
-
     use super::*;
     use crate::channel::style::Style;
     use crate::state::association::SocketAssociation;
@@ -260,7 +258,7 @@ mod tests {
     async fn the_port_of_a_closed_listener_is_free_once_its_task_has_closed_it() {
         let registry = registry();
         let (first, port) = bound_and_closed(&registry);
-        let listener = Arc::new(Listener::from(registry.stack().listen(port).expect("a free port")));
+        let listener = Arc::new(registry.stack().listen(port).expect("a free port"));
         registry.on_listening(&first, &listener);
         let forgets = async {
             tokio::task::yield_now().await;

@@ -7,7 +7,8 @@ use std::rc::Rc;
 use carrier::request::{Addresses, InitMessage, Start};
 use carrier::status_page::State;
 use rustix::io::Errno;
-use swiftwater::{Address, Stack};
+use swiftwater::Address;
+use swiftwater::tokio::Stack;
 
 use super::bind::bound;
 use super::pending::{ROUNDS_MAX, ROUNDS_OF_MESSAGES_MAX, run_pending};

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use carrier::status_page::State;
 use rustix::io::Errno;
-use swiftwater::tokio::Listener;
 
 use super::bind::bound;
 use super::waiting::{recall, wait_for};
@@ -72,7 +71,7 @@ pub(crate) fn listen(
         .with_distinct_peers(is_one_to_many);
     let stack = registry.stack().with_options(&socket.options().for_stack());
     let listener = stack.with_local_addresses(&socket.local_scope()).listen_with(bound.port(), &options);
-    let listener = Arc::new(Listener::from(listener.map_err(|error| errno::of_listen(&error))?));
+    let listener = Arc::new(listener.map_err(|error| errno::of_listen(&error))?);
     if !is_one_to_many {
         socket.channel().carrier().minimize_backlog();
         // A listening one-to-one socket must never poll writable, because some programs take that for an incoming

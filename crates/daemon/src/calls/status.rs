@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use carrier::status_page::State;
 use serde::{Deserialize, Serialize};
-use swiftwater::tokio::Association;
-use swiftwater::{AssociationState, LinkKind, PathState, PathStatistics, Stack, StackStatistics, Statistics};
+use swiftwater::tokio::{Association, Stack};
+use swiftwater::{AssociationState, LinkKind, PathState, PathStatistics, StackStatistics, Statistics};
 
 use crate::channel::style::Style;
 use crate::state::association::SocketAssociation;

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use shared_memory::OfferedMapping;
 use swiftwater::Address;
-use swiftwater::tokio::{Association, Listener};
+use swiftwater::tokio::Association;
 
 mod departure;
 mod order;
@@ -59,11 +59,10 @@ struct Joined {
 impl Joined {
     async fn new() -> Joined {
         let registry = registry();
-        let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
+        let listener = registry.stack().listen(7).expect("a free port");
         let host = std::net::IpAddr::from([127, 0, 0, 1]);
         let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
-        let (connected, accepted) =
-            tokio::join!(Association::connect_on(registry.stack(), server), listener.accept());
+        let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
         let (socket, program_end) = opened(&registry, Style::OneToOne);
         with_writer(&socket, |_| ());
         soon(socket.channel().carrier().ring_has_memory(1)).await;

@@ -39,7 +39,7 @@ mod tests {
     use carrier::assoc_id::AssocId;
     use carrier::record::{Flags, Header, Kind};
     use swiftwater::Address;
-    use swiftwater::tokio::{Association, Listener};
+    use swiftwater::tokio::Association;
 
     use super::*;
     use crate::channel::style::Style;
@@ -89,10 +89,9 @@ mod tests {
 
     /// Returns the two ends of an association between programs, the first of a socket of this style.
     async fn ends(registry: &Registry, style: Style) -> (End, End) {
-        let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
+        let listener = registry.stack().listen(7).expect("a free port");
         let server = Address { hosts: vec![HOST], port: 7, udp_port: Some(registry.stack().udp_port()) };
-        let (connected, accepted) =
-            tokio::join!(Association::connect_on(registry.stack(), server), listener.accept());
+        let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
         let first = End::new(registry, style, AssocId::new(3), connected.expect("it listens"));
         (
             first,
@@ -192,13 +191,12 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn associations_with_equal_ports_and_peers_are_told_apart() {
         let registry = registry();
-        let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
+        let listener = registry.stack().listen(7).expect("a free port");
         let server = Address { hosts: vec![HOST], port: 7, udp_port: Some(registry.stack().udp_port()) };
         let mut ends = Vec::new();
         for host in [1, 2] {
             let stack = registry.stack().with_local_addresses(&[IpAddr::from([127, 0, 0, host])]);
-            let (connected, accepted) =
-                tokio::join!(Association::connect_from(&stack, 40_000, &server), listener.accept());
+            let (connected, accepted) = tokio::join!(stack.connect_from(40_000, &server), listener.accept());
             let first = End::new(
                 &registry,
                 Style::OneToOne,

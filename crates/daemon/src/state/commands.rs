@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use carrier::request::Start;
 use rustix::io::Errno;
-use swiftwater::tokio::Listener;
-use swiftwater::{Address, Stack};
+use swiftwater::Address;
+use swiftwater::tokio::{Listener, Stack};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::association::SocketAssociation;

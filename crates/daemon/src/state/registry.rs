@@ -12,8 +12,8 @@ use std::sync::Arc;
 use carrier::assoc_id::AssocId;
 use carrier::status_page::State;
 use rustix::io::Errno;
-use swiftwater::tokio::Listener;
-use swiftwater::{Stack, internals};
+use swiftwater::internals;
+use swiftwater::tokio::{Listener, Stack};
 use tokio::sync::watch;
 
 use super::association::SocketAssociation;

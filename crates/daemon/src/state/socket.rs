@@ -613,7 +613,7 @@ mod tests {
             (Some(bound), Err(Errno::ADDRINUSE))
         );
         assert!(!other.addresses().is_bound());
-        let listener = Arc::new(Listener::from(registry.stack().listen(port).expect("a free port")));
+        let listener = Arc::new(registry.stack().listen(port).expect("a free port"));
         registry.on_listening(&socket, &listener);
         assert_eq!((state(&socket), socket.listener().is_some()), (State::Listening, true));
         registry.on_unlistened(&socket);

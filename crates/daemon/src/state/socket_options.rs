@@ -7,7 +7,8 @@ use std::time::Duration;
 use carrier::abi::{IPPROTO_SCTP, SCTP_DISABLE_FRAGMENTS, SCTP_ECN_SUPPORTED};
 use carrier::status_page::Subscriptions;
 use swiftwater::internals::{self, ReceiveBudget, SendBudget};
-use swiftwater::{AssociationOptions, ReceivePool, SendPool, Stack};
+use swiftwater::tokio::Stack;
+use swiftwater::{AssociationOptions, ReceivePool, SendPool};
 
 use super::association_options::AssocOptions;
 use crate::system::addresses::{Family, View};

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use swiftwater::Stack;
 use swiftwater::streams::{Autopush, AutopushError, PushError};
+use swiftwater::tokio::Stack;
 
 use crate::users::tap_files::TapFiles;
 

@@ -41,7 +41,6 @@ pub(crate) fn of_loss(kind: LossKind) -> Errno {
 mod tests {
     use std::net::IpAddr;
 
-    use swiftwater::tokio::{Association, Listener};
     use swiftwater::{Address, ListenerOptions};
 
     use super::*;
@@ -51,16 +50,15 @@ mod tests {
     async fn a_listener_with_as_many_associations_as_it_may_have_refuses_the_next() {
         let registry = registry();
         let options = ListenerOptions::default().with_associations_max(1);
-        let listener = Listener::from(registry.stack().listen_with(7, &options).expect("a free port"));
+        let listener = registry.stack().listen_with(7, &options).expect("a free port");
         let server = || Address {
             hosts: vec![IpAddr::from([127, 0, 0, 1])],
             port: 7,
             udp_port: Some(registry.stack().udp_port()),
         };
-        let (first, _accepted) =
-            tokio::join!(Association::connect_on(registry.stack(), server()), listener.accept());
+        let (first, _accepted) = tokio::join!(registry.stack().connect(server()), listener.accept());
         let _first = first.expect("there is room");
-        let error = Association::connect_on(registry.stack(), server()).await.expect_err("there is no room");
+        let error = registry.stack().connect(server()).await.expect_err("there is no room");
         assert!(matches!(error, ConnectError::Lost(_)), "{error}");
         assert_eq!(of_connect(&error), Errno::CONNREFUSED);
     }

@@ -217,7 +217,7 @@ async fn set_up(origin: Origin) -> Result<Association, Errno> {
     match origin {
         Origin::Accepted(association) => Ok(association),
         Origin::Connecting { request: ConnectRequest { stack, port, server, .. }, .. } => {
-            let outcome = Association::connect_from(&stack, port, &server).await;
+            let outcome = stack.connect_from(port, &server).await;
             outcome.map_err(|error| errno::of_connect(&error))
         }
     }
@@ -328,7 +328,7 @@ mod tests {
 
     /// Starts an association with a listener on the same host; returns the listener and the association.
     fn connecting(registry: &Registry, socket: &Rc<Socket>) -> (Listener, Rc<SocketAssociation>) {
-        let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
+        let listener = registry.stack().listen(7).expect("a free port");
         let host = std::net::IpAddr::from([127, 0, 0, 1]);
         let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
         let request =

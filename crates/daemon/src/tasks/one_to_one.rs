@@ -77,7 +77,7 @@ async fn ended_by_program(socket: &Socket) {
 
 /// Sets an association up. Returns false if the setup has failed: the socket may try again.
 async fn connect(socket: &Rc<Socket>, request: &ConnectRequest, assoc: &Rc<SocketAssociation>) -> bool {
-    match Association::connect_from(&request.stack, request.port, &request.server).await {
+    match request.stack.connect_from(request.port, &request.server).await {
         Ok(association) => {
             socket.on_connected(association.streams_out());
             assoc.set_up(association);
@@ -196,7 +196,6 @@ mod tests {
     use std::sync::Arc;
 
     use swiftwater::Address;
-    use swiftwater::tokio::Listener;
 
     use super::*;
     use crate::calls::listen::listen;
@@ -229,7 +228,7 @@ mod tests {
         let registry = Rc::new(registry());
         let (socket, _program_end) = started(&registry);
         let [own, server] = [7, 8].map(|port| registry.stack().listen(port).expect("a free port"));
-        let (host, server) = (IpAddr::from([127, 0, 0, 1]), Listener::from(server));
+        let (host, server) = (IpAddr::from([127, 0, 0, 1]), server);
         let assoc = Rc::new(SocketAssociation::new(ID, SocketAddr::new(host, 8), socket.future_options()));
         socket.on_connecting(&assoc, None);
         let request = ConnectRequest {
@@ -239,7 +238,7 @@ mod tests {
             ends_content: false,
         };
         let connect = OneToOneCommand::Connect { request, assoc: Rc::clone(&assoc) };
-        socket.commands().listen(Arc::new(Listener::from(own))).expect("it has a task");
+        socket.commands().listen(Arc::new(own)).expect("it has a task");
         socket.commands().one_to_one(connect).expect("it has a task");
         let _peer = soon(server.accept()).await.expect("an association comes");
         soon(assoc.set_up_ended()).await;

@@ -211,7 +211,6 @@ mod tests {
     use carrier::assoc_id::AssocId;
     use rustix::net::{RecvFlags, recv};
     use swiftwater::Address;
-    use swiftwater::tokio::Listener;
 
     use super::*;
     use crate::channel::style::Style;
@@ -244,11 +243,10 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_notification_that_finds_room_needs_no_further_round() {
         let registry = registry();
-        let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
+        let listener = registry.stack().listen(7).expect("a free port");
         let host = IpAddr::from([127, 0, 0, 1]);
         let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
-        let (connected, _accepted) =
-            tokio::join!(Association::connect_on(registry.stack(), server), listener.accept());
+        let (connected, _accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
         let (socket, program_end) = opened(&registry, Style::OneToOne);
         let mut options = socket.future_options();
         options.subscribe(NotificationType::SenderDry.subscription(), true);
@@ -268,13 +266,12 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn the_sockets_of_a_user_together_move_so_many_records_in_a_round() {
         let registry = registry();
-        let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
+        let listener = registry.stack().listen(7).expect("a free port");
         let host = IpAddr::from([127, 0, 0, 1]);
         let (mut peers, mut programs, mut relays) = (Vec::new(), Vec::new(), Vec::new());
         for id in (0..SOCKETS).map(AssocId::new) {
             let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
-            let (connected, accepted) =
-                tokio::join!(Association::connect_on(registry.stack(), server), listener.accept());
+            let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
             peers.push(accepted.expect("an association comes"));
             let (socket, program_end) = opened(&registry, Style::OneToOne);
             let options = socket.future_options();

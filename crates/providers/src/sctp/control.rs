@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use ::sctp::{AssociationConfig, AssociationId, AssociationState, PathOptions, PrimaryError};
+use ::sctp::{AssociationConfig, AssociationId, AssociationState, PathError, PathOptions};
 use streams::{Cx, StreamId, Which};
 
 use super::SctpDriver;
@@ -23,8 +23,8 @@ impl SctpDriver {
         s: StreamId,
         association: Which,
         address: IpAddr,
-    ) -> Result<(), PrimaryError> {
-        let id = self.association(s, association).ok_or(PrimaryError::Closed)?;
+    ) -> Result<(), PathError> {
+        let id = self.association(s, association).ok_or(PathError::Closed)?;
         let now = self.now(cx);
         self.with_endpoint(cx, |endpoint, host| endpoint.set_primary(now, id, address, host))
     }
@@ -74,8 +74,8 @@ impl SctpDriver {
         association: Which,
         address: Option<IpAddr>,
         options: &PathOptions,
-    ) -> Result<(), PrimaryError> {
-        let id = self.association(s, association).ok_or(PrimaryError::Closed)?;
+    ) -> Result<(), PathError> {
+        let id = self.association(s, association).ok_or(PathError::Closed)?;
         let now = self.now(cx);
         self.with_endpoint(cx, |endpoint, host| endpoint.set_path(now, id, address, options, host))
     }

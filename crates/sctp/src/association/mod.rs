@@ -78,7 +78,7 @@ use rand_chacha::rand_core::RngCore;
 
 use crate::config::{AssociationConfig, Checksum};
 use crate::ecn::Ecn;
-use crate::error::{CloseReason, PrimaryError};
+use crate::error::{CloseReason, PathError};
 use crate::event::{Host, PathChange, PathReason};
 use crate::identifiers::AssociationId;
 use crate::identity::Identity;
@@ -320,11 +320,11 @@ impl Association {
         &mut self,
         cx: &mut Context<'_, H>,
         address: IpAddr,
-    ) -> Result<(), PrimaryError> {
+    ) -> Result<(), PathError> {
         let path_id = self.path_at(address)?;
         // RFC 9260 §5.4: no data is sent to an unconfirmed address.
         if self.paths[path_id].state() == PathState::Unconfirmed {
-            return Err(PrimaryError::Unconfirmed { address });
+            return Err(PathError::Unconfirmed { address });
         }
         self.paths.set_primary(path_id);
         self.tell_path(cx, path_id, PathChange::MadePrimary, PathReason::Requested);

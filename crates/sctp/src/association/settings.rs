@@ -7,7 +7,7 @@ use sctp_message::PathId;
 
 use super::{Association, Context, State};
 use crate::config::{AssociationConfig, HEARTBEAT_INTERVAL, PathOptions};
-use crate::error::PrimaryError;
+use crate::error::PathError;
 use crate::event::{Event, Host};
 use crate::path::Path;
 use crate::path_state::PathState;
@@ -57,7 +57,7 @@ impl Association {
         cx: &mut Context<'_, H>,
         address: Option<IpAddr>,
         options: &PathOptions,
-    ) -> Result<(), PrimaryError> {
+    ) -> Result<(), PathError> {
         let path_id = address.map(|address| self.path_at(address)).transpose()?;
         let codepoints = self.codepoints();
         if path_id.is_none() {
@@ -69,10 +69,10 @@ impl Association {
     }
 
     /// Returns the path to an address of the peer.
-    pub(crate) fn path_at(&self, address: IpAddr) -> Result<PathId, PrimaryError> {
+    pub(crate) fn path_at(&self, address: IpAddr) -> Result<PathId, PathError> {
         let address = address.to_canonical();
         let path = self.paths.iter().find(|path| path.remote().ip().to_canonical() == address);
-        path.map(Path::id).ok_or(PrimaryError::NoSuchPath { address })
+        path.map(Path::id).ok_or(PathError::NoSuchPath { address })
     }
 
     /// Restarts the congestion control of paths whose codepoint has changed (RFC 9260 §7.2.5.1): packets with another codepoint

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use sctp::{AssociationConfig, PathOptions, PathStatistics, PrimaryError, SendInfo};
+use sctp::{AssociationConfig, PathError, PathOptions, PathStatistics, SendInfo};
 use sctp_wire::chunk::{Heartbeat, Shutdown};
 
 use lab::packets::{data_of, has};
@@ -19,7 +19,7 @@ fn set(peer: &mut Peer, config: AssociationConfig) {
     peer.collect_output();
 }
 
-fn set_path(peer: &mut Peer, address: Option<IpAddr>, options: PathOptions) -> Result<(), PrimaryError> {
+fn set_path(peer: &mut Peer, address: Option<IpAddr>, options: PathOptions) -> Result<(), PathError> {
     let outcome = peer.endpoint.set_path(peer.now, peer.id, address, &options, &mut peer.app);
     peer.collect_output();
     outcome
@@ -286,7 +286,7 @@ fn there_is_no_setting_for_an_address_of_somebody_else() {
     let mut peer = Peer::established(11);
     let nobody: IpAddr = "192.0.2.1".parse().unwrap();
     let refused = set_path(&mut peer, Some(nobody), PathOptions::default());
-    assert_eq!(refused, Err(PrimaryError::NoSuchPath { address: nobody }));
+    assert_eq!(refused, Err(PathError::NoSuchPath { address: nobody }));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use sctp::{AssociationConfig, Event, PathChange, PathReason, PathState, PrimaryError, SendInfo, trace};
+use sctp::{AssociationConfig, Event, PathChange, PathError, PathReason, PathState, SendInfo, trace};
 use sctp_wire::chunk::{Chunk, CookieAck, CookieEcho, Heartbeat, HeartbeatAck};
 use sctp_wire::parameter::{Ipv4, Ipv6, Parameters};
 
@@ -188,7 +188,7 @@ fn no_more_addresses_are_kept_than_the_limit() {
     assert_eq!(active(&peer).len(), sctp::config::PEER_ADDRESSES_MAX);
 }
 
-fn set_primary(peer: &mut Peer, address: IpAddr) -> Result<(), PrimaryError> {
+fn set_primary(peer: &mut Peer, address: IpAddr) -> Result<(), PathError> {
     peer.endpoint.set_primary(peer.now, peer.id, address, &mut peer.app)
 }
 
@@ -199,10 +199,10 @@ fn the_user_chooses_the_primary_path() {
     peer.expects("COOKIE ACK");
     let second = SocketAddr::new(SECOND, peer.address.port());
     let id = peer.id;
-    assert_eq!(set_primary(&mut peer, SECOND), Err(PrimaryError::Unconfirmed { address: SECOND }));
+    assert_eq!(set_primary(&mut peer, SECOND), Err(PathError::Unconfirmed { address: SECOND }));
     let elsewhere = IpAddr::from([192, 0, 2, 1]);
     let none = set_primary(&mut peer, elsewhere);
-    assert_eq!(none, Err(PrimaryError::NoSuchPath { address: elsewhere }));
+    assert_eq!(none, Err(PathError::NoSuchPath { address: elsewhere }));
     assert!(none.unwrap_err().to_string().contains("192.0.2.1"));
     peer.waits(Duration::ZERO);
     assert_eq!(answers(&mut peer), second);
@@ -212,7 +212,7 @@ fn the_user_chooses_the_primary_path() {
     peer.app_sends(SendInfo::default(), vec![2]);
     assert_eq!(peer.hears_on().0, second);
     peer.endpoint.abort(peer.now, id, b"", &mut peer.app);
-    assert_eq!(set_primary(&mut peer, SECOND), Err(PrimaryError::Closed));
+    assert_eq!(set_primary(&mut peer, SECOND), Err(PathError::Closed));
 }
 
 #[test]

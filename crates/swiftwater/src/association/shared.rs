@@ -1,4 +1,4 @@
-//! The state that the clones of an association share, and the calls that do not wait.
+//! The state that the clones of an association share.
 
 pub(super) mod setup;
 
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use sctp::{AssociationView, PathId, PathOptions, PrimaryError, SendInfo, Statistics};
+use sctp::{AssociationView, PathError, PathId, PathOptions, SendInfo, Statistics};
 use streams::{Chain, Interest, Message as Block, Which, WriteError};
 use tpi::Primitive;
 
@@ -19,12 +19,9 @@ use crate::options::AssociationOptions;
 use crate::socket::{End, Found, Socket, Wait, check_restart};
 use crate::stream::Stream;
 
-/// The state that all clones of an association share, with every call that does not wait.
-///
-/// [`Association`](crate::Association) and [`tokio::Association`](crate::tokio) dereference to this type, so both have
-/// these calls in addition to their own, which wait.
+/// The state that all clones of an association share.
 #[derive(Debug)]
-pub struct SharedAssociation {
+pub(crate) struct SharedAssociation {
     pub(crate) socket: Socket,
     /// The address that the connect request named, or that the association was accepted from.
     asked: SocketAddr,
@@ -34,184 +31,74 @@ pub struct SharedAssociation {
 
 impl SharedAssociation {
     /// Sends one message if the send buffer has room for it, without waiting.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Listener, SendError, SendInfo};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.address())?;
-    /// # let (server, _) = listener.accept()?;
-    /// let block = vec![7; 1 << 20];
-    /// while client.try_send(&block, &SendInfo::default()).is_ok() {}
-    /// assert_eq!(client.try_send(&block, &SendInfo::default()), Err(SendError::WouldBlock));
-    /// # drop(server);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Association::send_with`](crate::Association::send_with) does, or with [`SendError::WouldBlock`].
-    pub fn try_send(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+    pub(crate) fn try_send(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.socket.write(Which::Only, info, message, Wait::None)
     }
 
     /// Receives the next message without waiting, if one is available.
-    ///
-    /// ```
-    /// # use swiftwater::RecvError;
-    /// # use swiftwater::{Association, Listener};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.address())?;
-    /// # let (server, _) = listener.accept()?;
-    /// assert_eq!(server.try_recv().unwrap_err(), RecvError::WouldBlock);
-    /// # drop(client);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Association::recv`](crate::Association::recv) does, or with [`RecvError::WouldBlock`].
-    pub fn try_recv(&self) -> Result<Option<Message>, RecvError> {
+    pub(crate) fn try_recv(&self) -> Result<Option<Message>, RecvError> {
         self.recv_message(Wait::None)
     }
 
     /// Receives the next message or event without waiting, if one is available.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Association::recv_any`](crate::Association::recv_any) does, or with [`RecvError::WouldBlock`].
-    pub fn try_recv_any(&self) -> Result<Option<Received>, RecvError> {
+    pub(crate) fn try_recv_any(&self) -> Result<Option<Received>, RecvError> {
         self.recv_any_with(Wait::None)
     }
 
     /// Transmits messages at once that wait for others to share their packet.
-    pub fn flush(&self) {
+    pub(crate) fn flush(&self) {
         self.socket.shard.enter().flush(true);
     }
 
-    /// Aborts the association (RFC 9260 §9.1): undelivered messages are lost. The ABORT contains the first 256 bytes of
-    /// `reason`.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Listener};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.address())?;
-    /// # let (server, _) = listener.accept()?;
-    /// server.abort("the disk is full");
-    /// assert!(client.recv().unwrap_err().to_string().contains("the disk is full"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn abort(&self, reason: &str) {
+    /// Aborts the association (RFC 9260 §9.1): undelivered messages are lost.
+    pub(crate) fn abort(&self, reason: &str) {
         self.association_ref().abort(reason);
     }
 
-    /// Returns why the association has ended; `None` if it has not. The reason is available as soon as the association
-    /// ends, while messages may still wait to be received.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, CloseReason, Listener, LossKind};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// let client = Association::connect(listener.address())?;
-    /// assert_eq!(client.close_reason(), None);
-    /// client.abort("enough");
-    /// let Some(CloseReason::Lost(loss)) = client.close_reason() else { panic!("it was aborted") };
-    /// assert_eq!(loss.kind, LossKind::Aborted);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn close_reason(&self) -> Option<CloseReason> {
+    /// Returns why the association has ended; `None` if it has not.
+    pub(crate) fn close_reason(&self) -> Option<CloseReason> {
         let (socket, stream) = (&self.socket, self.socket.stream);
         socket.shard.enter().guarded(Some(stream), |inner| socket.close_reason(inner)).flatten()
     }
 
-    /// Returns the peer's address of the primary path when the association came up, with the peer's SCTP port. The
-    /// address remains available after the association has ended.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Listener};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// let client = Association::connect(listener.address())?;
-    /// assert_eq!(client.peer_addr(), listener.local_addr());
-    /// let (server, from) = listener.accept()?;
-    /// assert_eq!(server.peer_addr(), from);
-    /// assert_eq!(client.local_addr(), Some(from));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn peer_addr(&self) -> SocketAddr {
+    /// Returns the peer's address of the primary path when the association came up, with the peer's SCTP port.
+    pub(crate) fn peer_addr(&self) -> SocketAddr {
         self.peer.get().copied().unwrap_or(self.asked)
     }
 
-    /// Returns the local address of the primary path, with our SCTP port; `None` once the association has ended.
-    pub fn local_addr(&self) -> Option<SocketAddr> {
+    /// Returns the local address of the primary path, with our SCTP port.
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         self.association_ref().local_addr()
     }
 
-    /// Returns all addresses of the peer with its SCTP port and its UDP port, as a connect to it would name them;
-    /// `None` once the association has ended.
-    pub fn peer(&self) -> Option<Address> {
+    /// Returns all addresses of the peer with its SCTP port and its UDP port, as a connect to it would name them.
+    pub(crate) fn peer(&self) -> Option<Address> {
         self.association_ref().peer()
     }
 
     /// Returns the peer's addresses (`sctp_getpaddrs`); none once the association has ended.
-    pub fn peer_ips(&self) -> Vec<IpAddr> {
+    pub(crate) fn peer_ips(&self) -> Vec<IpAddr> {
         self.peer().map(|address| address.hosts).unwrap_or_default()
     }
 
-    /// Returns the local addresses of the association (`sctp_getladdrs`): those that it is restricted to
-    /// ([`Stack::with_local_addresses`](crate::Stack::with_local_addresses)) or that the stack is bound to, otherwise the
-    /// source addresses of its paths. Returns none once the association has ended.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Listener};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// let client = Association::connect(listener.address())?;
-    /// assert_eq!(client.local_ips(), client.peer_ips(), "both are on this host");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn local_ips(&self) -> Vec<IpAddr> {
+    /// Returns the local addresses of the association (`sctp_getladdrs`).
+    pub(crate) fn local_ips(&self) -> Vec<IpAddr> {
         self.association_ref().local_ips()
     }
 
-    /// Returns the path to one of the peer's addresses, for [`SendInfo::path`]; `None` if the peer has no such address
-    /// or the association has ended.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Listener, SendInfo};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// let client = Association::connect(listener.address())?;
-    /// let path = client.path_to("127.0.0.1".parse()?);
-    /// assert!(path.is_some());
-    /// client.send_with(b"this way", &SendInfo { path, ..SendInfo::default() })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn path_to(&self, address: IpAddr) -> Option<PathId> {
+    /// Returns the path to one of the peer's addresses, for [`SendInfo::path`].
+    pub(crate) fn path_to(&self, address: IpAddr) -> Option<PathId> {
         self.association_ref().path_to(address)
     }
 
-    /// Returns the number of outbound streams that the handshake negotiated; 0 if the association had ended before it
-    /// was accepted.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, AssociationOptions, Listener};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// let options = AssociationOptions::default().with_streams_out(64);
-    /// let client = Association::connect_with(listener.address(), &options.into())?;
-    /// assert_eq!(client.streams_out(), 64);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn streams_out(&self) -> u16 {
+    /// Returns the number of outbound streams that the handshake negotiated; 0 if the association had ended before it was
+    /// accepted.
+    pub(crate) fn streams_out(&self) -> u16 {
         self.socket.published.streams_out()
     }
 
     /// Returns the number of inbound streams that the handshake negotiated; 0 once the association has ended.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Listener};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.address())?;
-    /// # let (server, _) = listener.accept()?;
-    /// assert_eq!(client.streams_in(), server.streams_out());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn streams_in(&self) -> u16 {
+    pub(crate) fn streams_in(&self) -> u16 {
         self.view(|view| view.streams_in()).unwrap_or_default()
     }
 
@@ -220,117 +107,41 @@ impl SharedAssociation {
         self.association_ref().view(read)
     }
 
-    /// Returns the current options of the association; `None` once it has ended.
-    pub fn options(&self) -> Option<AssociationOptions> {
+    /// Returns the current options of the association.
+    pub(crate) fn options(&self) -> Option<AssociationOptions> {
         self.association_ref().options()
     }
 
-    /// Replaces the options of this association at once, either all or none of them: to change single options, see
-    /// [`SharedAssociation::update_options`]. A changed option of paths applies to all paths; other settings of
-    /// [`SharedAssociation::set_path`] remain.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use swiftwater::{Association, AssociationOptions, Listener, OptionsError};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.address())?;
-    /// let options = client.options().expect("it is up");
-    /// client.set_options(&options.clone().with_sack_delay(Duration::from_millis(10)))?;
-    /// assert_eq!(client.statistics().expect("it is up").paths[0].sack_delay, Duration::from_millis(10));
-    ///
-    /// let streams = client.set_options(&options.with_streams_out(99));
-    /// assert_eq!(streams, Err(OptionsError::Fixed { option: "streams_out" }));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// One of the *fixed* options differs from that of the association, or the association has ended. No option has
-    /// changed.
-    pub fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
+    /// Replaces the options of this association at once, either all or none of them.
+    pub(crate) fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
         self.association_ref().set_options(options)
     }
 
     /// Changes single options of this association at once; the others stay, even if another thread changes them at the same time.
-    /// `change` gets the current options. It is called again if they have changed meanwhile.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Listener};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.address())?;
-    /// client.update_options(|options| options.nodelay = true)?;
-    /// assert!(client.options().expect("it is up").nodelay);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`SharedAssociation::set_options`] does.
-    pub fn update_options(&self, change: impl FnMut(&mut AssociationOptions)) -> Result<(), OptionsError> {
+    pub(crate) fn update_options(
+        &self,
+        change: impl FnMut(&mut AssociationOptions),
+    ) -> Result<(), OptionsError> {
         self.association_ref().update_options(change)
     }
 
-    /// Changes the options of the path to one address of the peer (`SCTP_PEER_ADDR_PARAMS`), or of all paths if
-    /// `address` is `None`.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Listener, PathOptions};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.address())?;
-    /// client.set_path(None, &PathOptions { heartbeats: Some(false), ..PathOptions::default() })?;
-    /// assert!(client.statistics().expect("it is up").paths.iter().all(|path| !path.heartbeats));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// The peer has no such address, or the association has ended.
-    pub fn set_path(&self, address: Option<IpAddr>, options: &PathOptions) -> Result<(), PrimaryError> {
+    /// Changes the options of the path to one address of the peer, or of all paths if `address` is `None`.
+    pub(crate) fn set_path(&self, address: Option<IpAddr>, options: &PathOptions) -> Result<(), PathError> {
         self.association_ref().set_path(address, options)
     }
 
-    /// Makes the path to this address of the peer the primary path (`SCTP_PRIMARY_ADDR`): new data goes there while the
-    /// address answers, otherwise to another of the peer's addresses. With data on all paths at once
-    /// ([`Multipath`](crate::Multipath)), single messages take the primary path.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Listener};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.address())?;
-    /// let statistics = client.statistics().expect("it is up");
-    /// let path = statistics.paths.iter().find(|path| path.active).expect("one is active");
-    /// client.set_primary(path.remote.ip())?;
-    /// let nowhere = client.set_primary("192.0.2.1".parse()?).unwrap_err();
-    /// assert!(nowhere.to_string().starts_with("the peer has no address 192.0.2.1"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// The peer has no such address, the address is not confirmed yet, or the association has ended.
-    pub fn set_primary(&self, address: IpAddr) -> Result<(), PrimaryError> {
+    /// Makes the path to this address of the peer the primary path.
+    pub(crate) fn set_primary(&self, address: IpAddr) -> Result<(), PathError> {
         self.association_ref().set_primary(address)
     }
 
-    /// Returns the counters of the association and of its paths (RFC 6458 §8.2, RFC 3873); `None` once the association
-    /// has ended.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Listener};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.address())?;
-    /// # let (server, _) = listener.accept()?;
-    /// client.send(b"hello")?;
-    /// server.recv()?;
-    /// assert_eq!(server.statistics().expect("it is up").messages_received, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn statistics(&self) -> Option<Statistics> {
+    /// Returns the counters of the association and of its paths (RFC 6458 §8.2, RFC 3873).
+    pub(crate) fn statistics(&self) -> Option<Statistics> {
         self.association_ref().statistics()
     }
 
     /// Returns the stream of the association, which gives access to its modules and its STREAMS messages.
-    pub fn stream(&self) -> Stream<'_> {
+    pub(crate) fn stream(&self) -> Stream<'_> {
         Stream::of(&self.socket)
     }
 }

@@ -1,8 +1,8 @@
-//! The state that the clones of an endpoint share, and the calls that do not wait.
+//! The state that the clones of an endpoint share.
 
 use std::net::{IpAddr, SocketAddr};
 
-use sctp::{AssociationId, PathId, PathOptions, PrimaryError, SendInfo, Statistics};
+use sctp::{AssociationId, PathError, PathId, PathOptions, SendInfo, Statistics};
 use streams::{Control, Kind, Which};
 use tpi::Primitive;
 
@@ -16,12 +16,9 @@ use crate::options::AssociationOptions;
 use crate::socket::{Found, Socket, Wait};
 use crate::stack::Stack;
 
-/// The state that all clones of a one-to-many endpoint share, with every call that does not wait.
-///
-/// [`Endpoint`](crate::Endpoint) and [`tokio::Endpoint`](crate::tokio) dereference to this type, so both have these
-/// calls in addition to their own, which wait.
+/// The state that all clones of a one-to-many endpoint share.
 #[derive(Debug)]
-pub struct SharedEndpoint {
+pub(crate) struct SharedEndpoint {
     socket: Socket,
     stack: Stack,
     port: u16,
@@ -29,133 +26,72 @@ pub struct SharedEndpoint {
 
 impl SharedEndpoint {
     /// Sends one message if the send buffer of the association has room for it, without waiting.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Endpoint::send_to`](crate::Endpoint::send_to) does, or with [`SendError::WouldBlock`].
-    pub fn try_send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+    pub(crate) fn try_send_to(
+        &self,
+        to: AssociationId,
+        message: &[u8],
+        info: &SendInfo,
+    ) -> Result<(), SendError> {
         self.write(to, message, info, Wait::None)
     }
 
     /// Receives the next message or event without waiting, if one is available.
-    ///
-    /// ```
-    /// # use swiftwater::RecvError;
-    /// # use swiftwater::Endpoint;
-    /// let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// assert_eq!(endpoint.try_recv().unwrap_err(), RecvError::WouldBlock);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Endpoint::recv`](crate::Endpoint::recv) does, or with [`RecvError::WouldBlock`].
-    pub fn try_recv(&self) -> Result<(AssociationId, Received), RecvError> {
+    pub(crate) fn try_recv(&self) -> Result<(AssociationId, Received), RecvError> {
         self.recv_with(Wait::None)
     }
 
-    /// Aborts an association (RFC 9260 §9.1): undelivered messages are lost. The ABORT contains the first 256 bytes of
-    /// `reason`.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};
-    /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(endpoint.address())?;
-    /// # let (peer, _up) = endpoint.recv()?;
-    /// endpoint.abort(peer, "the quota is used up");
-    /// assert!(client.recv().unwrap_err().to_string().contains("the quota is used up"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn abort(&self, id: AssociationId, reason: &str) {
+    /// Aborts an association (RFC 9260 §9.1): undelivered messages are lost.
+    pub(crate) fn abort(&self, id: AssociationId, reason: &str) {
         self.association(id).abort(reason);
     }
 
     /// Returns the first local address of the endpoint, with its SCTP port: as in [`std::net`], `0.0.0.0` or `[::]` if it is
     /// bound to all addresses of the host.
-    pub fn local_addr(&self) -> SocketAddr {
+    pub(crate) fn local_addr(&self) -> SocketAddr {
         self.stack.addr_of(self.port)
     }
 
-    /// Returns all local addresses of the endpoint with their SCTP and UDP port, as a peer on this host would name
-    /// them.
-    pub fn address(&self) -> Address {
+    /// Returns all local addresses of the endpoint with their SCTP and UDP port, as a peer on this host would name them.
+    pub(crate) fn address(&self) -> Address {
         self.stack.address_of(self.port)
     }
 
-    /// Returns the stack of the endpoint, for listeners and further associations.
-    pub fn stack(&self) -> &Stack {
+    /// Returns the stack of the endpoint.
+    pub(crate) fn stack(&self) -> &Stack {
         &self.stack
     }
 
-    /// Returns the peer's address of the primary path of an association, with the peer's SCTP port; `None` once the
-    /// association has ended.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Endpoint};
-    /// let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// let client = Association::connect(endpoint.address())?;
-    /// let (id, _up) = endpoint.recv()?;
-    /// assert_eq!(endpoint.peer_addr(id), client.local_addr());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn peer_addr(&self, id: AssociationId) -> Option<SocketAddr> {
+    /// Returns the peer's address of the primary path of an association, with the peer's SCTP port.
+    pub(crate) fn peer_addr(&self, id: AssociationId) -> Option<SocketAddr> {
         self.association(id).peer_addr()
     }
 
-    /// Returns all addresses of the peer of an association with its SCTP port and its UDP port; `None` once the
-    /// association has ended.
-    pub fn peer(&self, id: AssociationId) -> Option<Address> {
+    /// Returns all addresses of the peer of an association with its SCTP port and its UDP port.
+    pub(crate) fn peer(&self, id: AssociationId) -> Option<Address> {
         self.association(id).peer()
     }
 
-    /// Returns the path of an association to one of the peer's addresses, for [`SendInfo::path`]; `None` if the peer
-    /// has no such address or the association has ended.
-    pub fn path_to(&self, id: AssociationId, address: IpAddr) -> Option<PathId> {
+    /// Returns the path of an association to one of the peer's addresses, for [`SendInfo::path`].
+    pub(crate) fn path_to(&self, id: AssociationId, address: IpAddr) -> Option<PathId> {
         self.association(id).path_to(address)
     }
 
-    /// Returns the current options of an association; `None` once it has ended.
-    pub fn options(&self, id: AssociationId) -> Option<AssociationOptions> {
+    /// Returns the current options of an association.
+    pub(crate) fn options(&self, id: AssociationId) -> Option<AssociationOptions> {
         self.association(id).options()
     }
 
     /// Replaces the options of one association at once, either all or none of them.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, AssociationOptions, Endpoint};
-    /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// # let _client = Association::connect(endpoint.address())?;
-    /// let (id, _up) = endpoint.recv()?;
-    /// let options = endpoint.options(id).expect("it is up");
-    /// endpoint.set_options(id, &options.with_nodelay(true))?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// One of the *fixed* options differs from that of the association, or the association has ended. No option has
-    /// changed.
-    pub fn set_options(&self, id: AssociationId, options: &AssociationOptions) -> Result<(), OptionsError> {
+    pub(crate) fn set_options(
+        &self,
+        id: AssociationId,
+        options: &AssociationOptions,
+    ) -> Result<(), OptionsError> {
         self.association(id).set_options(options)
     }
 
-    /// Changes single options of one association at once, as
-    /// [`Association::update_options`](crate::SharedAssociation::update_options) does.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Endpoint};
-    /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// # let _client = Association::connect(endpoint.address())?;
-    /// let (id, _up) = endpoint.recv()?;
-    /// endpoint.update_options(id, |options| options.nodelay = true)?;
-    /// assert!(endpoint.options(id).expect("it is up").nodelay);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`SharedEndpoint::set_options`] does.
-    pub fn update_options(
+    /// Changes single options of one association at once.
+    pub(crate) fn update_options(
         &self,
         id: AssociationId,
         change: impl FnMut(&mut AssociationOptions),
@@ -163,45 +99,23 @@ impl SharedEndpoint {
         self.association(id).update_options(change)
     }
 
-    /// Changes the options of the path of an association to one address of the peer (`SCTP_PEER_ADDR_PARAMS`), or of
-    /// all its paths if `address` is `None`.
-    ///
-    /// # Errors
-    ///
-    /// The peer has no such address, or the association has ended.
-    pub fn set_path(
+    /// Changes the options of the path of an association to one address of the peer, or of all its paths if `address` is `None`.
+    pub(crate) fn set_path(
         &self,
         id: AssociationId,
         address: Option<IpAddr>,
         options: &PathOptions,
-    ) -> Result<(), PrimaryError> {
+    ) -> Result<(), PathError> {
         self.association(id).set_path(address, options)
     }
 
-    /// Makes the path to this address of the peer the primary path of an association (`SCTP_PRIMARY_ADDR`), as
-    /// [`Association::set_primary`](crate::SharedAssociation::set_primary) does.
-    ///
-    /// # Errors
-    ///
-    /// The peer has no such address, the address is not confirmed yet, or the association has ended.
-    pub fn set_primary(&self, id: AssociationId, address: IpAddr) -> Result<(), PrimaryError> {
+    /// Makes the path to this address of the peer the primary path of an association.
+    pub(crate) fn set_primary(&self, id: AssociationId, address: IpAddr) -> Result<(), PathError> {
         self.association(id).set_primary(address)
     }
 
-    /// Returns the counters of an association and of its paths (RFC 6458 §8.2, RFC 3873); `None` once the association
-    /// has ended.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};
-    /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(endpoint.address())?;
-    /// # let (peer, _up) = endpoint.recv()?;
-    /// client.send(b"hello")?;
-    /// endpoint.recv()?;
-    /// assert_eq!(endpoint.statistics(peer).expect("it is up").messages_received, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn statistics(&self, id: AssociationId) -> Option<Statistics> {
+    /// Returns the counters of an association and of its paths (RFC 6458 §8.2, RFC 3873).
+    pub(crate) fn statistics(&self, id: AssociationId) -> Option<Statistics> {
         self.association(id).statistics()
     }
 }

@@ -1,4 +1,4 @@
-//! The state that the clones of a listener share, and the calls that do not wait.
+//! The state that the clones of a listener share.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,12 +16,9 @@ use crate::stack::Stack;
 /// The largest backlog: the next number would make the stream a one-to-many endpoint.
 const BACKLOG_MAX: u32 = providers::SctpDriver::ONE_TO_MANY - 1;
 
-/// The state that all clones of a listener share, with every call that does not wait.
-///
-/// [`Listener`](crate::Listener) and [`tokio::Listener`](crate::tokio) dereference to this type, so both have these
-/// calls in addition to their own.
+/// The state that all clones of a listener share.
 #[derive(Debug)]
-pub struct SharedListener {
+pub(crate) struct SharedListener {
     socket: Socket,
     stack: Stack,
     port: u16,
@@ -33,64 +30,33 @@ pub struct SharedListener {
 impl SharedListener {
     /// Returns the first local address of the listener, with its SCTP port: as in [`std::net`], `0.0.0.0` or `[::]` if it is
     /// bound to all addresses of the host.
-    pub fn local_addr(&self) -> SocketAddr {
+    pub(crate) fn local_addr(&self) -> SocketAddr {
         self.stack.addr_of(self.port)
     }
 
-    /// Returns all local addresses of the listener with their SCTP and UDP port, as a client on this host would name
-    /// them.
-    pub fn address(&self) -> Address {
+    /// Returns all local addresses of the listener with their SCTP and UDP port, as a client on this host would name them.
+    pub(crate) fn address(&self) -> Address {
         self.stack.address_of(self.port)
     }
 
-    /// Returns the stack of the listener, for more listeners and associations.
-    pub fn stack(&self) -> &Stack {
+    /// Returns the stack of the listener.
+    pub(crate) fn stack(&self) -> &Stack {
         &self.stack
     }
 
     /// Returns the options of associations that are accepted from now on.
-    pub fn options(&self) -> AssociationOptions {
+    pub(crate) fn options(&self) -> AssociationOptions {
         AssociationOptions::of(&self.config())
     }
 
-    /// Replaces the options of associations that are accepted from now on: to change single options, see
-    /// [`SharedListener::update_options`]. Accepted associations keep theirs. No handshake has negotiated anything for future
-    /// associations, so options marked *fixed* may differ, too.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, AssociationOptions, Listener};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// listener.set_options(&AssociationOptions::default().with_nodelay(true))?;
-    /// let client = Association::connect(listener.address())?;
-    /// let (server, _) = listener.accept()?;
-    /// assert!(server.options().expect("it is up").nodelay);
-    /// # drop(client);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// An internal fault has closed the listener.
-    pub fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
+    /// Replaces the options of associations that are accepted from now on.
+    pub(crate) fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
         self.replace_options(&mut self.config(), options)
     }
 
     /// Changes single options of associations that are accepted from now on; the others stay, even if another thread changes them
-    /// at the same time. `change` gets the current options. It is called again if they have changed meanwhile.
-    ///
-    /// ```
-    /// # use swiftwater::Listener;
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// listener.update_options(|options| options.nodelay = true)?;
-    /// listener.update_options(|options| options.streams_out = 64)?;
-    /// assert!(listener.options().nodelay);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`SharedListener::set_options`] does.
-    pub fn update_options(
+    /// at the same time.
+    pub(crate) fn update_options(
         &self,
         mut change: impl FnMut(&mut AssociationOptions),
     ) -> Result<(), OptionsError> {
@@ -108,11 +74,7 @@ impl SharedListener {
 
     /// Listens at these addresses of the stack from now on, as after
     /// [`Stack::with_local_addresses`](crate::Stack::with_local_addresses).
-    ///
-    /// # Errors
-    ///
-    /// Another listener on this port has one of these addresses. Nothing has changed.
-    pub fn set_local_addresses(&self, local_addresses: &[IpAddr]) -> Result<(), BindError> {
+    pub(crate) fn set_local_addresses(&self, local_addresses: &[IpAddr]) -> Result<(), BindError> {
         let mut config = self.config();
         let changed = AssociationConfig { local_addresses: local_addresses.to_vec(), ..config.clone() };
         // After a fault the listener is closed and accepts no more associations.
@@ -123,8 +85,8 @@ impl SharedListener {
         Ok(())
     }
 
-    /// Sets how many associations may wait to be accepted; 0 counts as 1. Associations that already wait stay.
-    pub fn set_backlog(&self, backlog: u32) {
+    /// Sets how many associations may wait to be accepted; 0 counts as 1.
+    pub(crate) fn set_backlog(&self, backlog: u32) {
         let (stream, backlog) = (self.socket.stream, backlog.clamp(1, BACKLOG_MAX));
         // After a fault the listener is closed and accepts no more associations.
         let _ = self.socket.command(|driver, _| driver.set_backlog(stream, backlog));

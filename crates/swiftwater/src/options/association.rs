@@ -15,7 +15,7 @@ use crate::{CongestionControl, Coupling, Multipath};
 /// These options are given when an association is set up
 /// ([`StackOptions::association`](crate::StackOptions::association),
 /// [`Stack::with_options`](crate::Stack::with_options)) or for associations that a listener accepts. Most can be
-/// changed while the association lives, with [`Association::set_options`](crate::SharedAssociation::set_options), which
+/// changed while the association lives, with [`Association::set_options`](crate::Association::set_options), which
 /// refuses changes of options that the handshake has negotiated. The latter are marked *fixed*.
 ///
 /// Each option has a method `with_...` that returns the options with this one set; the fields can be set as well.
@@ -195,7 +195,7 @@ setters! {
 
 impl AssociationOptions {
     /// Returns these options with the *fixed* ones of `other`. If `other` are the options of an association,
-    /// [`Association::set_options`](crate::SharedAssociation::set_options) accepts the result.
+    /// [`Association::set_options`](crate::Association::set_options) accepts the result.
     ///
     /// ```
     /// # use swiftwater::AssociationOptions;

@@ -1,6 +1,5 @@
 //! Associations for tasks.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,8 +7,8 @@ use sctp::{RecvInfo, SendInfo};
 use streams::{Interest, Message as Block, Which};
 use tpi::Primitive;
 
-use super::resolve;
-use super::until::until;
+use super::until::{ready, until};
+use super::{Stack, resolve};
 use crate::address::{Address, AddressError, ToAddresses};
 use crate::association::{self, SharedAssociation};
 use crate::error::{CloseReason, ConnectError, RecvError, SendError};
@@ -17,25 +16,16 @@ use crate::event::{Event, Received};
 use crate::message::{Message, from_block};
 use crate::options::StackOptions;
 use crate::sender::FedMessages;
-use crate::socket::{Fault, Found, check_restart};
-use crate::stack::Stack;
+use crate::socket::{Found, check_restart};
+use crate::stack;
 
 /// An association with one peer; [`swiftwater::Association`](crate::Association) for tasks. Clones share it.
-///
-/// This type has the calls that wait. It dereferences to [`SharedAssociation`], which has all others: `try_send` and
-/// `try_recv`, addresses, options, statistics, modules.
 ///
 /// Dropping the last clone shuts the association down in the background, after everything sent so far is delivered, for
 /// as long as the process lives; [`Association::close`] waits for that.
 #[derive(Clone, Debug)]
-pub struct Association(pub(super) Arc<SharedAssociation>);
-
-impl Deref for Association {
-    type Target = SharedAssociation;
-
-    fn deref(&self) -> &SharedAssociation {
-        &self.0
-    }
+pub struct Association {
+    pub(crate) shared: Arc<SharedAssociation>,
 }
 
 impl Association {
@@ -60,67 +50,17 @@ impl Association {
         options: &StackOptions,
     ) -> Result<Association, ConnectError> {
         let servers = resolve(server).await?;
-        Association::set_up(&Stack::bind_client(options)?, 0, &servers).await
+        let stack = Stack::from(stack::Stack::bind_client(options)?);
+        stack.set_up(0, &servers).await
     }
 
-    /// Sets up an association with a server over the sockets of a stack.
-    ///
-    /// ```
-    /// # use swiftwater::tokio::Association;
-    /// # use swiftwater::{Stack, StackOptions};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    /// # runtime.block_on(async {
-    /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
-    /// # let listener = stack.listen(7)?;
-    /// let first = Association::connect_on(&stack, listener.address()).await?;
-    /// let second = Association::connect_on(&stack, listener.address()).await?;
-    /// assert_eq!(first.peer_addr(), second.peer_addr(), "both share one UDP port");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Association::connect`] does.
-    pub async fn connect_on(stack: &Stack, server: impl ToAddresses) -> Result<Association, ConnectError> {
-        Association::set_up(stack, 0, &resolve(server).await?).await
-    }
-
-    /// Sets up an association from this local SCTP port, over the sockets of a stack.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Association::connect`] does, or because the port already has an association with that peer.
-    pub async fn connect_from(
-        stack: &Stack,
-        port: u16,
-        server: impl ToAddresses,
-    ) -> Result<Association, ConnectError> {
-        Association::set_up(stack, port, &resolve(server).await?).await
-    }
-
-    /// Tries the alternatives one after the other; returns the last error if none succeeds.
-    async fn set_up(stack: &Stack, port: u16, servers: &[Address]) -> Result<Association, ConnectError> {
-        let mut outcome = Err(AddressError::NoHost.into());
-        for server in servers {
-            outcome = match SharedAssociation::start_from(stack, port, server) {
-                Ok(shared) => Association::finish(shared).await,
-                Err(error) => Err(error),
-            };
-            if outcome.is_ok() {
-                break;
-            }
-        }
-        outcome
-    }
-
+    /// Waits until an association is up, or until its handshake has failed.
     async fn finish(shared: Arc<SharedAssociation>) -> Result<Association, ConnectError> {
         let socket = shared.socket();
         loop {
             let found = until(socket, Interest::READABLE, |inner| socket.try_getmsg(inner)).await;
             if shared.on_connect_reply(found.map_err(RecvError::from).and_then(|found| found))? {
-                return Ok(Association(shared));
+                return Ok(Association { shared });
             }
         }
     }
@@ -154,7 +94,7 @@ impl Association {
     ///
     /// Fails as [`Association::send`] does, or because the stream does not exist.
     pub async fn send_with(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        let socket = self.0.socket();
+        let socket = self.shared.socket();
         until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, Which::Only, info, message)).await?
     }
 
@@ -165,7 +105,7 @@ impl Association {
     ///
     /// Fails as [`Association::send_with`] does. If one of the messages is empty or too long, none is sent.
     pub async fn send_many(&self, messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
-        self.0.check_all(messages, info)?;
+        self.shared.check_all(messages, info)?;
         let mut fed = FedMessages::default();
         for message in messages {
             self.feed(&mut fed, message, info).await?;
@@ -179,7 +119,7 @@ impl Association {
     ///
     /// Fails as [`Association::send_with`] does.
     pub async fn send_bytes(&self, message: Bytes, info: &SendInfo) -> Result<(), SendError> {
-        let socket = self.0.socket();
+        let socket = self.shared.socket();
         until(socket, Interest::WRITABLE, |inner| socket.try_write_bytes(inner, Which::Only, info, &message))
             .await?
     }
@@ -207,12 +147,12 @@ impl Association {
     ///
     /// The association was aborted or lost.
     pub async fn recv(&self) -> Result<Option<Message>, RecvError> {
-        let socket = self.0.socket();
+        let socket = self.shared.socket();
         loop {
             match until(socket, Interest::READABLE, |inner| socket.try_getmsg(inner)).await?? {
                 Found::Data(message) => return Ok(Some(from_block(message))),
                 Found::Primitive(primitive, text) => check_restart(&primitive, &text)?,
-                Found::End => return self.0.ended().map(|()| None),
+                Found::End => return self.shared.ended().map(|()| None),
             }
         }
     }
@@ -242,14 +182,14 @@ impl Association {
     ///
     /// Fails as [`Association::recv`] does. Messages that came before the error were appended.
     pub async fn recv_many(&self, messages: &mut Vec<Message>, limit: usize) -> Result<usize, RecvError> {
-        let (socket, before) = (self.0.socket(), messages.len());
+        let (socket, before) = (self.shared.socket(), messages.len());
         loop {
             let found = until(socket, Interest::READABLE, |inner| {
                 socket.try_getmsg_many(inner, limit.max(1), messages)
             })
             .await??;
             let received = messages.len() - before;
-            if self.0.ends_many(found, received)? {
+            if self.shared.ends_many(found, received)? {
                 return Ok(received);
             }
         }
@@ -262,16 +202,16 @@ impl Association {
     ///
     /// Fails as [`Association::recv_any`](crate::Association::recv_any) does.
     pub async fn recv_any(&self) -> Result<Option<Received>, RecvError> {
-        if !self.0.socket().published.has_events() {
+        if !self.shared.socket().published.has_events() {
             return Ok(self.recv().await?.map(Received::Message));
         }
-        if self.0.socket().published.take_up() {
+        if self.shared.socket().published.take_up() {
             return Ok(Some(Received::Event(Event::Up)));
         }
-        let socket = self.0.socket();
+        let socket = self.shared.socket();
         loop {
             let found = until(socket, Interest::READABLE, |inner| socket.try_next(inner)).await??;
-            if let Some(received) = self.0.received(found)? {
+            if let Some(received) = self.shared.received(found)? {
                 return Ok(received);
             }
         }
@@ -284,14 +224,14 @@ impl Association {
     ///
     /// Fails as [`Association::recv`] does.
     pub async fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<(usize, RecvInfo)>, RecvError> {
-        let socket = self.0.socket();
+        let socket = self.shared.socket();
         let mut info = RecvInfo::default();
         loop {
             let read = until(socket, Interest::READABLE, |inner| socket.try_read(inner, buffer, &mut info));
             match read.await?? {
                 Found::Data(bytes) => return Ok(Some((bytes, info))),
                 Found::Primitive(primitive, text) => check_restart(&primitive, &text)?,
-                Found::End => return self.0.ended().map(|()| None),
+                Found::End => return self.shared.ended().map(|()| None),
             }
         }
     }
@@ -318,7 +258,7 @@ impl Association {
     ///
     /// The sockets failed.
     pub async fn readable(&self) -> Result<(), RecvError> {
-        Ok(self.ready(Interest::READABLE).await?)
+        Ok(ready(self.shared.socket(), Interest::READABLE).await?)
     }
 
     /// Waits until the send buffer has room, or until a send would fail because the association has ended.
@@ -344,7 +284,7 @@ impl Association {
     ///
     /// The sockets failed.
     pub async fn writable(&self) -> Result<(), SendError> {
-        Ok(self.ready(Interest::WRITABLE).await?)
+        Ok(ready(self.shared.socket(), Interest::WRITABLE).await?)
     }
 
     /// Waits until the association has ended or its sockets have failed, and returns the reason. Does not wait for
@@ -365,7 +305,7 @@ impl Association {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn closed(&self) -> CloseReason {
-        let socket = self.0.socket();
+        let socket = self.shared.socket();
         // On a stream without messages, only a hang-up is a priority event.
         match until(socket, Interest::PRIORITY, |inner| socket.close_reason(inner)).await {
             Ok(reason) => reason,
@@ -377,12 +317,7 @@ impl Association {
     /// stream has ended.
     pub async fn poppable(&self) {
         // A stream that has failed or ended keeps no module.
-        let _ = self.ready(Interest::POPPABLE).await;
-    }
-
-    async fn ready(&self, interest: Interest) -> Result<(), Fault> {
-        let socket = self.0.socket();
-        until(socket, interest, |inner| inner.is_ready(socket.stream, interest).then_some(())).await
+        let _ = ready(self.shared.socket(), Interest::POPPABLE).await;
     }
 
     /// Ends sending (RFC 9260 §9.2): everything sent is still delivered.
@@ -394,7 +329,7 @@ impl Association {
     ///
     /// The association is already closed.
     pub async fn shutdown(&self) -> Result<(), SendError> {
-        let socket = self.0.socket();
+        let socket = self.shared.socket();
         let mut request = Some(Block::proto(Primitive::OrdrelReq { association: Which::Only }));
         until(socket, Interest::WRITABLE, |inner| socket.try_request(inner, &mut request))
             .await?
@@ -426,19 +361,74 @@ impl Association {
     pub async fn close(self) -> Result<(), RecvError> {
         // An association that has ended already still reports its reason below.
         let _ = self.shutdown().await;
-        let socket = self.0.socket();
+        let socket = self.shared.socket();
         until(socket, Interest::READABLE, |inner| socket.try_drain(inner)).await?
+    }
+}
+
+impl Stack {
+    /// Sets up an association with a server, as [`Association::connect`] does; waits until it is up. Dropping the future abandons
+    /// the attempt.
+    ///
+    /// ```
+    /// # use swiftwater::StackOptions;
+    /// # use swiftwater::tokio::Stack;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
+    /// # let listener = stack.listen(7)?;
+    /// let first = stack.connect(listener.address()).await?;
+    /// let second = stack.connect(listener.address()).await?;
+    /// assert_eq!(first.peer_addr(), second.peer_addr(), "both share one UDP port");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Association::connect`] does.
+    pub async fn connect(&self, server: impl ToAddresses) -> Result<Association, ConnectError> {
+        self.connect_from(0, server).await
+    }
+
+    /// Sets up an association from this local SCTP port; waits until it is up.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Stack::connect`] does, or because the port already has an association with that peer.
+    pub async fn connect_from(
+        &self,
+        port: u16,
+        server: impl ToAddresses,
+    ) -> Result<Association, ConnectError> {
+        self.set_up(port, &resolve(server).await?).await
+    }
+
+    /// Tries the alternatives one after the other; returns the last error if none succeeds.
+    async fn set_up(&self, port: u16, servers: &[Address]) -> Result<Association, ConnectError> {
+        let mut outcome = Err(AddressError::NoHost.into());
+        for server in servers {
+            outcome = match SharedAssociation::start_from(&self.shared, port, server) {
+                Ok(shared) => Association::finish(shared).await,
+                Err(error) => Err(error),
+            };
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
     }
 }
 
 impl From<association::Association> for Association {
     fn from(blocking: association::Association) -> Self {
-        Association(blocking.shared)
+        Association { shared: blocking.shared }
     }
 }
 
 impl From<Association> for association::Association {
     fn from(asynchronous: Association) -> Self {
-        association::Association { shared: asynchronous.0 }
+        association::Association { shared: asynchronous.shared }
     }
 }

@@ -1,14 +1,13 @@
 //! One-to-many endpoints for tasks.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use sctp::{AssociationId, SendInfo};
 use streams::{Interest, Message as Block};
 use tpi::{Primitive, Which};
 
-use super::resolve;
-use super::until::until;
+use super::until::{ready, until};
+use super::{Stack, resolve};
 use crate::address::{ToAddresses, first_success};
 use crate::endpoint::{self, SharedEndpoint};
 use crate::error::{BindError, ConnectError, RecvError, SendError};
@@ -16,17 +15,9 @@ use crate::event::Received;
 use crate::options::StackOptions;
 
 /// Sends to and receives from any number of peers; [`swiftwater::Endpoint`](crate::Endpoint) for tasks. Clones share it.
-///
-/// This type has the calls that wait. It dereferences to [`SharedEndpoint`], which has all others.
 #[derive(Clone, Debug)]
-pub struct Endpoint(Arc<SharedEndpoint>);
-
-impl Deref for Endpoint {
-    type Target = SharedEndpoint;
-
-    fn deref(&self) -> &SharedEndpoint {
-        &self.0
-    }
+pub struct Endpoint {
+    pub(crate) shared: Arc<SharedEndpoint>,
 }
 
 impl Endpoint {
@@ -55,7 +46,7 @@ impl Endpoint {
     ///
     /// The address is not valid, or an association with the peer exists.
     pub async fn connect(&self, server: impl ToAddresses) -> Result<AssociationId, ConnectError> {
-        first_success(&resolve(server).await?, |server| self.0.start(server))
+        first_success(&resolve(server).await?, |server| self.shared.start(server))
     }
 
     /// Sends one message to a peer; waits while the association's send buffer is full.
@@ -64,7 +55,7 @@ impl Endpoint {
     ///
     /// The association is closed, the message is empty or too long, or the stream does not exist.
     pub async fn send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        let socket = self.0.socket();
+        let socket = self.shared.socket();
         until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, Which::Id(to), info, message))
             .await?
     }
@@ -96,7 +87,7 @@ impl Endpoint {
     ///
     /// The sockets failed.
     pub async fn recv(&self) -> Result<(AssociationId, Received), RecvError> {
-        let socket = self.0.socket();
+        let socket = self.shared.socket();
         loop {
             let found = until(socket, Interest::READABLE, |inner| socket.try_getmsg(inner)).await??;
             if let Some(received) = endpoint::received(found)? {
@@ -112,10 +103,39 @@ impl Endpoint {
     ///
     /// The sockets failed.
     pub async fn readable(&self) -> Result<(), RecvError> {
-        let socket = self.0.socket();
-        let is_ready =
-            |inner: &mut crate::shard::Inner| inner.is_ready(socket.stream, Interest::READABLE).then_some(());
-        Ok(until(socket, Interest::READABLE, is_ready).await?)
+        Ok(ready(self.shared.socket(), Interest::READABLE).await?)
+    }
+
+    /// Waits, after a send that would have blocked, until one of the associations has room again. That need not be the one which
+    /// had none, so the next `try_send_to` may have to wait again.
+    ///
+    /// ```
+    /// # use swiftwater::tokio::{Association, Endpoint};
+    /// # use swiftwater::{SendError, SendInfo};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").await?;
+    /// # let client = Association::connect(endpoint.address()).await?;
+    /// # let (peer, _up) = endpoint.recv().await?;
+    /// # tokio::spawn(async move { while let Ok(Some(_)) = client.recv().await {} });
+    /// while endpoint.try_send_to(peer, b"a message", &SendInfo::default()) == Err(SendError::WouldBlock) {
+    ///     endpoint.writable().await?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The sockets failed.
+    pub async fn writable(&self) -> Result<(), SendError> {
+        Ok(ready(self.shared.socket(), Interest::WRITABLE).await?)
+    }
+
+    /// Returns the stack of the endpoint, for listeners and further associations.
+    pub fn stack(&self) -> Stack {
+        self.shared.stack().clone().into()
     }
 
     /// Ends sending to a peer (RFC 9260 §9.2): everything sent is still delivered.
@@ -127,7 +147,7 @@ impl Endpoint {
     ///
     /// The association is already closed.
     pub async fn shutdown(&self, id: AssociationId) -> Result<(), SendError> {
-        let socket = self.0.socket();
+        let socket = self.shared.socket();
         let mut request = Some(Block::proto(Primitive::OrdrelReq { association: Which::Id(id) }));
         until(socket, Interest::WRITABLE, |inner| socket.try_request(inner, &mut request))
             .await?
@@ -135,15 +155,25 @@ impl Endpoint {
     }
 }
 
-/// Converts an endpoint such as that of [`Stack::endpoint`](crate::Stack::endpoint).
+impl Stack {
+    /// Binds a one-to-many endpoint to an SCTP port; 0 chooses a free one.
+    ///
+    /// # Errors
+    ///
+    /// The port is in use in this stack.
+    pub fn endpoint(&self, port: u16) -> Result<Endpoint, BindError> {
+        self.shared.endpoint(port).map(Endpoint::from)
+    }
+}
+
 impl From<endpoint::Endpoint> for Endpoint {
     fn from(blocking: endpoint::Endpoint) -> Self {
-        Endpoint(blocking.shared)
+        Endpoint { shared: blocking.shared }
     }
 }
 
 impl From<Endpoint> for endpoint::Endpoint {
     fn from(asynchronous: Endpoint) -> Self {
-        endpoint::Endpoint { shared: asynchronous.0 }
+        endpoint::Endpoint { shared: asynchronous.shared }
     }
 }

@@ -1,32 +1,22 @@
 //! Listeners for tasks.
 
 use std::net::SocketAddr;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use streams::Interest;
 
-use super::association::Association;
-use super::resolve;
-use super::until::until;
+use super::until::{ready, until};
+use super::{Association, Stack, resolve};
 use crate::address::ToAddresses;
 use crate::error::{AcceptError, BindError, RecvError};
 use crate::listener::{self, SharedListener};
-use crate::options::StackOptions;
+use crate::options::{ListenerOptions, StackOptions};
 use crate::socket::Wait;
 
 /// Accepts associations on one SCTP port; [`swiftwater::Listener`](crate::Listener) for tasks. Clones share it.
-///
-/// This type has the calls that wait. It dereferences to [`SharedListener`], which has its addresses and options.
 #[derive(Clone, Debug)]
-pub struct Listener(Arc<SharedListener>);
-
-impl Deref for Listener {
-    type Target = SharedListener;
-
-    fn deref(&self) -> &SharedListener {
-        &self.0
-    }
+pub struct Listener {
+    pub(crate) shared: Arc<SharedListener>,
 }
 
 impl Listener {
@@ -68,14 +58,44 @@ impl Listener {
     ///
     /// The sockets failed.
     pub async fn accept(&self) -> Result<(Association, SocketAddr), AcceptError> {
-        let socket = self.0.socket();
+        let socket = self.shared.socket();
         loop {
             let found = until(socket, Interest::READABLE, |inner| socket.try_getmsg(inner)).await;
             let found = found.map_err(RecvError::from).and_then(|found| found)?;
-            if let Some((shared, peer)) = self.0.take(found)? {
-                return Ok((Association(shared), peer));
+            if let Some((shared, peer)) = self.shared.take(found)? {
+                return Ok((Association { shared }, peer));
             }
         }
+    }
+
+    /// Waits until an association can be accepted. A subsequent `try_accept` finds it, unless another clone has taken it.
+    ///
+    /// ```
+    /// # use swiftwater::tokio::{Association, Listener};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
+    /// let client = Association::connect(listener.address()).await?;
+    /// listener.readable().await?;
+    /// let (server, peer) = listener.try_accept()?;
+    /// assert_eq!(Some(peer), client.local_addr());
+    /// # drop(server);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The sockets failed.
+    pub async fn readable(&self) -> Result<(), AcceptError> {
+        let outcome = ready(self.shared.socket(), Interest::READABLE).await;
+        Ok(outcome.map_err(RecvError::from)?)
+    }
+
+    /// Returns the stack of the listener, for more listeners and associations.
+    pub fn stack(&self) -> Stack {
+        self.shared.stack().clone().into()
     }
 
     /// Accepts the next association without waiting, if one is available.
@@ -85,22 +105,41 @@ impl Listener {
     /// Fails as [`Listener::accept`] does, or with [`AcceptError::WouldBlock`].
     pub fn try_accept(&self) -> Result<(Association, SocketAddr), AcceptError> {
         loop {
-            if let Some((shared, peer)) = self.0.take(self.0.socket().getmsg(Wait::None)?)? {
-                return Ok((Association(shared), peer));
+            if let Some((shared, peer)) = self.shared.take(self.shared.socket().getmsg(Wait::None)?)? {
+                return Ok((Association { shared }, peer));
             }
         }
     }
 }
 
-/// Converts a listener such as that of [`Stack::listen`](crate::Stack::listen).
+impl Stack {
+    /// Listens on an SCTP port; 0 chooses a free one.
+    ///
+    /// # Errors
+    ///
+    /// The port is in use in this stack, at one of these addresses.
+    pub fn listen(&self, port: u16) -> Result<Listener, BindError> {
+        self.shared.listen(port).map(Listener::from)
+    }
+
+    /// Listens on an SCTP port with these options instead of [`StackOptions::listener`]; port 0 chooses a free one.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Stack::listen`] does.
+    pub fn listen_with(&self, port: u16, options: &ListenerOptions) -> Result<Listener, BindError> {
+        self.shared.listen_with(port, options).map(Listener::from)
+    }
+}
+
 impl From<listener::Listener> for Listener {
     fn from(blocking: listener::Listener) -> Self {
-        Listener(blocking.shared)
+        Listener { shared: blocking.shared }
     }
 }
 
 impl From<Listener> for listener::Listener {
     fn from(asynchronous: Listener) -> Self {
-        listener::Listener { shared: asynchronous.0 }
+        listener::Listener { shared: asynchronous.shared }
     }
 }

@@ -35,7 +35,7 @@ impl Reader {
 
     /// Takes the next message, or all of one packet. Returns false at the end of the stream.
     async fn refill(&mut self) -> Result<bool, RecvError> {
-        let socket = self.association.0.socket();
+        let socket = self.association.shared.socket();
         loop {
             match until(socket, Interest::READABLE, |inner| socket.try_getrun(inner)).await?? {
                 Found::Data(block) => {
@@ -43,7 +43,7 @@ impl Reader {
                     return Ok(true);
                 }
                 Found::Primitive(primitive, text) => check_restart(&primitive, &text)?,
-                Found::End => return self.association.0.ended().map(|()| false),
+                Found::End => return self.association.shared.ended().map(|()| false),
             }
         }
     }

@@ -39,7 +39,7 @@ impl Sender {
     ///
     /// Fails as [`Sender::feed`] does, or because the stream does not exist.
     pub async fn feed_with(&mut self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.association.check_collected(message.len(), info)?;
+        self.association.shared.check_collected(message.len(), info)?;
         self.association.feed(&mut self.fed, message, info).await
     }
 
@@ -80,13 +80,13 @@ impl Association {
         if fed.batch.push(info, message) {
             return Ok(());
         }
-        let socket = self.0.socket();
+        let socket = self.shared.socket();
         until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, Which::Only, info, message)).await?
     }
 
     /// Hands the collected messages over to the stack.
     pub(super) async fn hand_over(&self, fed: &mut FedMessages) -> Result<(), SendError> {
-        let socket = self.0.socket();
+        let socket = self.shared.socket();
         while !fed.batch.is_empty() {
             let batch = &mut fed.batch;
             let written =

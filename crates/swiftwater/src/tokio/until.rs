@@ -26,6 +26,11 @@ where
     Until { socket, interest, attempt, ticket: None }
 }
 
+/// Waits until a stream is ready for one of these events.
+pub(super) async fn ready(socket: &Socket, interest: Interest) -> Result<(), Fault> {
+    until(socket, interest, |inner| inner.is_ready(socket.stream, interest).then_some(())).await
+}
+
 impl<F, T> Future for Until<'_, F>
 where
     F: FnMut(&mut Inner) -> Option<T> + Unpin,

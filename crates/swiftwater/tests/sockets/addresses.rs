@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use swiftwater::{Association, BindError, LinkKind, Listener, PathState, Stack, StackOptions};
+use swiftwater::{Association, BindError, LinkBindError, LinkKind, Listener, PathState, Stack, StackOptions};
 
 use crate::pair::{must_end, recv_whole};
 
@@ -17,7 +17,7 @@ fn options(link: LinkKind, local: &[&str]) -> StackOptions {
 /// Returns a listener, or `None` if this user may not use the link; fails instead if the test run requires all links.
 fn listen(options: &StackOptions, port: u16) -> Option<Listener> {
     match Stack::bind(options) {
-        Err(BindError::Link(error @ links::BindError::RawNotPermitted { .. })) => {
+        Err(BindError::Link(error @ LinkBindError::RawNotPermitted { .. })) => {
             assert!(std::env::var("SWIFTWATER_REQUIRE_TOOLS").is_err(), "{error}");
             println!("skipped: {error}");
             None

@@ -1,12 +1,13 @@
 //! Refused messages, with an error text that states the remedy.
 
 use std::io;
+use std::net::SocketAddr;
 
 use std::error::Error as _;
 
 use swiftwater::{
-    AddressError, Association, AssociationOptions, BindError, Listener, Loss, RecvError, SendError, SendInfo,
-    StackOptions,
+    AddressError, Association, AssociationOptions, BindError, LinkBindError, Listener, Loss, PathError,
+    RecvError, SendError, SendInfo, StackOptions,
 };
 
 use crate::pair::{must_end, pair, pair_with};
@@ -69,12 +70,49 @@ fn errors_have_their_cause_as_a_source() {
         let options = StackOptions::default().with_udp_port(udp_port).with_local_addresses(local_addresses);
         let unbound = Association::connect_with("127.0.0.1:7", &options).unwrap_err();
         assert!(unbound.source().unwrap().is::<BindError>());
-        assert!(unbound.source().unwrap().source().unwrap().to_string().contains("in use"));
+        let cause = unbound.source().unwrap().source().unwrap();
+        assert!(matches!(cause.downcast_ref(), Some(LinkBindError::AddressInUse { .. })), "{cause}");
         let (client, server) = pair_with(&StackOptions::default());
         server.abort("enough");
         let lost = client.recv().unwrap_err();
         assert!(lost.source().unwrap().is::<Loss>());
         let lost = std::io::Error::from(lost);
         assert!(lost.get_ref().unwrap().is::<RecvError>());
+    });
+}
+
+#[test]
+fn sockets_that_cannot_be_bound_have_the_kind_of_their_cause() {
+    let address = SocketAddr::from(([192, 0, 2, 1], 9899));
+    let interrupted = io::Error::from(io::ErrorKind::Interrupted);
+    let causes = [
+        (LinkBindError::AddressInUse { address }, io::ErrorKind::AddrInUse),
+        (LinkBindError::AddressNotAvailable { address }, io::ErrorKind::AddrNotAvailable),
+        (LinkBindError::PermissionDenied { address }, io::ErrorKind::PermissionDenied),
+        (LinkBindError::Duplicate { address: address.ip() }, io::ErrorKind::InvalidInput),
+        (LinkBindError::RawNotPermitted { address: address.ip() }, io::ErrorKind::PermissionDenied),
+        (LinkBindError::FamilyNotSupported { address }, io::ErrorKind::Unsupported),
+        (LinkBindError::System { address, source: interrupted }, io::ErrorKind::Interrupted),
+    ];
+    for (cause, kind) in causes {
+        let error = BindError::Link(cause);
+        assert_eq!(io::Error::from(error).kind(), kind);
+    }
+}
+
+#[test]
+fn an_operation_on_a_path_that_fails_is_an_io_error() {
+    fn set_primary(client: &Association) -> io::Result<()> {
+        client.set_primary("192.0.2.1".parse().unwrap())?;
+        Ok(())
+    }
+
+    must_end(|| {
+        let (client, _server) = pair();
+        let nowhere = set_primary(&client).unwrap_err();
+        assert_eq!(nowhere.kind(), io::ErrorKind::AddrNotAvailable);
+        assert!(nowhere.get_ref().unwrap().is::<PathError>());
+        client.abort("enough");
+        assert_eq!(set_primary(&client).unwrap_err().kind(), io::ErrorKind::NotConnected);
     });
 }

@@ -9,7 +9,7 @@ use swiftwater::{
     Association, AssociationOptions, Event, LossKind, PathChange, PathReason, Received, RecvError, SendInfo,
 };
 
-use crate::pair::{assert_pattern, listen_with, must_end, pair, pair_with, pattern, recv_whole};
+use crate::pair::{assert_pattern, for_tasks, listen_with, must_end, pair, pair_with, pattern, recv_whole};
 
 fn pair_with_events() -> (Association, Association) {
     pair_with(&AssociationOptions::default().with_events(true).into())
@@ -46,7 +46,7 @@ fn come_from_an_association_that_has_ended_before_it_was_accepted() {
         let client = Association::connect(listener.address()).unwrap();
         client.send(b"one").unwrap();
         client.close().unwrap();
-        assert!(internals::await_end(listener.stack(), Duration::MAX), "the server has the last packet");
+        assert!(internals::await_end(&listener.stack(), Duration::MAX), "the server has the last packet");
         let (server, _) = listener.accept().unwrap();
         let all: Vec<String> = (0..5).map(|_| told(&server)).collect();
         assert_eq!(all, ["Up", "one", "PeerShutdown", "Down(None)", "end"]);
@@ -179,7 +179,7 @@ fn bring_back_very_many_messages_to_a_reader_of_runs() {
         let (mut contexts, mut is_lost) = (Vec::new(), false);
         loop {
             // Between the steps, the stream is empty although its association is lost.
-            match internals::recv_run_no_poll(&client) {
+            match internals::recv_run_no_poll(&for_tasks(&client)) {
                 Ok(Some(Taken::One(Received::Event(Event::Down(Some(_)))))) => is_lost = true,
                 Ok(Some(Taken::One(Received::Event(Event::SendFailed { info, .. })))) => {
                     assert!(is_lost);

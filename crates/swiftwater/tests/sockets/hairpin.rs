@@ -2,7 +2,9 @@
 
 use std::thread;
 
-use swiftwater::{Association, AssociationOptions, BindError, LinkKind, Listener, Stack, StackOptions};
+use swiftwater::{
+    Association, AssociationOptions, BindError, LinkBindError, LinkKind, Listener, Stack, StackOptions,
+};
 
 use crate::bulk::exchange;
 use crate::pair::{assert_pattern, must_end, pattern, recv_whole};
@@ -15,7 +17,7 @@ fn options() -> StackOptions {
 /// all links.
 fn bind(options: &StackOptions) -> Option<(Stack, Listener)> {
     match Stack::bind(options) {
-        Err(BindError::Link(error @ links::BindError::RawNotPermitted { .. })) => {
+        Err(BindError::Link(error @ LinkBindError::RawNotPermitted { .. })) => {
             assert!(std::env::var("SWIFTWATER_REQUIRE_TOOLS").is_err(), "{error}");
             println!("skipped: {error}");
             None

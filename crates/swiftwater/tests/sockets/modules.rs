@@ -92,7 +92,7 @@ impl Module for Faulty {
 fn a_module_that_panics_fails_its_stream_and_nothing_else() {
     must_end(|| {
         let listener = crate::pair::listen();
-        let stack = listener.stack().clone();
+        let stack = listener.stack();
         let faulty = stack.connect(listener.address()).unwrap();
         let (faulty_peer, _) = listener.accept().unwrap();
         let sound = stack.connect(listener.address()).unwrap();

@@ -32,6 +32,11 @@ pub(crate) fn listen_with(options: &StackOptions) -> Listener {
     Listener::bind_with("127.0.0.1:0/udp:0", options).unwrap()
 }
 
+/// Returns the same association for tasks, as the calls for the daemon take it.
+pub(crate) fn for_tasks(association: &Association) -> swiftwater::tokio::Association {
+    association.clone().into()
+}
+
 /// Returns a client and a server, each with sockets of its own.
 pub(crate) fn pair() -> (Association, Association) {
     pair_with(&StackOptions::default())

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use swiftwater::{
-    Association, AssociationOptions, Endpoint, Event, Listener, Multipath, PathStatistics, PrimaryError,
+    Association, AssociationOptions, Endpoint, Event, Listener, Multipath, PathError, PathStatistics,
     Received, SendInfo, StackOptions, Statistics,
 };
 
@@ -44,11 +44,11 @@ fn the_primary_path_is_chosen_by_its_address() {
         assert_eq!(server.recv().unwrap().unwrap().to_vec(), b"on the second");
         let address = IpAddr::from([192, 0, 2, 7]);
         let error = client.set_primary(address).unwrap_err();
-        assert_eq!(error, PrimaryError::NoSuchPath { address });
+        assert_eq!(error, PathError::NoSuchPath { address });
         assert!(error.to_string().contains("192.0.2.7"));
         let keeps = client.clone();
         client.abort("done");
-        assert_eq!(keeps.set_primary(FIRST), Err(PrimaryError::Closed));
+        assert_eq!(keeps.set_primary(FIRST), Err(PathError::Closed));
     });
 }
 
@@ -99,7 +99,7 @@ fn an_endpoint_chooses_for_each_of_its_associations() {
         }
         client.abort("done");
         while !matches!(endpoint.recv().unwrap(), (_, Received::Event(Event::Down(_)))) {}
-        assert_eq!(endpoint.set_primary(id, FIRST), Err(PrimaryError::Closed));
+        assert_eq!(endpoint.set_primary(id, FIRST), Err(PathError::Closed));
         assert!(endpoint.statistics(id).is_none());
     });
 }

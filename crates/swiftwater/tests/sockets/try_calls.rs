@@ -6,7 +6,7 @@ use std::time::Duration;
 use swiftwater::internals::{self, SHORT_BYTES_MAX};
 use swiftwater::{Lifetime, RecvError, SendError, SendInfo};
 
-use crate::pair::{must_end, pair};
+use crate::pair::{for_tasks, must_end, pair};
 
 #[test]
 fn nothing_there() {
@@ -127,7 +127,7 @@ fn a_sender_of_short_messages_takes_those_that_the_send_buffer_copies() {
             (0, plain, false),
             (2, plain, true),
         ];
-        internals::send_short_no_poll(&client, |sender| {
+        internals::send_short_no_poll(&for_tasks(&client), |sender| {
             for (bytes, info, is_taken) in expected {
                 assert_eq!(sender.send(&vec![7; bytes], &info), is_taken, "{bytes} bytes, {info:?}");
             }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use swiftwater::tokio::{Association, Listener};
-use swiftwater::{AcceptError, AssociationOptions, Event, Received, RecvError, SendError, SendInfo};
+use swiftwater::tokio::{Association, Listener, Stack};
+use swiftwater::{
+    AcceptError, AssociationOptions, Event, Received, RecvError, SendError, SendInfo, StackOptions,
+};
 use tokio::time::timeout;
 
 use crate::{on_runtimes, pair, pair_with, recv_whole};
@@ -112,9 +114,9 @@ fn a_connect_that_is_given_up_leaves_nothing() {
     on_runtimes(|| async {
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
-        let stack = swiftwater::Stack::bind(&swiftwater::StackOptions::default().with_udp_port(0)).unwrap();
+        let stack = Stack::bind(&StackOptions::default().with_udp_port(0)).unwrap();
         let address = format!("127.0.0.1:7/udp:{port}");
-        assert!(timeout(SOON, Association::connect_on(&stack, address)).await.is_err());
+        assert!(timeout(SOON, stack.connect(address)).await.is_err());
         assert_eq!(stack.statistics().associations, 0);
     });
 }

@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use swiftwater::tokio::{Association, Listener, close_stack};
-use swiftwater::{CloseReason, LossKind, SendError, SendInfo, Stack, StackOptions};
+use swiftwater::tokio::Stack;
+use swiftwater::{CloseReason, LossKind, SendError, SendInfo, StackOptions};
 use tokio::time::timeout;
 
 use crate::{on_runtimes, pair};
@@ -72,8 +72,8 @@ fn other_tasks_run_while_a_stack_is_closed() {
         let options =
             StackOptions::default().with_udp_port(0).with_local_addresses([Ipv4Addr::LOCALHOST.into()]);
         let [own, peers] = [(); 2].map(|()| Stack::bind(&options).unwrap());
-        let listener = Listener::from(peers.listen(7).unwrap());
-        let client = Association::connect_on(&own, listener.address()).await.unwrap();
+        let listener = peers.listen(7).unwrap();
+        let client = own.connect(listener.address()).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
         let mut sent = 0;
         while timeout(SOON, client.send(&[7; 100_000])).await.is_ok() {
@@ -87,8 +87,7 @@ fn other_tasks_run_while_a_stack_is_closed() {
             }
             received
         };
-        let (closed, received) =
-            tokio::join!(close_stack(&own, PATIENCE, "the service was stopped"), reading);
+        let (closed, received) = tokio::join!(own.close(PATIENCE, "the service was stopped"), reading);
         assert!(closed);
         assert_eq!((received, own.association_count()), (sent, 0));
     });
@@ -100,11 +99,11 @@ fn a_peer_that_reads_nothing_is_aborted_when_the_wait_is_over() {
         let options =
             StackOptions::default().with_udp_port(0).with_local_addresses([Ipv4Addr::LOCALHOST.into()]);
         let [own, peers] = [(); 2].map(|()| Stack::bind(&options).unwrap());
-        let listener = Listener::from(peers.listen(7).unwrap());
-        let client = Association::connect_on(&own, listener.address()).await.unwrap();
+        let listener = peers.listen(7).unwrap();
+        let client = own.connect(listener.address()).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
         while timeout(SOON, client.send(&[7; 100_000])).await.is_ok() {}
-        assert!(!close_stack(&own, SOON, "the service was stopped").await);
+        assert!(!own.close(SOON, "the service was stopped").await);
         assert_eq!(own.association_count(), 0);
         let CloseReason::Lost(loss) = server.closed().await else { panic!("it was aborted") };
         assert!(loss.text.contains("the service was stopped"), "{loss}");

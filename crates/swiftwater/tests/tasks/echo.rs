@@ -1,8 +1,8 @@
 //! Echoed messages, on one association and on many.
 
 use bytes::Bytes;
-use swiftwater::tokio::{Association, Listener};
-use swiftwater::{ConnectError, ListenerOptions, SendError, SendInfo, Stack, StackOptions};
+use swiftwater::tokio::{Association, Listener, Stack};
+use swiftwater::{ConnectError, ListenerOptions, SendError, SendInfo, StackOptions};
 
 use crate::{on_runtimes, pair, recv_whole};
 
@@ -71,7 +71,7 @@ fn many_tasks_on_two_stacks() {
             .with_udp_port(0)
             .with_local_addresses(vec!["127.0.0.1".parse().unwrap()])
             .with_listener(ListenerOptions::default().with_backlog(TASKS as u32));
-        let listener = Listener::from(Stack::bind(&options).unwrap().listen(7).unwrap());
+        let listener = Stack::bind(&options).unwrap().listen(7).unwrap();
         let address = listener.address();
         let server = tokio::spawn(async move {
             for _ in 0..TASKS {
@@ -83,7 +83,7 @@ fn many_tasks_on_two_stacks() {
             .map(|t| {
                 let (clients, address) = (clients.clone(), address.clone());
                 tokio::spawn(async move {
-                    let client = Association::connect_on(&clients, address).await.unwrap();
+                    let client = clients.connect(address).await.unwrap();
                     for i in 0..20u8 {
                         client.send(&[t as u8, i]).await.unwrap();
                         assert_eq!(client.recv().await.unwrap().unwrap().to_vec(), [t as u8, i]);

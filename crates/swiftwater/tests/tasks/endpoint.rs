@@ -1,9 +1,14 @@
 //! One-to-many endpoints for tasks.
 
-use swiftwater::tokio::{Association, Endpoint};
-use swiftwater::{Event, Received, SendInfo};
+use std::time::Duration;
 
-use crate::on_runtimes;
+use swiftwater::tokio::{Association, Endpoint};
+use swiftwater::{Event, Received, SendError, SendInfo};
+use tokio::time::timeout;
+
+use crate::{on_runtimes, recv_whole};
+
+const SOON: Duration = Duration::from_millis(5);
 
 #[test]
 fn serves_many_peers() {
@@ -57,5 +62,33 @@ fn connects() {
                 break;
             }
         }
+    });
+}
+
+#[test]
+fn is_writable_once_a_peer_that_had_no_room_reads() {
+    on_runtimes(|| async {
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").await.unwrap();
+        let client = Association::connect(endpoint.address()).await.unwrap();
+        let (peer, _up) = endpoint.recv().await.unwrap();
+        let message = [7; 10_000];
+        // The client does not read, so at last the send buffer stays full.
+        let mut sent = 0;
+        loop {
+            match endpoint.try_send_to(peer, &message, &SendInfo::default()) {
+                Ok(()) => sent += 1,
+                Err(SendError::WouldBlock) if timeout(SOON, endpoint.writable()).await.is_err() => break,
+                Err(SendError::WouldBlock) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let reading = async {
+            for _ in 0..sent {
+                recv_whole(&client).await.expect("a message");
+            }
+        };
+        let (writable, ()) = tokio::join!(endpoint.writable(), reading);
+        writable.unwrap();
+        endpoint.try_send_to(peer, &message, &SendInfo::default()).unwrap();
     });
 }

@@ -218,10 +218,10 @@ impl PathLog {
 }
 
 /// Returns the statistics of a path with its smoothed round-trip time of an earlier time, if it was measured then.
-fn with_earlier_srtt(path: PathStatistics, earlier: &[PathStatistics]) -> PathStatistics {
+fn with_earlier_srtt(mut path: PathStatistics, earlier: &[PathStatistics]) -> PathStatistics {
     let same = |other: &&PathStatistics| (other.local, other.remote) == (path.local, path.remote);
-    let srtt = earlier.iter().find(same).and_then(|other| other.srtt).or(path.srtt);
-    PathStatistics { srtt, ..path }
+    path.srtt = earlier.iter().find(same).and_then(|other| other.srtt).or(path.srtt);
+    path
 }
 
 impl<'a> SctpOut<'a> {
@@ -414,11 +414,17 @@ mod tests {
         let listener = stack.listen(7).expect("a free port");
         let association = stack.connect(listener.address()).expect("it listens");
         let path = association.statistics().expect("it is there").paths.remove(0);
-        let with_srtt = |ms| PathStatistics { srtt: Some(Duration::from_millis(ms)), ..path.clone() };
-        assert_eq!(with_earlier_srtt(with_srtt(25), &[with_srtt(1)]).srtt, with_srtt(1).srtt);
-        let unmeasured = PathStatistics { srtt: None, ..path.clone() };
-        assert_eq!(with_earlier_srtt(with_srtt(25), &[unmeasured]).srtt, with_srtt(25).srtt);
-        let other = PathStatistics { remote: ([127, 0, 0, 2], 9899).into(), ..with_srtt(1) };
-        assert_eq!(with_earlier_srtt(with_srtt(25), &[other]).srtt, with_srtt(25).srtt);
+        let with_srtt = |srtt| {
+            let mut path = path.clone();
+            path.srtt = srtt;
+            path
+        };
+        let [early, late] = [1, 25].map(|ms| Some(Duration::from_millis(ms)));
+        let chosen = |earlier| with_earlier_srtt(with_srtt(late), &[earlier]).srtt;
+        assert_eq!(chosen(with_srtt(early)), early);
+        assert_eq!(chosen(with_srtt(None)), late);
+        let mut other = with_srtt(early);
+        other.remote = ([127, 0, 0, 2], 9899).into();
+        assert_eq!(chosen(other), late);
     }
 }

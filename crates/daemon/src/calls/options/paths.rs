@@ -111,7 +111,7 @@ fn set_primary(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     // An unconfirmed address is accepted, as the peer has named it; the call does not wait for its confirmation.
     let chosen = assoc.stack_association().map(|association| association.set_primary(address.ip()));
     match chosen {
-        None | Some(Ok(()) | Err(swiftwater::PrimaryError::Unconfirmed { .. })) => Ok(()),
+        None | Some(Ok(()) | Err(swiftwater::PathError::Unconfirmed { .. })) => Ok(()),
         Some(Err(_)) => Err(Errno::INVAL),
     }
 }

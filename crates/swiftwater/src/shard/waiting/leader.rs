@@ -242,7 +242,7 @@ mod tests {
         let own_listener = own.listen(8).expect("a free port");
         thread::scope(|scope| {
             let leader = scope.spawn(|| own_listener.accept_timeout(PATIENCE));
-            let socket = own_listener.socket();
+            let socket = own_listener.shared.socket();
             until("the listener polls the sockets", socket, |inner| leads(inner, socket));
             let follower = scope.spawn(|| own.await_end(PATIENCE));
             until("the wait for the end follows", socket, |inner| {
