@@ -131,7 +131,7 @@ async fn call(
             peel_off::peelable(socket, assoc_id)?;
             let recalled = recall(registry, socket, program_end, requester).await?;
             let read = ReadPosition { at: front_at as usize, is_begun: front_begun };
-            return peel_off(registry, socket, (assoc_id, read), recalled).await;
+            return peel_off(registry, socket, assoc_id, read, recalled).await;
         }
         SocketRequest::Hold => form::hold(socket)?,
         SocketRequest::PutBack(record) => {
@@ -171,13 +171,14 @@ fn open_for(registry: &Rc<Registry>, owner: Owner, family: Family, kind: SocketK
 async fn peel_off(
     registry: &Rc<Registry>,
     socket: &Rc<Socket>,
-    which: (AssocId, ReadPosition),
+    id: AssocId,
+    read: ReadPosition,
     recalled: Recalled,
 ) -> Result<Reply, Errno> {
     let (registry, socket) = (Rc::clone(registry), Rc::clone(socket));
     let done = tokio::task::spawn_local(async move {
         let PeeledOff { opened, pages: [status, sharers], relay } =
-            peel_off::peel_off(&registry, &socket, which, recalled).await?;
+            peel_off::peel_off(&registry, &socket, id, read, recalled).await?;
         let (new, program_end) = tasks::start(&registry, opened);
         new.commands().one_to_one(relay)?;
         Ok(Reply::with(vec![program_end, status, sharers]))

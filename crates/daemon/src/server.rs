@@ -21,7 +21,7 @@ use crate::state::registry::Registry;
 use crate::system::descriptor_io::{register, send_with_descriptors};
 use crate::system::journal::{Cause, log};
 use crate::system::listener::Listener;
-use crate::users::closer::{self, Closer, End, ReceivedDescriptor, Source};
+use crate::users::closer::{self, Closer, End, ReceivedDescriptor, ReceivedMessage, Source};
 use crate::users::fair_queue::FairQueue;
 use crate::users::requester::Requester;
 use crate::users::user_permits::Permit;
@@ -67,7 +67,7 @@ pub(crate) async fn serve(listener: Listener, registry: Rc<Registry>) -> io::Res
             // The listener stays ready until `accept` returns EWOULDBLOCK.
             drop(listener.readable().await?);
         }
-        if let Err(error) = accept_some((&listener, owner), &registry, &mut arrivals) {
+        if let Err(error) = accept_some(&listener, owner, &registry, &mut arrivals) {
             log(Cause::Daemon, format_args!("cannot accept connections for the moment: {error}"));
             tokio::time::sleep(EXHAUSTED_WAIT).await;
         }
@@ -81,7 +81,8 @@ pub(crate) async fn serve(listener: Listener, registry: Rc<Registry>) -> io::Res
 /// Accepts the connections that wait, as many as a turn has time for, and closes those that were given up already and those of
 /// users whom the daemon of a user does not serve.
 fn accept_some(
-    (listener, owner): (&AsyncFd<Listener>, Uid),
+    listener: &AsyncFd<Listener>,
+    owner: Uid,
     registry: &Registry,
     arrivals: &mut FairQueue<Arrival>,
 ) -> io::Result<()> {
@@ -308,7 +309,7 @@ async fn await_request(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::R
             continue;
         }
         let received =
-            ready.try_io(|connection| Ok(closer::receive(connection, &mut frame, (closer, closer.time()))?));
+            ready.try_io(|connection| Ok(closer::receive(connection, &mut frame, closer, closer.time())?));
         if let Ok(received) = received {
             return Ok(Asked::of(frame, received?));
         }
@@ -321,7 +322,7 @@ fn try_receive_request(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> Optio
         return None;
     }
     let mut frame = vec![0; FRAME_BYTES_MAX];
-    match closer::receive(connection, &mut frame, (closer, closer.time())) {
+    match closer::receive(connection, &mut frame, closer, closer.time()) {
         Err(Errno::AGAIN) => None,
         received => Some(received.map(|received| Asked::of(frame, received)).map_err(io::Error::from)),
     }
@@ -341,9 +342,9 @@ fn put_off(connection: &End) {
 }
 
 impl Asked {
-    fn of(mut frame: Vec<u8>, (bytes, descriptors): (usize, Vec<ReceivedDescriptor>)) -> Asked {
-        frame.truncate(bytes);
-        if bytes == 0 { Asked::Nothing } else { Asked::Request(frame, descriptors) }
+    fn of(mut frame: Vec<u8>, message: ReceivedMessage) -> Asked {
+        frame.truncate(message.bytes);
+        if message.bytes == 0 { Asked::Nothing } else { Asked::Request(frame, message.descriptors) }
     }
 }
 

@@ -8,22 +8,34 @@
 pub const GAINS_RIGHTS: &str = "gains rights when it starts (set-user-id, set-group-id or file capabilities): the system preloads \
                                 nothing into it, and its SCTP is the kernel's";
 
-/// Returns whether a program whose file has this mode, user and group changes the user or the group of a caller that has
-/// these. Only then does the system preload nothing into it; a file of the caller's own changes nothing.
+/// A user and a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ids {
+    /// The number of the user.
+    pub user: u32,
+    /// The number of the group.
+    pub group: u32,
+}
+
+/// Returns whether a program whose file has this mode and these owners changes the user or the group of the caller. Only then does
+/// the system preload nothing into it; a file of the caller's own changes nothing.
 ///
 /// ```
-/// assert!(linking::changes_ids(0o4755, (0, 0), (1000, 1000)));
-/// assert!(!linking::changes_ids(0o4755, (1000, 1000), (1000, 1000)));
-/// assert!(linking::changes_ids(0o2755, (1000, 0), (1000, 1000)));
-/// assert!(!linking::changes_ids(0o0755, (0, 0), (1000, 1000)));
+/// use linking::{Ids, changes_ids};
+///
+/// let (root, caller) = (Ids { user: 0, group: 0 }, Ids { user: 1000, group: 1000 });
+/// assert!(changes_ids(0o4755, root, caller));
+/// assert!(!changes_ids(0o4755, caller, caller));
+/// assert!(changes_ids(0o2755, Ids { group: 0, ..caller }, caller));
+/// assert!(!changes_ids(0o0755, root, caller));
 /// ```
 #[must_use]
-pub fn changes_ids(mode: u32, (file_user, file_group): (u32, u32), (user, group): (u32, u32)) -> bool {
+pub fn changes_ids(mode: u32, file: Ids, caller: Ids) -> bool {
     const SET_USER: u32 = 0o4000;
     // Without the right of the group to execute, the bit has another meaning.
     const SET_GROUP: u32 = 0o2010;
     let has = |bits| mode & bits == bits;
-    (has(SET_USER) && file_user != user) || (has(SET_GROUP) && file_group != group)
+    (has(SET_USER) && file.user != caller.user) || (has(SET_GROUP) && file.group != caller.group)
 }
 
 /// The longest path of a dynamic linker or an interpreter that is examined.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 use libc::{c_char, c_int};
-use linking::{GAINS_RIGHTS, Linking, PATH_BYTES_MAX};
+use linking::{GAINS_RIGHTS, Ids, Linking, PATH_BYTES_MAX};
 
 use crate::{environment, files, system};
 
@@ -246,9 +246,10 @@ impl File {
 
     fn changes_rights(&self) -> bool {
         // SAFETY: these calls have no preconditions.
-        let caller = unsafe { (libc::getuid(), libc::getgid()) };
+        let caller = unsafe { Ids { user: libc::getuid(), group: libc::getgid() } };
         let changes_ids = files::status(self.0).is_some_and(|status| {
-            linking::changes_ids(status.st_mode, (status.st_uid, status.st_gid), caller)
+            let file = Ids { user: status.st_uid, group: status.st_gid };
+            linking::changes_ids(status.st_mode, file, caller)
         });
         changes_ids || files::has_attribute(self.0, CAPABILITIES)
     }

@@ -5,7 +5,7 @@ use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use linking::{GAINS_RIGHTS, Linking, changes_ids};
+use linking::{GAINS_RIGHTS, Ids, Linking, changes_ids};
 use rustix::process::{getgid, getuid};
 
 /// Extended attribute in which the system keeps the capabilities of a file.
@@ -48,11 +48,12 @@ fn linking_of(program: &Path) -> Option<Linking> {
 
 /// Returns whether the system takes a program for one that gains rights: its user or group would change, or it has capabilities.
 fn changes_rights(program: &Path, metadata: &Metadata) -> bool {
-    let caller = (getuid().as_raw(), getgid().as_raw());
+    let caller = Ids { user: getuid().as_raw(), group: getgid().as_raw() };
+    let file = Ids { user: metadata.uid(), group: metadata.gid() };
     // The longest form of the attribute has 24 bytes (linux/capability.h).
     let mut room = [0_u8; 24];
     let has_capabilities = rustix::fs::getxattr(program, CAPABILITIES, &mut room).is_ok();
-    has_capabilities || changes_ids(metadata.mode(), (metadata.uid(), metadata.gid()), caller)
+    has_capabilities || changes_ids(metadata.mode(), file, caller)
 }
 
 #[cfg(test)]

@@ -23,6 +23,6 @@ pub(crate) fn hold(socket: &Socket) -> Result<(), Errno> {
 /// Waits for memory if its user has too much on its way.
 pub(crate) async fn put_back(socket: &Socket, record: &[u8]) -> Result<(), Errno> {
     let assoc = socket.associations().first();
-    let known = assoc.map_or((AssocId::NONE, None), |assoc| (assoc.id(), Some(assoc.peer())));
-    socket.channel().put_back(record, known).await
+    let (assoc_id, peer) = assoc.map_or((AssocId::NONE, None), |assoc| (assoc.id(), Some(assoc.peer())));
+    socket.channel().put_back(record, assoc_id, peer).await
 }

@@ -35,7 +35,8 @@ pub(crate) struct PeeledOff {
 pub(crate) async fn peel_off(
     registry: &Registry,
     socket: &Socket,
-    (id, read): (AssocId, ReadPosition),
+    id: AssocId,
+    read: ReadPosition,
     recalled: Recalled,
 ) -> Result<PeeledOff, Errno> {
     // The association may have ended since the caller looked it up.
@@ -57,7 +58,7 @@ pub(crate) async fn peel_off(
     if assoc.inbound_queue().await.is_shut_down() {
         new.on_sending_shut(&assoc);
     }
-    if let Err(error) = move_records(recalled, (socket.channel(), new.channel()), id, read).await {
+    if let Err(error) = move_records(recalled, socket.channel(), new.channel(), id, read).await {
         let cause = Cause::User(socket.owner().user);
         log(cause, format_args!("peeling off an association lost messages: {error}"));
         socket.channel().release_all_credits();
@@ -120,7 +121,8 @@ pub(crate) struct ReadPosition {
 /// Distributes the records of the carrier between the two sockets.
 async fn move_records(
     mut recalled: Recalled,
-    (channel, new): (&Channel, &Channel),
+    channel: &Channel,
+    new: &Channel,
     id: AssocId,
     read: ReadPosition,
 ) -> Result<(), Errno> {
@@ -172,7 +174,7 @@ mod tests {
         carrier.put_record(b"first", &[]).await.expect("room");
         let recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
         let position = ReadPosition { at: 0, is_begun: false };
-        let peeled = peel_off(&registry, &socket, (AssocId::new(7), position), recalled).await;
+        let peeled = peel_off(&registry, &socket, AssocId::new(7), position, recalled).await;
         assert_eq!(peeled.err(), Some(Errno::INVAL), "there is no such association");
         assert_eq!(read(&program_end).as_deref(), Some(&b"first"[..]));
     }

@@ -28,7 +28,7 @@ use crate::channel::raw_record::RawRecord;
 use crate::channel::receive_ring::{BundleWriter, Place, ReceiveRing};
 use crate::channel::reset::Reset;
 use crate::system::descriptor_io::{errno_of, polls, register, send_with_descriptors};
-use crate::users::closer::{self, Closer, End, ReceivedDescriptor};
+use crate::users::closer::{self, Closer, End, ReceivedDescriptor, ReceivedMessage};
 use crate::users::thread_time::ThreadTime;
 
 /// Maximum number of names to try for one carrier. Names are random, so the second is free unless a program can predict our
@@ -117,8 +117,8 @@ pub(crate) fn fill(program_end: BorrowedFd<'_>) -> Result<(), Errno> {
 /// Input: the records of the program.
 impl CarrierSocket {
     /// Receives the next record with its descriptors. The caller has checked that the closer has room.
-    pub(super) fn receive(&self, place: &mut [u8]) -> Result<(usize, Vec<ReceivedDescriptor>), Errno> {
-        let received = closer::receive(&self.descriptor, place, (&self.closer, self.time()));
+    pub(super) fn receive(&self, place: &mut [u8]) -> Result<ReceivedMessage, Errno> {
+        let received = closer::receive(&self.descriptor, place, &self.closer, self.time());
         received.inspect(|_| self.arrivals.on_received())
     }
 
@@ -146,7 +146,7 @@ impl CarrierSocket {
     /// Discards the next record. Returns how many of its first byte there were; `None` if there was no record.
     pub(super) fn discard(&self) -> Option<usize> {
         let may_receive = self.closer.has_room();
-        may_receive.then(|| self.receive(&mut [0])).and_then(Result::ok).map(|(bytes, _)| bytes)
+        may_receive.then(|| self.receive(&mut [0])).and_then(Result::ok).map(|message| message.bytes)
     }
 
     /// Returns the header of the next record, which stays; `None` if it is not of the shim, or the program has shut down sending.

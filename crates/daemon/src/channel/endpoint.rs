@@ -25,7 +25,7 @@ use crate::channel::receive_ring::ReceiveRing;
 use crate::channel::ring::{Content, FrontRecord, OutboundRing};
 use crate::users::budget::{Charge, cost_of};
 use crate::users::close_watches::CloseWatch;
-use crate::users::closer::{Closer, ReceivedDescriptor};
+use crate::users::closer::{Closer, ReceivedDescriptor, ReceivedMessage};
 use crate::users::round_share::Turn;
 use crate::users::worker::Worker;
 
@@ -347,9 +347,9 @@ impl Endpoint {
 
     /// Receives a record; `charge` covers the longest one.
     fn receive_into(&self, buffer: &mut [u8], charge: Charge) -> Result<Incoming, Errno> {
-        let (bytes, descriptors) = match self.carrier.receive(buffer) {
-            Ok((0, _)) if !self.has_ended() => return Ok(Incoming::Empty),
-            Ok((0, _)) => {
+        let ReceivedMessage { bytes, descriptors } = match self.carrier.receive(buffer) {
+            Ok(ReceivedMessage { bytes: 0, .. }) if !self.has_ended() => return Ok(Incoming::Empty),
+            Ok(ReceivedMessage { bytes: 0, .. }) => {
                 return if self.carrier.reset().on_end() { Err(Errno::AGAIN) } else { Ok(Incoming::End) };
             }
             Ok(received) => received,
@@ -422,7 +422,7 @@ impl Endpoint {
     }
 
     fn begin_long(&self, header: Header, memfd: ReceivedDescriptor) -> Result<Incoming, Errno> {
-        self.long.begin((header, memfd), &self.accounts, self.worker())
+        self.long.begin(header, memfd, &self.accounts, self.worker())
     }
 
     /// Returns whether a thread is at work whose result comes before all else that can be taken.

@@ -25,7 +25,8 @@ impl Channel {
     pub(crate) async fn put_back(
         &self,
         record: &[u8],
-        (assoc_id, peer): (AssocId, Option<SocketAddr>),
+        assoc_id: AssocId,
+        peer: Option<SocketAddr>,
     ) -> Result<(), Errno> {
         let (header, content) = Header::split(record).ok_or(Errno::INVAL)?;
         let is_message = header.kind == Kind::Data && !header.flags.contains(Flags::IN_MEMFD);
@@ -112,7 +113,7 @@ mod tests {
         let channel = socket.channel();
         channel.hold().expect("it is open");
         let record = [&header(ID, 5).encode()[..], b"hello"].concat();
-        channel.put_back(&record, (ID, None)).await.expect("memory");
+        channel.put_back(&record, ID, None).await.expect("memory");
         channel.carrier().time().throttle_for(Duration::from_millis(200));
         channel.set_form(false).expect("it is held");
         assert!(read(&program_end).is_none());
@@ -137,7 +138,7 @@ mod tests {
         let record = [&header(ID, 60_000).encode()[..], &[7; 60_000]].concat();
         channel.hold().expect("it is open");
         let is_put_back = || {
-            let put = pin!(channel.put_back(&record, (ID, None)));
+            let put = pin!(channel.put_back(&record, ID, None));
             put.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(Ok(()))
         };
         let mut bytes = 0;
@@ -156,7 +157,7 @@ mod tests {
         channel.hold().expect("it is open");
         let record = [&header(ID, 60_000).encode()[..], &[7; 60_000]].concat();
         for _ in 0..10 {
-            channel.put_back(&record, (ID, None)).await.expect("memory");
+            channel.put_back(&record, ID, None).await.expect("memory");
         }
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let before = tasks();

@@ -168,7 +168,7 @@ impl CarrierSocket {
         let offset = u32::try_from(bytes).map_err(|_| Errno::OVERFLOW)?;
         let set = links::set_peek_offset(self.descriptor().as_fd(), Some(offset));
         set.map_err(|error| Errno::from_raw_os_error(error as i32))?;
-        closer::peek(self.descriptor(), (self.closer(), self.time()))
+        closer::peek(self.descriptor(), self.closer(), self.time())
     }
 
     /// Returns the number of descriptors in the queue; `None` if the kernel does not tell.

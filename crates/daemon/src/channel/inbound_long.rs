@@ -56,7 +56,8 @@ impl InboundLong {
     /// Begins with a message. Keeps it for later if there is no memory for its content (`NOBUFS`).
     pub(super) fn begin(
         &self,
-        (header, memfd): (Header, ReceivedDescriptor),
+        header: Header,
+        memfd: ReceivedDescriptor,
         accounts: &Accounts,
         worker: &Worker,
     ) -> Result<Incoming, Errno> {
@@ -94,7 +95,7 @@ impl InboundLong {
     pub(super) fn take(&self, accounts: &Accounts, worker: &Worker) -> Option<Result<Incoming, Errno>> {
         let Message { header, stage } = self.first().take()?;
         let job = match stage {
-            Stage::Stalled(memfd) => return Some(self.begin((header, memfd), accounts, worker)),
+            Stage::Stalled(memfd) => return Some(self.begin(header, memfd, accounts, worker)),
             Stage::Read(job) => job,
         };
         Some(match job.take() {
@@ -211,7 +212,8 @@ mod tests {
         let (closer, longest) = (closer(), accounts.sent().message_bytes_max());
         let begin = |bytes| {
             let long = InboundLong::default();
-            let begun = long.begin(message(&closer, bytes), &accounts, closer.worker());
+            let (header, memfd) = message(&closer, bytes);
+            let begun = long.begin(header, memfd, &accounts, closer.worker());
             (begun, long.is_begun())
         };
         assert!(matches!(begin(longest + 1), (Ok(Incoming::Malformed), false)));

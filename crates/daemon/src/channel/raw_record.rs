@@ -19,20 +19,21 @@ pub(crate) struct RawRecord {
 }
 
 impl RawRecord {
-    /// Takes the first record from the program's end of a carrier, with the closer and the time of the carrier.
-    /// `EAGAIN`: it is empty.
+    /// Takes the first record from the program's end of a carrier, with the closer and the time of the carrier. Returns `EAGAIN`
+    /// if there is none.
     pub(super) fn take(
         program_end: BorrowedFd<'_>,
-        of_carrier: (&Arc<Closer>, &ThreadTime),
+        closer: &Arc<Closer>,
+        time: &ThreadTime,
     ) -> Result<RawRecord, Errno> {
         let mut bytes = vec![0; RECORD_BYTES_MAX];
-        let (count, descriptors) = closer::receive(program_end, &mut bytes, of_carrier)?;
-        if count == 0 {
+        let received = closer::receive(program_end, &mut bytes, closer, time)?;
+        if received.bytes == 0 {
             return Err(Errno::AGAIN);
         }
-        bytes.truncate(count);
+        bytes.truncate(received.bytes);
         bytes.shrink_to_fit();
-        Ok(RawRecord { bytes, descriptors, is_bundle: false })
+        Ok(RawRecord { bytes, descriptors: received.descriptors, is_bundle: false })
     }
 
     /// Returns the offset and the header of each message.

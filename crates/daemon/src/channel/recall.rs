@@ -93,7 +93,7 @@ impl Recalled {
     ) -> Result<(), Errno> {
         // The daemon is the only sender to this end.
         while self.records.len() < CARRIER_RECORDS_MAX {
-            match RawRecord::take(program_end, (self.carrier.closer(), self.carrier.time())) {
+            match RawRecord::take(program_end, self.carrier.closer(), self.carrier.time()) {
                 Ok(mut record) => {
                     if let Some(messages) = self.carrier.ring().take_back(&record.bytes) {
                         (record.bytes, record.is_bundle) = (messages, true);

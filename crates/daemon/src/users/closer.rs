@@ -18,7 +18,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-pub(crate) use self::received::{End, Peeked, ReceivedDescriptor, all_received, gone, peek, receive};
+pub(crate) use self::received::{
+    End, Peeked, ReceivedDescriptor, ReceivedMessage, all_received, gone, peek, receive,
+};
 use crate::system::lock::lock;
 use crate::users::descriptor_budget::{DescriptorBudget, DescriptorPermit, MESSAGE_DESCRIPTORS_MAX};
 use crate::users::thread_time::ThreadTime;

@@ -213,7 +213,7 @@ async fn discard_input(connection: &AsyncFd<End>, closer: &Arc<Closer>) {
         closer.room().await;
         end.time.unthrottled().await;
         // An error was the report that the caller has closed its end, and comes once.
-        let _ = receive(end, &mut [0], (closer, end.time()));
+        let _ = receive(end, &mut [0], closer, end.time());
         tokio::task::yield_now().await;
     }
     std::future::pending().await
@@ -245,9 +245,16 @@ pub(crate) struct Peeked {
     pub(crate) has_more: bool,
 }
 
+/// A message that was taken from its socket.
+pub(crate) struct ReceivedMessage {
+    /// Length of the message.
+    pub(crate) bytes: usize,
+    pub(crate) descriptors: Vec<ReceivedDescriptor>,
+}
+
 /// Peeks at a message and its first descriptors, whose copies `closer` closes. The caller has checked that there is room for
 /// them.
-pub(crate) fn peek(socket: impl AsFd, (closer, time): (&Arc<Closer>, &ThreadTime)) -> Result<Peeked, Errno> {
+pub(crate) fn peek(socket: impl AsFd, closer: &Arc<Closer>, time: &ThreadTime) -> Result<Peeked, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PEEKED_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     // With `TRUNC` the kernel returns the length of the message, although there is no room for its content.
@@ -267,18 +274,19 @@ pub(crate) fn peek(socket: impl AsFd, (closer, time): (&Arc<Closer>, &ThreadTime
 pub(crate) fn receive(
     socket: impl AsFd,
     place: &mut [u8],
-    (closer, time): (&Arc<Closer>, &ThreadTime),
-) -> Result<(usize, Vec<ReceivedDescriptor>), Errno> {
+    closer: &Arc<Closer>,
+    time: &ThreadTime,
+) -> Result<ReceivedMessage, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let receive = || recvmsg(socket, &mut [IoSliceMut::new(place)], &mut control, flags);
     let received = time.measure(receive)?;
-    let mut received_descriptors = Vec::new();
+    let mut descriptors = Vec::new();
     for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            received_descriptors.extend(descriptors.map(|descriptor| closer.take_over(descriptor)));
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            descriptors.extend(received.map(|descriptor| closer.take_over(descriptor)));
         }
     }
-    Ok((received.bytes, received_descriptors))
+    Ok(ReceivedMessage { bytes: received.bytes, descriptors })
 }

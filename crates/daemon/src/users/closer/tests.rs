@@ -146,8 +146,8 @@ fn all_descriptors_of_a_message_are_received() {
     let descriptors = [program_end.as_fd(); MESSAGE_DESCRIPTORS_MAX];
     control.push(SendAncillaryMessage::ScmRights(&descriptors));
     sendmsg(&program_end, &[std::io::IoSlice::new(b"all")], &mut control, SendFlags::NOSIGNAL).expect("room");
-    let (bytes, came) = receive(&client, &mut [0; 8], (&closer, closer.time())).expect("a message");
-    assert_eq!((bytes, came.len()), (3, MESSAGE_DESCRIPTORS_MAX));
+    let message = receive(&client, &mut [0; 8], &closer, closer.time()).expect("a message");
+    assert_eq!((message.bytes, message.descriptors.len()), (3, MESSAGE_DESCRIPTORS_MAX));
 }
 
 #[tokio::test(flavor = "local")]

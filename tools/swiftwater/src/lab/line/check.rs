@@ -14,7 +14,7 @@ use netsim::{Jitter, Loss, Reorder};
 use serde::Serialize;
 
 use super::args::CheckArgs;
-use super::hosts::{End, Hosts, UNLIMITED_BITS_PER_S, one_way_delay};
+use super::hosts::{End, Hosts, LineOf, UNLIMITED_BITS_PER_S, one_way_delay};
 use super::report::{HOST_DROP_SHARE_MAX, LATE_MAX, LATE_P50_MAX, advice, ms, us};
 use super::spec::PathSpec;
 use super::{LineError, build};
@@ -202,7 +202,7 @@ impl Step<'_> {
                 let paths = paths.iter().enumerate().zip(&loaded.carried);
                 let rows = paths.flat_map(|((number, spec), carried)| {
                     let row = |(to, carried): (End, &Carried)| {
-                        row((number, spec, to), *load, None, carried, &loaded)
+                        row(LineOf { number, spec, to }, *load, None, carried, &loaded)
                     };
                     DIRECTIONS.into_iter().zip(carried).map(row).collect::<Vec<_>>()
                 });
@@ -253,8 +253,9 @@ fn measure(
     hosts.restart(seed)?;
     let loaded = load::flood(hosts, &[(number, flood(spec, time))])?;
     let lines = DIRECTIONS.into_iter().zip(&loaded.carried[0]).zip(&delays);
-    let rows = lines
-        .map(|((to, carried), delays)| row((number, spec, to), Load::Udp, Some(delays), carried, &loaded));
+    let rows = lines.map(|((to, carried), delays)| {
+        row(LineOf { number, spec, to }, Load::Udp, Some(delays), carried, &loaded)
+    });
     Ok(rows.collect())
 }
 
@@ -266,7 +267,7 @@ fn flood(spec: &PathSpec, time: Duration) -> Flood {
 }
 
 fn row(
-    (number, spec, to): (usize, &PathSpec, End),
+    LineOf { number, spec, to }: LineOf<'_>,
     load: Load,
     delays: Option<&DelaysOf>,
     carried: &Carried,

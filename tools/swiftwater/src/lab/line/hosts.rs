@@ -94,6 +94,15 @@ pub(crate) struct Hosts {
     dropped_before: u64,
 }
 
+/// A line: the direction of a path to one of the hosts.
+#[derive(Clone, Copy)]
+pub(super) struct LineOf<'a> {
+    /// The place of the path among all paths.
+    pub(super) number: usize,
+    pub(super) spec: &'a PathSpec,
+    pub(super) to: End,
+}
+
 /// One of the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {

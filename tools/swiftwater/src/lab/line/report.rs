@@ -6,7 +6,7 @@ use emulator::{EmulatorCounts, FlowCounts, FlowKey, LineCounts};
 use netsim::{Loss, Schedule};
 use serde::Serialize;
 
-use super::hosts::{End, address};
+use super::hosts::{End, LineOf, address};
 use super::spec::PathSpec;
 use crate::output::note;
 use crate::units::{grouped, milliseconds};
@@ -66,7 +66,7 @@ pub(super) fn rows(paths: &[PathSpec], counts: &EmulatorCounts, host_dropped: u6
             let mut flows: Vec<&(Option<FlowKey>, FlowCounts)> = line.flows.iter().collect();
             flows.sort_by_key(|(_, flow)| std::cmp::Reverse(flow.bytes_delivered));
             let row = |(key, flow): &(Option<FlowKey>, FlowCounts)| {
-                Row::new((number, spec, to), (*key, flow), line, counts, host_dropped)
+                Row::new(LineOf { number, spec, to }, *key, flow, line, counts, host_dropped)
             };
             rows.extend(flows.into_iter().map(row));
         }
@@ -76,8 +76,9 @@ pub(super) fn rows(paths: &[PathSpec], counts: &EmulatorCounts, host_dropped: u6
 
 impl Row {
     fn new(
-        (number, spec, to): (usize, &PathSpec, End),
-        (key, flow): (Option<FlowKey>, &FlowCounts),
+        LineOf { number, spec, to }: LineOf<'_>,
+        key: Option<FlowKey>,
+        flow: &FlowCounts,
         line: &LineCounts,
         counts: &EmulatorCounts,
         host_dropped: u64,

@@ -180,7 +180,7 @@ pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
         if interrupt::requested() {
             break;
         }
-        rows.push(row(&hosts, (number, spec, control), theory, &window, &transfers)?);
+        rows.push(row(&hosts, number, spec, control, theory, &window, &transfers)?);
     }
     drop(progress);
     let unmeasured = plans.get(rows.len()).map_or(&[][..], |(number, ..)| &args.line.paths[*number..]);
@@ -301,7 +301,9 @@ fn receive(mut receiver: TcpStream, start: Instant, window: &Range<Duration>) ->
 
 fn row(
     hosts: &Hosts,
-    (number, spec, control): (usize, &PathSpec, &str),
+    number: usize,
+    spec: &PathSpec,
+    control: &str,
     theory: Theory,
     window: &Range<Duration>,
     transfers: &[Transfer; 2],

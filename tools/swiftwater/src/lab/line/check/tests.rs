@@ -47,7 +47,7 @@ fn row_of(text: &str, pipe: PipeStats, packets_received: u64, delays: &[Duration
     let carried = Carried::Flood(flood, received);
     let counts = counts(pipe, packets_received);
     let loaded = Loaded { counts, host_dropped: 0, processors: 0.0, carried: Vec::new() };
-    row((0, &spec, End::Server), Load::Udp, Some(&delays), &carried, &loaded)
+    row(LineOf { number: 0, spec: &spec, to: End::Server }, Load::Udp, Some(&delays), &carried, &loaded)
 }
 
 /// Returns a row of a line of 100 Mbit/s that this host holds.
@@ -185,7 +185,9 @@ fn a_row_of_tcp_has_no_delays_and_no_datagrams_and_its_rate_is_no_defect() {
     let pipe = PipeStats { packets_offered: 10_000, packets_delivered: 10_000, ..PipeStats::default() };
     let loaded = Loaded { counts: counts(pipe, 0), host_dropped: 0, processors: 0.0, carried: Vec::new() };
     let carried = Carried::Tcp { bits_per_s: 60e6, congestion_control: "cubic".to_owned() };
-    let row = row((0, &spec("100mbit,10ms"), End::Server), Load::TcpAll, None, &carried, &loaded);
+    let spec = spec("100mbit,10ms");
+    let line = LineOf { number: 0, spec: &spec, to: End::Server };
+    let row = row(line, Load::TcpAll, None, &carried, &loaded);
     assert_eq!((row.complaint(), row.bits_per_s, row.delivered_packets), (None, 60e6, 10_000));
     let json = serde_json::to_value(&row).expect("JSON");
     assert_eq!(json["congestion_control"], "cubic");
