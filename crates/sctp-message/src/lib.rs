@@ -1,9 +1,10 @@
-//! The description of one message of user data: [`SendInfo`] for outbound, [`RecvInfo`] for inbound messages; and the
-//! identifiers of associations and their paths.
+//! The description of one message of user data: [`SendInfo`] for outbound, [`RecvInfo`] for inbound messages;
+//! [`SendError`], the reason why one is refused; and the identifiers of associations and their paths.
 //!
 //! The API, the transport interface, the provider and the protocol core share these types, so that no layer
-//! translates a message for the next. The types have a crate of their own because the core knows nothing of STREAMS,
-//! and STREAMS nothing of the core. Neither description contains the association: an [`AssociationId`] accompanies them.
+//! translates a message or a refusal for the next. The types have a crate of their own because the core knows nothing of
+//! STREAMS, and STREAMS nothing of the core. No type of a message contains the association: an [`AssociationId`]
+//! accompanies them.
 //!
 //! Two boundaries have their own formats, because separately built programs share their bytes. The first is the
 //! ancillary data of the sockets API (`struct sctp_sndinfo` and its relatives), which the program's C library defines.
@@ -11,6 +12,10 @@
 //! before it becomes a [`SendInfo`].
 
 #![forbid(unsafe_code)]
+
+mod refusal;
+
+pub use refusal::SendError;
 
 use std::num::NonZeroU32;
 use std::time::Duration;

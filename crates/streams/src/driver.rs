@@ -17,7 +17,7 @@ use crate::head::Interest;
 use crate::identifiers::StreamId;
 use crate::message::Message;
 use crate::timers::TimerId;
-use crate::{Errno, SendInfo, Which};
+use crate::{Errno, SendError, SendInfo, Which};
 
 /// Answer of a driver to a stream head that wants to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,9 @@ pub enum Admission {
     Room,
     /// There is no room. The driver remembers the writer, and calls [`Cx::back_enable`] when there is room.
     Full,
-    /// The driver can never take the data.
+    /// The transport refuses the message: it is not valid, or the association takes none. The head passes the reason on.
+    Refused(SendError),
+    /// The driver can never take the data, for another reason.
     Fail(Errno),
 }
 

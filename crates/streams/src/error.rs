@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::{Errno, Message};
+use crate::{Errno, Message, SendError};
 
 /// Error of opening a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ impl Error for OpenError {}
 pub enum WriteError {
     /// There is no room now. The stream remembers the writer: wait until it is writable.
     WouldBlock,
+    /// The transport refused the message. The stream stays usable.
+    Refused(SendError),
     /// The driver refused the data, or has reported that the stream failed.
     Failed(Errno),
     /// The other end is gone.
@@ -50,6 +52,7 @@ impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WouldBlock => write!(f, "the stream has no room now; wait until it is writable"),
+            Self::Refused(reason) => write!(f, "the message was refused: {reason}"),
             Self::Failed(errno) => write!(f, "the stream does not take the data: {errno}"),
             Self::HungUp => write!(f, "the stream has been hung up; close it"),
             Self::Closed => write!(f, "the stream is closed; open another one"),
@@ -216,6 +219,7 @@ pub enum LinkError {
 impl LinkError {
     pub(crate) fn of(error: WriteError) -> Self {
         match error {
+            WriteError::Refused(reason) => Self::Failed(reason.into()),
             WriteError::Failed(errno) => Self::Failed(errno),
             WriteError::HungUp => Self::HungUp,
             WriteError::Closed | WriteError::WouldBlock => Self::Closed,

@@ -91,4 +91,4 @@ pub use names::{Autopush, ModuleFactory};
 pub use pool::Pool;
 pub use queue::{QUEUED_MESSAGES_MAX, Queue, QueueInfo, QueuePair};
 pub use timers::TimerId;
-pub use tpi::{AssociationId, Errno, Primitive, RecvInfo, SendInfo, Which};
+pub use tpi::{AssociationId, Errno, Primitive, RecvInfo, SendError, SendInfo, Which};

@@ -206,7 +206,7 @@ pub enum SendError {
         /// The stream of the open record.
         stream: u16,
     },
-    /// The sockets have failed, or a module has refused the message, for the reason given.
+    /// The sockets or the modules of the stream have failed, for the reason given.
     Failed(Box<str>),
 }
 

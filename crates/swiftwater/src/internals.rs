@@ -113,7 +113,7 @@ pub fn send_no_poll(association: &Association, message: &Bytes, info: &SendInfo)
     socket.until(Interest::WRITABLE, Wait::NoPoll, |inner| {
         let written = inner.executive.write_bytes(socket.stream, Which::Only, info, message.clone());
         // The caller flushes.
-        socket.after_write(inner, (Which::Only, info, message.len()), written.map(|_| Written::Waits))
+        socket.after_write(inner, written.map(|_| Written::Waits))
     })?
 }
 

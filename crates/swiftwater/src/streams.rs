@@ -51,7 +51,7 @@ pub use ::streams::{
 // Calls on a stream.
 pub use ::streams::{
     Credentials, HeadStats, IoctlError, IoctlReply, IoctlRequest, LinkError, PartDescription, PopError,
-    PushError, QueueDescription, ReadError, StreamDescription, WriteError,
+    PushError, QueueDescription, ReadError, SendError, StreamDescription, WriteError,
 };
 
 // Modules that are pushed by rules.

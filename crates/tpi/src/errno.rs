@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sctp_message::SendError;
+
 /// An error number of the operating system, with the values of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
@@ -74,3 +76,15 @@ impl fmt::Display for Errno {
 }
 
 impl std::error::Error for Errno {}
+
+impl From<SendError> for Errno {
+    /// Returns the number that the sockets API reports for a refused message (RFC 6458).
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::Closed => Errno::EPIPE,
+            SendError::PeerShutdown => Errno::ESHUTDOWN,
+            SendError::NoSuchStream { .. } | SendError::Empty | SendError::RecordOpen { .. } => Errno::EINVAL,
+            SendError::TooLong { .. } => Errno::EMSGSIZE,
+        }
+    }
+}

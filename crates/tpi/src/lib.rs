@@ -34,7 +34,7 @@ pub use notification::{Notification, NotificationKind, PathChange, PathReason};
 pub use primitive::{
     Info, Optmgmt, Primitive, PrimitiveCode, T_CLTS, T_COTS, T_COTS_ORD, T_INFINITE, T_INVALID, Unitdata,
 };
-pub use sctp_message::{AssociationId, Lifetime, PathId, RecvInfo, SendInfo};
+pub use sctp_message::{AssociationId, Lifetime, PathId, RecvInfo, SendError, SendInfo};
 pub use state::{Event, State};
 pub use t_error::TError;
 pub use which::Which;

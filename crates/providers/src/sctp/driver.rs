@@ -11,8 +11,8 @@ use streams::{
 };
 use tpi::Primitive;
 
+use super::SctpDriver;
 use super::minor::Minor;
-use super::{SctpDriver, send_errno};
 
 impl Driver for SctpDriver {
     fn info(&self) -> DriverInfo {
@@ -171,6 +171,6 @@ fn admitted(admission: Admission<'_>, take: impl FnOnce(Permit<'_>)) -> streams:
             answer
         }
         Admission::Full => streams::Admission::Full,
-        Admission::Fail(error) => streams::Admission::Fail(send_errno(error)),
+        Admission::Fail(error) => streams::Admission::Refused(error),
     }
 }

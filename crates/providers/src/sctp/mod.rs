@@ -276,18 +276,8 @@ impl SctpDriver {
             // remain readable.
             Err(SendError::Closed | SendError::PeerShutdown) => {}
             // The head asks `admit` first; a module that sends without asking gets an error on its stream.
-            Err(error) => cx.error(s, send_errno(error)),
+            Err(error) => cx.error(s, error.into()),
         }
-    }
-}
-
-/// Returns the errno of the sockets API for an error of the core (RFC 6458).
-fn send_errno(error: SendError) -> Errno {
-    match error {
-        SendError::Closed => Errno::EPIPE,
-        SendError::PeerShutdown => Errno::ESHUTDOWN,
-        SendError::NoSuchStream { .. } | SendError::Empty | SendError::RecordOpen { .. } => Errno::EINVAL,
-        SendError::TooLong { .. } => Errno::EMSGSIZE,
     }
 }
 
@@ -316,20 +306,6 @@ impl SctpDriver {
         self.endpoint.return_stage(stage);
     }
 
-    /// Returns why a message cannot be sent on an association: the error that [`streams::Driver::admit`] reports as a number.
-    pub fn refusal(
-        &self,
-        s: StreamId,
-        association: Which,
-        info: &SendInfo,
-        bytes: usize,
-    ) -> Option<SendError> {
-        match self.association(s, association) {
-            Some(id) => self.endpoint.refusal(id, info, bytes),
-            None => Some(SendError::Closed),
-        }
-    }
-
     /// Sends the messages of a batch on a stream, and empties it.
     pub fn write_batch(&mut self, s: StreamId, association: Which, batch: &mut Batch) -> streams::Admission {
         let Some(id) = self.association(s, association) else {
@@ -338,7 +314,7 @@ impl SctpDriver {
         match self.endpoint.send_batch(id, batch) {
             Ok(true) => streams::Admission::Room,
             Ok(false) => streams::Admission::Full,
-            Err(error) => streams::Admission::Fail(send_errno(error)),
+            Err(error) => streams::Admission::Refused(error),
         }
     }
 }

@@ -28,12 +28,6 @@ impl Endpoint {
         Admission::Granted(Permit { endpoint: self, id, info, bytes, is_idle, copies })
     }
 
-    /// Returns why [`Endpoint::admit`] refuses a message; `None` if it admits the message once there is room.
-    pub fn refusal(&self, id: AssociationId, info: &SendInfo, bytes: usize) -> Option<SendError> {
-        let association = self.associations.get(id);
-        association.map_or(Err(SendError::Closed), |association| association.check_message(info, bytes)).err()
-    }
-
     /// Queues a message that was admitted elsewhere, whether or not there is room for it.
     ///
     /// # Errors

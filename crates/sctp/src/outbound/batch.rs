@@ -60,7 +60,7 @@ impl Batch {
 
     /// Returns the description that an association accepts only if it accepts that of each message: the highest stream, and the
     /// length of the longest message.
-    pub fn most_demanding(&self) -> (SendInfo, usize) {
+    pub(crate) fn most_demanding(&self) -> (SendInfo, usize) {
         (SendInfo { stream: self.stream_max, ..SendInfo::default() }, self.message_bytes_max)
     }
 

@@ -252,6 +252,7 @@ impl Executive {
 fn check(written: Result<(), WriteError>) -> Result<(), IoctlError> {
     match written {
         Ok(()) | Err(WriteError::WouldBlock) => Ok(()),
+        Err(WriteError::Refused(reason)) => Err(IoctlError::Failed(reason.into())),
         Err(WriteError::Failed(errno)) => Err(IoctlError::Failed(errno)),
         Err(WriteError::HungUp) => Err(IoctlError::HungUp),
         Err(WriteError::Closed) => Err(IoctlError::Closed),

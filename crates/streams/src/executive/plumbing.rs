@@ -24,6 +24,7 @@ impl Executive {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PushError::Closed) };
         match stream.head.check_write() {
             Err(WriteError::HungUp) => return Err(PushError::HungUp),
+            Err(WriteError::Refused(reason)) => return Err(PushError::Failed(reason.into())),
             Err(WriteError::Failed(errno)) => return Err(PushError::Failed(errno)),
             Err(WriteError::Closed) => return Err(PushError::Closed),
             Err(WriteError::WouldBlock) | Ok(()) => {}

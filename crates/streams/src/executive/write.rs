@@ -44,6 +44,7 @@ impl Executive {
         match self.drivers[driver.0].admit(s, association, &info, bytes.len()) {
             Admission::Idle | Admission::Room => {}
             Admission::Full => return Err(stream.head.block_writer()),
+            Admission::Refused(reason) => return Err(WriteError::Refused(reason)),
             Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
         }
         // Messages that wait for the driver come first.
@@ -74,6 +75,7 @@ impl Executive {
         match admission {
             Admission::Idle | Admission::Room => self.count_written(s, 1, bytes),
             Admission::Full => return Err(self.block_writer(s)),
+            Admission::Refused(reason) => return Err(WriteError::Refused(reason)),
             Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
         }
         self.deliver_posts();
@@ -105,6 +107,7 @@ impl Executive {
         let written = match self.with_driver(driver, take)? {
             Admission::Idle | Admission::Room => Ok(()),
             Admission::Full => Err(self.block_writer(s)),
+            Admission::Refused(reason) => Err(WriteError::Refused(reason)),
             Admission::Fail(errno) => Err(WriteError::Failed(errno)),
         };
         if written.is_ok() {
@@ -351,6 +354,7 @@ impl Executive {
             Admission::Idle => true,
             // If the driver is full, the head has room until its block is full.
             Admission::Room | Admission::Full => false,
+            Admission::Refused(reason) => return Err(WriteError::Refused(reason)),
             Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
         };
         let coalesced = &mut stream.head.coalesced;
@@ -411,6 +415,7 @@ impl Executive {
         let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
         match self.drivers[stream.driver().0].admit(s, association, info, bytes) {
             Admission::Full => Err(stream.head.block_writer()),
+            Admission::Refused(reason) => Err(WriteError::Refused(reason)),
             Admission::Fail(errno) => Err(WriteError::Failed(errno)),
             admission => Ok(admission),
         }

@@ -3,7 +3,9 @@
 use streams::{
     Admission, Errno, Kind, Message, OpenError, PopError, PushError, ReadError, Which, WriteError,
 };
-use streams::{Chain, DriverId, Executive, Interest, IoctlError, SendInfo, Signal, modules::Counter};
+use streams::{
+    Chain, DriverId, Executive, Interest, IoctlError, SendError, SendInfo, Signal, modules::Counter,
+};
 
 use crate::support::{Rig, data};
 
@@ -57,6 +59,9 @@ fn a_refused_write_names_the_reason() {
     rig.state().admission = Admission::Fail(Errno::EMSGSIZE);
     assert_eq!(rig.write("x"), Err(WriteError::Failed(Errno::EMSGSIZE)));
     assert!(WriteError::Failed(Errno::EMSGSIZE).to_string().contains("the message is too long"));
+    let reason = SendError::TooLong { bytes: 2, limit_bytes: 1 };
+    rig.state().admission = Admission::Refused(reason);
+    assert_eq!(rig.write("x"), Err(WriteError::Refused(reason)));
     rig.state().admission = Admission::Room;
     rig.write("y").unwrap();
     assert_eq!(rig.received(), ["y"]);

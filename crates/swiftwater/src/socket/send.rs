@@ -46,7 +46,7 @@ impl Socket {
         when: FlushWhen,
     ) -> Option<Result<(), SendError>> {
         let written = inner.executive.write(self.stream, association, info, data, when);
-        self.after_write(inner, (association, info, data.len()), written)
+        self.after_write(inner, written)
     }
 
     /// Sends the messages of a batch, and removes those that it sends.
@@ -57,8 +57,7 @@ impl Socket {
         batch: &mut Batch,
     ) -> Option<Result<(), SendError>> {
         if let Some(written) = inner.executive.write_batch(self.stream, association, batch) {
-            let (info, bytes) = batch.most_demanding();
-            return self.after_write(inner, (association, &info, bytes), written);
+            return self.after_write(inner, written);
         }
         while let Some((info, message)) = batch.first() {
             if let Err(error) = self.try_write(inner, association, &info, message)? {
@@ -89,15 +88,14 @@ impl Socket {
         data: &Bytes,
     ) -> Option<Result<(), SendError>> {
         let written = inner.executive.write_bytes(self.stream, association, info, data.clone());
-        self.after_write(inner, (association, info, data.len()), written)
+        self.after_write(inner, written)
     }
 
-    /// Returns the result of a write of this message; `None` if there is no room.
+    /// Returns the result of a write; `None` if there is no room.
     #[inline]
     pub(crate) fn after_write(
         &self,
         inner: &mut Inner,
-        message: (Which, &SendInfo, usize),
         written: Result<Written, WriteError>,
     ) -> Option<Result<(), SendError>> {
         match written {
@@ -106,30 +104,21 @@ impl Socket {
                 Some(Ok(()))
             }
             Err(WriteError::WouldBlock) => None,
-            Err(error) => Some(Err(self.refusal(inner, message, &error))),
+            Err(error) => Some(Err(send_error(error))),
         }
-    }
-
-    /// Returns why a message was refused. A stream reports only an error number, so the core checks the message again.
-    #[cold]
-    fn refusal(
-        &self,
-        inner: &mut Inner,
-        (association, info, bytes): (Which, &SendInfo, usize),
-        error: &WriteError,
-    ) -> SendError {
-        let stream = self.stream;
-        let refusal = inner.executive.provider(|driver| driver.refusal(stream, association, info, bytes));
-        refusal.flatten().map_or_else(|| send_error(error), SendError::from)
     }
 }
 
-fn send_error(error: &WriteError) -> SendError {
+/// Returns the error of the API for an error of the stream.
+#[cold]
+fn send_error(error: WriteError) -> SendError {
     match error {
         WriteError::WouldBlock => SendError::WouldBlock,
-        WriteError::Failed(Errno::ESHUTDOWN) => SendError::PeerShutdown,
-        // The core would have refused the message itself.
-        WriteError::Failed(Errno::EINVAL) => SendError::Failed("a module has refused it".into()),
-        _ => SendError::Closed,
+        WriteError::Refused(reason) => reason.into(),
+        // The core refuses the messages of this caller before they pass modules.
+        WriteError::Failed(Errno::EINVAL | Errno::EMSGSIZE) => {
+            SendError::Failed("a module has sent a message that SCTP refuses".into())
+        }
+        WriteError::Failed(_) | WriteError::HungUp | WriteError::Closed => SendError::Closed,
     }
 }
