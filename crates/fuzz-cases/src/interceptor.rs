@@ -141,7 +141,7 @@ impl Interceptor {
 
     /// Records that a host has begun an association after this packet; returns whether the packet shows that an earlier one has
     /// the same tag.
-    pub(crate) fn is_tag_used_again(&mut self, side: usize, packet: &[u8]) -> bool {
+    pub(crate) fn note_tag(&mut self, side: usize, packet: &[u8]) -> bool {
         sniff::echoed_tag(packet).is_some_and(|tag| !self.hosts[side].tags.insert(tag))
     }
 

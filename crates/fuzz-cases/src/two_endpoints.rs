@@ -190,7 +190,7 @@ impl TwoEndpoints {
     /// other (RFC 9260 §5.2.4 limits this only by the life of a cookie).
     fn judge_tags(&mut self, side: usize, packet: &Outgoing, before: usize) {
         if self.begun(side) > before {
-            self.forged |= self.interceptor.is_tag_used_again(side, &packet.packet);
+            self.forged |= self.interceptor.note_tag(side, &packet.packet);
         }
     }
 

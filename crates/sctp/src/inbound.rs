@@ -246,7 +246,7 @@ impl Inbound {
         if !self.has_memory(in_order, data.payload.len()) && !self.find_memory(in_order, data.payload.len()) {
             return Err(Shortage::Pool);
         }
-        if !data.flags.unordered && !self.has_place_for(data.stream.0) {
+        if !data.flags.unordered && !self.reserve_stream(data.stream.0) {
             return Err(Shortage::StreamNumbers);
         }
         Ok(())

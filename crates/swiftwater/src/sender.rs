@@ -20,7 +20,7 @@ pub(crate) struct FedMessages {
 impl FedMessages {
     /// Records that a message was appended. Returns whether the first has waited long enough.
     #[inline]
-    pub(crate) fn is_due(&mut self) -> bool {
+    pub(crate) fn on_appended(&mut self) -> bool {
         self.flush_delay.on_send()
     }
 
@@ -151,7 +151,7 @@ impl Association {
         if !fed.batch.push(info, message) {
             return self.feed_slow(fed, message, info);
         }
-        if fed.is_due() {
+        if fed.on_appended() {
             self.hand_over(fed)?;
             self.flush();
         }

@@ -32,11 +32,11 @@ impl Walk<'_> {
 
     /// Counts sockets or associations that are only looked at.
     async fn pass_over(&mut self, count: usize) {
-        self.quantum.spend(count.div_ceil(PASSED_OVER_PER_RECORD)).await;
+        self.quantum.spend_or_yield(count.div_ceil(PASSED_OVER_PER_RECORD)).await;
     }
 
     /// Counts a socket or association that is reported.
     pub(super) async fn report_one(&mut self) {
-        self.quantum.spend(1).await;
+        self.quantum.spend_or_yield(1).await;
     }
 }

@@ -83,7 +83,7 @@ impl CarrierSocket {
                 turn.begin().await;
                 let before = inspection.records;
                 let outcome = self.inspect(&mut inspection);
-                turn.is_spent_by(1 + inspection.records.saturating_sub(before));
+                turn.spend(1 + inspection.records.saturating_sub(before));
                 turn.end();
                 match outcome {
                     Inspected::Partly => tokio::task::yield_now().await,

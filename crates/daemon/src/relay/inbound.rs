@@ -16,6 +16,7 @@ use crate::state::association::SocketAssociation;
 use crate::state::inbound_queue::{Ended, InboundQueue, ToProgram};
 use crate::state::notification_type::NotificationType;
 use crate::state::socket::Socket;
+use crate::users::quantum::TurnState;
 use crate::users::round_share::Turn;
 
 /// The event that the inbound direction waits for before its next step.
@@ -94,7 +95,7 @@ impl<'a> Inbound<'a> {
             }
             // A step that moves nothing counts, too, because the event that it waits for may have occurred already, again and
             // again.
-            if self.turn.is_spent_by(weight.max(1)) {
+            if self.turn.spend(weight.max(1)) == TurnState::Over {
                 return Some(InboundWait::Turn);
             }
             let received = match held.take_next() {

@@ -22,7 +22,7 @@ use crate::state::association::SocketAssociation;
 use crate::state::inbound_queue::ToProgram;
 use crate::state::send_queue::{Messages, SendQueue};
 use crate::state::socket::Socket;
-use crate::users::quantum;
+use crate::users::quantum::{self, TurnState};
 use crate::users::round_share::Turn;
 
 /// The event that the outbound direction waits for before its next step. `Own`: the event that only its source waits for.
@@ -145,7 +145,7 @@ impl<'a, S: Source> Outbound<'a, S> {
                 return Ok(OutboundWait::Channel(blocked));
             }
             self.source.on_reported()?;
-            if self.turn.is_spent_by(weight) {
+            if self.turn.spend(weight) == TurnState::Over {
                 return Ok(OutboundWait::Turn);
             }
             let (header, mut content) = match self.source.next(self.turn.left())? {

@@ -104,8 +104,8 @@ impl Account {
         }
     }
 
-    fn is_unused(&mut self, now: Instant) -> bool {
-        self.grant(now);
+    /// Returns whether all lines were granted and none was left out.
+    fn is_unused(&self) -> bool {
         self.left == self.rate.at_once && self.omitted == 0
     }
 
@@ -142,7 +142,10 @@ impl Users {
     /// Returns the account of a user. Forgets those that are not in use, if there are too many.
     fn of(&mut self, user: u32, now: Instant) -> Option<&mut Account> {
         if self.of_each.len() >= USERS_MAX && !self.of_each.contains_key(&user) {
-            self.of_each.retain(|_, account| !account.is_unused(now));
+            self.of_each.retain(|_, account| {
+                account.grant(now);
+                !account.is_unused()
+            });
             if self.of_each.len() >= USERS_MAX {
                 return None;
             }

@@ -51,7 +51,7 @@ pub(super) async fn run(
             () = channel.readable(), if !is_stalled => {
                 turn.begin().await;
                 let batch = take_batch(socket);
-                turn.is_spent_by(batch.weight);
+                turn.spend(batch.weight);
                 turn.end();
                 weight = batch.weight.max(1);
                 is_stalled = matches!(batch.end, BatchEnd::Stalled);
@@ -87,7 +87,7 @@ pub(super) async fn run(
             }
             return close(socket, departure).await;
         }
-        quantum.spend(weight).await;
+        quantum.spend_or_yield(weight).await;
     }
 }
 
@@ -241,7 +241,7 @@ async fn cannot_start(
 async fn report_unsent(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &SendQueue, cause: u16) {
     let mut quantum = Quantum::new();
     for (header, data) in queue.take() {
-        quantum.spend(1).await;
+        quantum.spend_or_yield(1).await;
         notify(socket, unsent(socket, assoc, header, data, cause)).await;
     }
 }

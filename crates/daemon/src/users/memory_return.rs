@@ -27,7 +27,7 @@ pub(crate) async fn return_memory_of_associations(count: impl Fn() -> usize) {
     let mut ended = Ended::default();
     loop {
         tokio::time::sleep(COUNTS).await;
-        if ended.are_many(count()) {
+        if ended.record(count()) {
             // The task fails only when the runtime ends.
             let _ = tokio::task::spawn_blocking(shared_memory::return_freed).await;
         }
@@ -43,8 +43,8 @@ struct Ended {
 }
 
 impl Ended {
-    /// Returns whether many have ended and no more do, now that there are `count`.
-    fn are_many(&mut self, count: usize) -> bool {
+    /// Records that there are `count` now. Returns whether many have ended, and no more do.
+    fn record(&mut self, count: usize) -> bool {
         let has_ceased = count >= std::mem::replace(&mut self.before, count);
         let many = has_ceased && self.most.saturating_sub(count) >= ENDED_MANY;
         self.most = if many { count } else { self.most.max(count) };
@@ -78,7 +78,7 @@ mod tests {
     fn memory_is_returned_once_when_the_last_of_many_has_ended() {
         let mut ended = Ended::default();
         let many = |counts: &[usize], ended: &mut Ended| -> Vec<bool> {
-            counts.iter().map(|count| ended.are_many(*count)).collect()
+            counts.iter().map(|count| ended.record(*count)).collect()
         };
         assert_eq!(many(&[0, 1000, 1000, 600, 200, 10], &mut ended), [false; 6], "they still end");
         assert_eq!(many(&[10, 10, 12], &mut ended), [true, false, false]);

@@ -16,6 +16,15 @@ pub(crate) fn weight(content_bytes: usize) -> usize {
     1 + content_bytes / (BYTES_PER_TURN / RECORDS_PER_TURN)
 }
 
+/// The state of a task's turn after work was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TurnState {
+    /// The task may go on.
+    Lasts,
+    /// The task must let others run before it goes on.
+    Over,
+}
+
 /// The rest of a task's turn.
 pub(crate) struct Quantum {
     records: usize,
@@ -31,16 +40,19 @@ impl Quantum {
         self.records
     }
 
-    /// Counts handled records. Returns whether the turn is over.
-    pub(crate) fn is_spent_by(&mut self, records: usize) -> bool {
-        let is_spent = records >= self.records;
-        self.records = if is_spent { RECORDS_PER_TURN } else { self.records - records };
-        is_spent
+    /// Counts handled records. After [`TurnState::Over`] the next turn has begun.
+    pub(crate) fn spend(&mut self, records: usize) -> TurnState {
+        if records >= self.records {
+            self.records = RECORDS_PER_TURN;
+            return TurnState::Over;
+        }
+        self.records -= records;
+        TurnState::Lasts
     }
 
     /// Counts handled records, and lets other tasks run when the turn is over.
-    pub(crate) async fn spend(&mut self, records: usize) {
-        if self.is_spent_by(records) {
+    pub(crate) async fn spend_or_yield(&mut self, records: usize) {
+        if self.spend(records) == TurnState::Over {
             task::yield_now().await;
         }
     }
@@ -58,9 +70,9 @@ mod tests {
     #[test]
     fn a_turn_ends_after_so_many_records() {
         let mut quantum = Quantum::new();
-        let turns = (0..3 * RECORDS_PER_TURN).filter(|_| quantum.is_spent_by(1)).count();
+        let turns = (0..3 * RECORDS_PER_TURN).filter(|_| quantum.spend(1) == TurnState::Over).count();
         assert_eq!(turns, 3);
-        assert!(!quantum.is_spent_by(RECORDS_PER_TURN - 1));
-        assert!(quantum.is_spent_by(RECORDS_PER_TURN), "exceeding the rest ends the turn, too");
+        assert_eq!(quantum.spend(RECORDS_PER_TURN - 1), TurnState::Lasts);
+        assert_eq!(quantum.spend(RECORDS_PER_TURN), TurnState::Over, "exceeding the rest ends the turn, too");
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::{spawn_local, yield_now};
 
-use crate::users::quantum::{Quantum, RECORDS_PER_TURN};
+use crate::users::quantum::{Quantum, RECORDS_PER_TURN, TurnState};
 
 /// Maximum number of records that the sockets of one user move in a round.
 pub(crate) const RECORDS_PER_ROUND: usize = 2 * RECORDS_PER_TURN;
@@ -105,9 +105,9 @@ impl Turn {
         self.counted_until = clock::now();
     }
 
-    /// Counts handled records, or the time since the last count. Returns whether the task must wait for its next turn: this
-    /// one is over, or could not begin at once.
-    pub(crate) fn is_spent_by(&mut self, records: usize) -> bool {
+    /// Takes handled records, or the time since the last call, from the share of the user, and ends the turn if it is over. The
+    /// turn is also over if it could not begin at once.
+    pub(crate) fn spend(&mut self, records: usize) -> TurnState {
         let of_time = self.records_of_time();
         let begins = self.begins_at_once();
         let records = records.max(of_time);
@@ -118,13 +118,13 @@ impl Turn {
             self.share.owe(of_time - used);
         }
         if !begins {
-            return true;
+            return TurnState::Over;
         }
-        let is_spent = self.quantum.is_spent_by(records) || self.held == 0;
-        if is_spent {
-            self.end();
+        if self.quantum.spend(records) == TurnState::Lasts && self.held > 0 {
+            return TurnState::Lasts;
         }
-        is_spent
+        self.end();
+        TurnState::Over
     }
 
     /// Returns how many more records this turn may move; 0 if it has not begun.
@@ -154,7 +154,7 @@ impl Turn {
     pub(crate) async fn close_one(&mut self, close: impl FnOnce()) {
         self.begin().await;
         close();
-        self.is_spent_by(CLOSE_RECORDS);
+        self.spend(CLOSE_RECORDS);
         self.end();
     }
 
@@ -243,7 +243,7 @@ mod tests {
             spawn_local(async move {
                 loop {
                     for _ in 0..records {
-                        if turn.is_spent_by(1) {
+                        if turn.spend(1) == TurnState::Over {
                             break;
                         }
                         moved[task].set(moved[task].get() + 1);
@@ -312,7 +312,7 @@ mod tests {
                     loop {
                         clock::advance(LONG);
                         handled.set(handled.get() + 1);
-                        if turn.is_spent_by(1) {
+                        if turn.spend(1) == TurnState::Over {
                             break;
                         }
                     }
@@ -337,7 +337,7 @@ mod tests {
         let share = RoundShare::new();
         let mut turn = Turn::new(&share);
         clock::advance(TIME_PER_RECORD * (RECORDS_PER_TURN + 3 * RECORDS_PER_ROUND) as u32);
-        assert!(turn.is_spent_by(1));
+        assert_eq!(turn.spend(1), TurnState::Over);
         let rounds = Rc::new(Cell::new(0));
         let counted = Rc::clone(&rounds);
         let counter = spawn_local(async move {
@@ -349,12 +349,12 @@ mod tests {
         let mut others = [(); 3].map(|()| Turn::new(&share));
         for other in &mut others {
             soon(other.begin()).await;
-            assert!(other.is_spent_by(RECORDS_PER_TURN));
+            assert_eq!(other.spend(RECORDS_PER_TURN), TurnState::Over);
         }
         assert!(rounds.get() >= 3, "they began after {} rounds", rounds.get());
         counter.abort();
         let mut another = Turn::new(&RoundShare::new());
-        assert!(!another.is_spent_by(1), "another user has a share of its own");
+        assert_eq!(another.spend(1), TurnState::Lasts, "another user has a share of its own");
     }
 
     #[tokio::test(flavor = "local")]
@@ -366,14 +366,15 @@ mod tests {
         turns.clear();
         assert_eq!(share.free.available_permits(), RECORDS_PER_ROUND);
         let mut turn = Turn::new(&share);
-        assert!(!turn.is_spent_by(2));
+        assert_eq!(turn.spend(2), TurnState::Lasts);
         turn.end();
         assert_eq!(share.free.available_permits(), RECORDS_PER_ROUND - 2);
         let mut other = Turn::new(&RoundShare::new());
-        let spent = [RECORDS_PER_TURN, RECORDS_PER_TURN, RECORDS_PER_TURN].map(|all| turn.is_spent_by(all));
-        assert_eq!((spent, turn.is_spent_by(1)), ([true; 3], true), "too little for one more turn is left");
-        assert!(!other.is_spent_by(1), "another user has a share of its own");
+        let spent = [RECORDS_PER_TURN, RECORDS_PER_TURN, RECORDS_PER_TURN].map(|all| turn.spend(all));
+        let over = TurnState::Over;
+        assert_eq!((spent, turn.spend(1)), ([over; 3], over), "too little for one more turn is left");
+        assert_eq!(other.spend(1), TurnState::Lasts, "another user has a share of its own");
         soon(turn.next()).await;
-        assert!(!turn.is_spent_by(1), "the next round brings back what was used");
+        assert_eq!(turn.spend(1), TurnState::Lasts, "the next round brings back what was used");
     }
 }

@@ -93,7 +93,7 @@ impl Sockets {
         for index in self.of_peers..self.list.len() {
             let stranger = index - self.of_peers;
             let began = Instant::now();
-            if !readiness.is_due(stranger) || !self.list[index].share.has_turn(busy, began) {
+            if !readiness.is_due(stranger) || !self.list[index].share.take_turn(busy, began) {
                 continue;
             }
             let before = self.stats.datagrams_received;

@@ -21,8 +21,9 @@ impl Share {
         Share { part, ahead: Duration::ZERO, since: None }
     }
 
-    /// Returns whether the socket may be read now: always unless peers are `busy`, and then not beyond its share.
-    pub(crate) fn has_turn(&mut self, busy: bool, now: Instant) -> bool {
+    /// Advances the share to `now`. Returns whether the socket may be read: always unless peers are `busy`, and then not beyond its
+    /// share.
+    pub(crate) fn take_turn(&mut self, busy: bool, now: Instant) -> bool {
         if !busy {
             // Peers have not used that time, so it is not compensated later.
             (self.ahead, self.since) = (Duration::ZERO, None);
@@ -51,7 +52,7 @@ mod tests {
         let began = Instant::now();
         let (mut now, mut taken) = (began, Duration::ZERO);
         while now - began < Duration::from_secs(1) {
-            if share.has_turn(busy, now) {
+            if share.take_turn(busy, now) {
                 let spent = 100 * MICROSECOND;
                 share.charge(spent, 32);
                 taken += spent;
@@ -67,12 +68,12 @@ mod tests {
         let mut share = Share::one_in(64);
         let now = Instant::now();
         for _ in 0..10_000 {
-            assert!(share.has_turn(false, now));
+            assert!(share.take_turn(false, now));
             share.charge(100 * MICROSECOND, 32);
         }
         // Peers are busy from now on: the first of these charges alone counts.
-        share.has_turn(false, now);
-        assert!(share.has_turn(true, now), "the peers have only begun");
+        share.take_turn(false, now);
+        assert!(share.take_turn(true, now), "the peers have only begun");
     }
 
     #[test]
@@ -87,9 +88,9 @@ mod tests {
     fn a_share_that_is_ahead_by_the_maximum_and_not_by_more_has_its_turn() {
         let (mut share, now) = (Share::one_in(8), Instant::now());
         share.charge(AHEAD_MAX, 1000);
-        assert!(share.has_turn(true, now));
+        assert!(share.take_turn(true, now));
         share.charge(Duration::from_nanos(1), 1);
-        assert!(!share.has_turn(true, now));
+        assert!(!share.take_turn(true, now));
     }
 
     #[test]

@@ -15,7 +15,7 @@ impl SctpDriver {
     #[cold]
     pub(super) fn put_unadmitted(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
         let is_first = cx.queue(s).is_none_or(streams::Queue::is_empty);
-        if is_first && self.has_room(s, &m) {
+        if is_first && self.ask_for_room(s, &m) {
             self.put_admitted(cx, s, m)
         } else {
             cx.putq(s, m.marked(Marks::UNADMITTED))
@@ -26,7 +26,7 @@ impl SctpDriver {
     #[cold]
     pub(super) fn send_queued(&mut self, cx: &mut Cx<'_>, s: StreamId) {
         while let Some(m) = cx.getq(s) {
-            if m.marks.contains(Marks::UNADMITTED) && !self.has_room(s, &m) {
+            if m.marks.contains(Marks::UNADMITTED) && !self.ask_for_room(s, &m) {
                 return cx.putbq(s, m);
             }
             self.put_admitted(cx, s, m);
@@ -35,7 +35,7 @@ impl SctpDriver {
 
     /// Returns whether a message may be sent now. If not, the core reports once it may. A message that can never be sent may:
     /// its stream fails.
-    fn has_room(&mut self, s: StreamId, m: &Message) -> bool {
+    fn ask_for_room(&mut self, s: StreamId, m: &Message) -> bool {
         let (association, info) = match &m.kind {
             Kind::Proto(Control::Tpi(primitive)) => match *primitive {
                 Primitive::OptdataReq { association, info } => (association, info),

@@ -159,7 +159,7 @@ impl Association {
             self.returns.push(Returning { messages: expired, cause: Some(0) });
             self.return_given_up(cx);
         }
-        if self.outbound.takes_writable() {
+        if self.outbound.take_writable() {
             cx.host.event(self.id, Event::Writable);
         }
         if self.outbound.is_empty() {

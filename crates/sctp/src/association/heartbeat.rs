@@ -93,7 +93,7 @@ impl Association {
         cx: &mut Context<'_, H>,
         path_id: PathId,
     ) {
-        if self.is_probed_by_shutdown(path_id) {
+        if self.leave_probing_to_shutdown(path_id) {
             return;
         }
         let path = &mut self.paths[path_id];
@@ -129,7 +129,7 @@ impl Association {
         cx: &mut Context<'_, H>,
         path_id: PathId,
     ) {
-        if self.is_probed_by_shutdown(path_id) {
+        if self.leave_probing_to_shutdown(path_id) {
             return;
         }
         let path = &mut self.paths[path_id];
@@ -150,9 +150,9 @@ impl Association {
         self.push_control(heartbeat);
     }
 
-    /// Returns whether T2 probes the peer already. A peer that has forgotten the association would answer a heartbeat with
-    /// ABORT, so the path is then probed no more.
-    fn is_probed_by_shutdown(&mut self, path_id: PathId) -> bool {
+    /// Ends the heartbeats of a path if T2 probes the peer already, and returns whether it does. A peer that has forgotten the
+    /// association would answer a heartbeat with ABORT.
+    fn leave_probing_to_shutdown(&mut self, path_id: PathId) -> bool {
         let asks = matches!(self.state, State::ShutdownSent { .. } | State::ShutdownAckSent { .. });
         if asks {
             self.paths[path_id].clear_heartbeats();

@@ -19,8 +19,8 @@ impl Association {
 
     /// Returns whether the send buffer has room for `bytes`. If not, [`Event::Writable`] follows.
     #[inline]
-    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
-        self.outbound.has_room(bytes)
+    pub(crate) fn ask_for_room(&mut self, bytes: usize) -> bool {
+        self.outbound.ask_for_room(bytes)
     }
 
     /// Returns whether no data is in flight.
@@ -50,7 +50,7 @@ impl Association {
             return Err(self.refusal());
         }
         self.outbound.check_batch(batch)?;
-        if !self.outbound.has_room_for(batch) {
+        if !self.outbound.ask_for_batch_room(batch) {
             return Ok(false);
         }
         self.statistics.messages_sent += batch.messages() as u64;

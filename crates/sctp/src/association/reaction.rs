@@ -21,14 +21,14 @@ impl Reaction {
         self.causes.clear();
     }
 
-    /// Returns whether this is the first SACK of the packet.
+    /// Records a SACK. Returns whether it is the first of the packet.
     #[inline]
-    pub(super) fn is_first_sack(&mut self) -> bool {
+    pub(super) fn take_first_sack(&mut self) -> bool {
         !std::mem::replace(&mut self.has_sack, true)
     }
 
-    /// Returns whether this is the first ERROR of the packet for the user.
-    pub(super) fn is_first_error(&mut self) -> bool {
+    /// Records an ERROR for the user. Returns whether it is the first of the packet.
+    pub(super) fn take_first_error(&mut self) -> bool {
         !std::mem::replace(&mut self.has_error, true)
     }
 

@@ -252,7 +252,7 @@ impl Association {
                 .map(|sack| (sack.cum_tsn, sack.a_rwnd, sack.gap_blocks(), None, sack.duplicates()))
         };
         match fields {
-            Ok((cum_tsn, a_rwnd, gaps, nr_gaps, duplicates)) if self.reaction.is_first_sack() => {
+            Ok((cum_tsn, a_rwnd, gaps, nr_gaps, duplicates)) if self.reaction.take_first_sack() => {
                 let count = gaps.len() + nr_gaps.as_ref().map_or(0, ExactSizeIterator::len);
                 let sack = SackInfo {
                     path_id,
@@ -361,7 +361,7 @@ impl Association {
             Some(Ok(cause))
                 if Cause::parse(&cause).is_ok()
                     && !self.is_in_cookie_wait()
-                    && self.reaction.is_first_error() =>
+                    && self.reaction.take_first_error() =>
             {
                 let reported = &cause.value[..cause.value.len().min(REMOTE_ERROR_BYTES_MAX)];
                 let information = Bytes::copy_from_slice(reported);

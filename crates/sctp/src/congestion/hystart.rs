@@ -143,9 +143,9 @@ impl HyStart {
         self.hides_queue = min_rtt < RISE_MIN;
     }
 
-    /// Returns whether the line is full: the rate has stopped growing at the ceiling. If the ceiling permits no queue
+    /// Compares the rate of a round with the largest one. Returns whether the line is full: the rate has stopped growing at the ceiling. If the ceiling permits no queue
     /// of [`RISE_MIN`], nothing else ends slow start, and the window would stay at the ceiling forever.
-    fn is_full(&mut self) -> bool {
+    fn judge_rate(&mut self) -> bool {
         let at_ceiling = std::mem::take(&mut self.at_ceiling);
         if self.bytes_per_s > self.grown_bytes_per_s.saturating_add(self.grown_bytes_per_s / 4) {
             (self.grown_bytes_per_s, self.full_rounds) = (self.bytes_per_s, 0);
@@ -157,7 +157,7 @@ impl HyStart {
 
     /// Returns whether the line is full, or conservative slow start has lasted long enough.
     fn begin_round(&mut self) -> bool {
-        if self.is_full() {
+        if self.judge_rate() {
             return true;
         }
         self.last_round = std::mem::take(&mut self.round);

@@ -21,7 +21,7 @@ impl Endpoint {
         if let Err(error) = association.check_message(info, bytes) {
             return Admission::Fail(error);
         }
-        if !association.has_room(bytes) {
+        if !association.ask_for_room(bytes) {
             return Admission::Full;
         }
         let (is_idle, copies) = (association.is_quiet(), association.copies(info, bytes));

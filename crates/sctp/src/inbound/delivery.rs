@@ -106,7 +106,7 @@ impl Inbound {
         let part_wanted = self.part_wanted && self.beyond.is_empty();
         if part_wanted
             || self.reassembly.current_bytes() >= self.next_part_bytes()
-            || (self.reassembly.is_open() && self.is_short_of_memory())
+            || (self.reassembly.is_open() && !self.charge_held())
         {
             self.part_wanted = false;
             self.deliver_part(cx);

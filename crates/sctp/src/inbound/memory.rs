@@ -10,15 +10,15 @@ use crate::receive_pool::{POOL_FREE_BYTES, POOL_LITTLE_BYTES, ReceiveCharge};
 const STREAMS_FREE_BYTES: usize = 8 * 1024;
 
 impl Inbound {
-    /// Returns whether there is memory for the number of a stream: a peer that uses each 256th stream makes a message of
-    /// a byte cost 512 bytes as long as the association lives.
+    /// Takes memory from the pool for the number of a stream, if necessary. Returns whether there is memory: a peer that uses each
+    /// 256th stream makes a message of a byte cost 512 bytes as long as the association lives.
     #[inline]
-    pub(super) fn has_place_for(&mut self, stream: u16) -> bool {
-        self.next_ssn.has_place(stream) || stream >= self.streams || self.find_place_for(stream)
+    pub(super) fn reserve_stream(&mut self, stream: u16) -> bool {
+        self.next_ssn.has_place(stream) || stream >= self.streams || self.reserve_far_stream(stream)
     }
 
     #[cold]
-    fn find_place_for(&mut self, stream: u16) -> bool {
+    fn reserve_far_stream(&mut self, stream: u16) -> bool {
         let bytes = self.next_ssn.far_bytes_with(stream).saturating_sub(STREAMS_FREE_BYTES);
         self.streams_charge.grow_exactly_to(bytes)
     }
@@ -31,9 +31,9 @@ impl Inbound {
         self.held_with(payload_bytes) <= self.charge.bytes().saturating_add(free_bytes)
     }
 
-    /// Returns whether this many bytes of data in order may be held, after taking memory from the pool if necessary.
+    /// Takes memory from the pool for this many bytes of data in order, if necessary. Returns whether they may be held.
     #[inline]
-    pub(super) fn finds_memory_for(&mut self, held_bytes: usize) -> bool {
+    pub(super) fn charge_in_order(&mut self, held_bytes: usize) -> bool {
         held_bytes <= self.charge.bytes().saturating_add(POOL_FREE_BYTES) || self.charge.grow_to(held_bytes)
     }
 
@@ -68,12 +68,12 @@ impl Inbound {
             && self.charge.grow_from_reserve_to(self.held_with(payload_bytes))
     }
 
-    /// Returns whether the pool has no memory for an unfinished message. The reader must take it as a part, because it would
-    /// never be complete.
+    /// Takes memory from the pool for all data that is held, if necessary. Returns false if the pool has none: the reader must take
+    /// an unfinished message as a part, because it would never be complete.
     #[inline]
-    pub(super) fn is_short_of_memory(&mut self) -> bool {
+    pub(super) fn charge_held(&mut self) -> bool {
         let held_bytes = self.held.total_bytes();
-        held_bytes > self.charge.bytes() && !self.charge.grow_to(held_bytes)
+        held_bytes <= self.charge.bytes() || self.charge.grow_to(held_bytes)
     }
 
     /// Returns the room in the pool.

@@ -62,7 +62,7 @@ impl Inbound {
             return 0;
         }
         let charges = found.charges();
-        if !self.has_place_for(stream) || !self.has_room_for(Held::of(found.payload_bytes, charges)) {
+        if !self.reserve_stream(stream) || !self.charge_for_run(Held::of(found.payload_bytes, charges)) {
             // The chunks are handled one by one; a search at each of them would cost the square of their number.
             self.packet_had_refused_run = true;
             return 0;
@@ -104,13 +104,13 @@ impl Inbound {
         found
     }
 
-    /// Returns whether buffer and pool have room for this much data in order.
+    /// Takes memory from the pool for a run, if necessary. Returns whether buffer and pool have room for it.
     #[inline]
-    fn has_room_for(&mut self, more: Held) -> bool {
+    fn charge_for_run(&mut self, more: Held) -> bool {
         let mut held = self.held;
         held.add(more);
         held.window_bytes() + self.window.withheld_bytes() < 2 * self.buffer.bytes()
-            && self.finds_memory_for(held.total_bytes())
+            && self.charge_in_order(held.total_bytes())
     }
 
     #[inline]

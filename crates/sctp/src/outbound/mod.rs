@@ -204,11 +204,11 @@ impl Outbound {
     pub(crate) fn set_config(&mut self, config: &AssociationConfig) -> bool {
         self.buffer_bytes = config.send_buffer_bytes;
         self.limits.message_bytes_max = config.message_bytes_max;
-        self.takes_writable()
+        self.take_writable()
     }
 
-    /// Returns whether the buffer has the room that the user waits for. The next call returns `false`.
-    pub(crate) fn takes_writable(&mut self) -> bool {
+    /// Ends the wait of the user for room, if the buffer has it now. Returns whether it has.
+    pub(crate) fn take_writable(&mut self) -> bool {
         let writable = self.writable_wanted && self.buffered_bytes <= self.buffer_bytes_max() / 2;
         self.writable_wanted &= !writable;
         writable
@@ -352,9 +352,10 @@ impl Outbound {
         self.pending.wire_bytes()
     }
 
-    /// Returns whether a message of `bytes` fits the buffer. A message longer than the buffer fits when it is empty.
+    /// Returns whether a message of `bytes` fits the buffer; if not, the user is told when there is room. A message longer than
+    /// the buffer fits when it is empty.
     #[inline]
-    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
+    pub(crate) fn ask_for_room(&mut self, bytes: usize) -> bool {
         let fits = self.buffered_bytes == 0
             || self.buffered_bytes + bytes + MESSAGE_OVERHEAD_BYTES <= self.buffer_bytes_max();
         self.writable_wanted |= !fits;
@@ -422,8 +423,8 @@ impl Outbound {
     }
 
     /// Returns whether the send buffer has room for a batch. If not, the user is told when it has.
-    pub(crate) fn has_room_for(&mut self, batch: &Batch) -> bool {
-        self.has_room(batch.buffered_bytes().saturating_sub(MESSAGE_OVERHEAD_BYTES))
+    pub(crate) fn ask_for_batch_room(&mut self, batch: &Batch) -> bool {
+        self.ask_for_room(batch.buffered_bytes().saturating_sub(MESSAGE_OVERHEAD_BYTES))
     }
 
     /// Checks whether the messages of a batch can be sent at all.

@@ -122,7 +122,7 @@ impl Outbound {
         if self.is_empty() {
             self.pending.free_large_block();
         }
-        outcome.writable = self.takes_writable();
+        outcome.writable = self.take_writable();
         Ok(outcome)
     }
 
@@ -207,7 +207,7 @@ impl Outbound {
         let totals = self.acknowledge(tsns(gaps, cumulative), true, paths, acked);
         let chunks = totals.chunks + nr_totals.chunks;
         let end = if chunks == 0 { self.outstanding.next_tsn() } else { totals.end.max(nr_totals.end) };
-        if !self.has_reneged(&mut paths[sack.path_id], cumulative, chunks) {
+        if !self.detect_reneging(&mut paths[sack.path_id], cumulative, chunks) {
             return;
         }
         let gaps = tsns(gaps, cumulative);
@@ -240,11 +240,11 @@ impl Outbound {
         totals
     }
 
-    /// Returns whether the peer has reneged: a SACK that came on `path` and acknowledges `chunks` beyond the cumulative
-    /// TSN leaves out what an earlier one acknowledged. SACKs overtake each other on different paths, so an old one may
+    /// Notes a SACK on the path that it came on. Returns whether the peer has reneged: the SACK, which acknowledges `chunks` beyond
+    /// the cumulative TSN, leaves out what an earlier one acknowledged. SACKs overtake each other on different paths, so an old one may
     /// acknowledge less; on one path they stay in order. A peer that had acknowledged the first outstanding chunk has
     /// reneged in any case.
-    fn has_reneged(&mut self, path: &mut Path, cumulative: u64, chunks: u64) -> bool {
+    fn detect_reneging(&mut self, path: &mut Path, cumulative: u64, chunks: u64) -> bool {
         let total = cumulative + chunks;
         let before = path.on_sack(total);
         let may_be_old = self.multipath && total >= before && !self.outstanding.first_is_gap_acked();

@@ -70,7 +70,7 @@ impl Association {
         info: &SendInfo,
     ) -> Result<(), SendError> {
         if fed.batch.push(info, message) {
-            if fed.is_due() {
+            if fed.on_appended() {
                 self.hand_over(fed).await?;
                 self.flush();
             }

@@ -289,7 +289,7 @@ impl RunningTest {
                 );
             }
             let event = self.events.recv_timeout(reports.as_ref().map_or(CHECK_INTERVAL, Reports::wait));
-            if silence.is_over(Instant::now(), event.is_ok(), Meter::total(&self.meters)) {
+            if silence.observe(Instant::now(), event.is_ok(), Meter::total(&self.meters)) {
                 return Err(format!("the client has sent nothing for {} s", SILENCE_MAX.as_secs()));
             }
             match event {
@@ -414,8 +414,8 @@ impl Silence {
         Self { since: now, counted: (0, 0) }
     }
 
-    /// Returns whether the limit has passed, given whether there was an event, and all that has arrived.
-    fn is_over(&mut self, now: Instant, event: bool, counted: (u64, u64)) -> bool {
+    /// Observes whether there was an event, and all that has arrived. Returns whether the limit has passed since anything came.
+    fn observe(&mut self, now: Instant, event: bool, counted: (u64, u64)) -> bool {
         if event || counted != self.counted {
             *self = Self { since: now, counted };
         }
@@ -488,10 +488,10 @@ mod tests {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
         let mut silence = Silence::new(began);
-        assert!(!silence.is_over(at(60), false, (0, 0)) && silence.is_over(at(61), false, (0, 0)));
-        assert!(!silence.is_over(at(61), true, (0, 0)), "a message has come");
-        assert!(!silence.is_over(at(120), false, (1, 64)), "data has come");
-        assert!(!silence.is_over(at(180), false, (1, 64)) && silence.is_over(at(181), false, (1, 64)));
+        assert!(!silence.observe(at(60), false, (0, 0)) && silence.observe(at(61), false, (0, 0)));
+        assert!(!silence.observe(at(61), true, (0, 0)), "a message has come");
+        assert!(!silence.observe(at(120), false, (1, 64)), "data has come");
+        assert!(!silence.observe(at(180), false, (1, 64)) && silence.observe(at(181), false, (1, 64)));
     }
 
     #[test]

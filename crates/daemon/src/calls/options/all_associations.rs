@@ -8,6 +8,7 @@ use super::Access;
 use crate::state::association::SocketAssociation;
 use crate::state::association_options::AssocOptions;
 use crate::state::socket::Socket;
+use crate::users::quantum::TurnState;
 
 /// A change of one association's options.
 type Change = dyn Fn(&mut AssocOptions);
@@ -55,7 +56,7 @@ pub(crate) async fn change_all(socket: &Socket, for_all: ChangeForAll) -> Vec<Rc
     let (mut turn, mut last) = (socket.turn(), AssocId::NONE);
     let (mut dry, mut least, mut is_subscribed) = (Vec::new(), None, false);
     loop {
-        if turn.is_spent_by(1) {
+        if turn.spend(1) == TurnState::Over {
             turn.next().await;
         }
         let Some(assoc) = socket.associations().next_after(last) else { break };

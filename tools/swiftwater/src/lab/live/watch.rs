@@ -155,8 +155,8 @@ impl Moments {
         Duration::from_secs_f64((next.fold(self.even_s, f64::min) - now_s).max(0.0))
     }
 
-    /// Returns whether an observation at this moment is the next of the even ones.
-    fn is_even(&mut self, now_s: f64) -> bool {
+    /// Takes the next of the even observations, if it is due. Returns whether it is.
+    fn take_even(&mut self, now_s: f64) -> bool {
         let is_even = now_s >= self.even_s;
         if is_even {
             self.even_s = now_s + self.interval_s;
@@ -200,7 +200,7 @@ fn observe<T>(
             if moments.is_return(state.at_s) {
                 observed.returns.push(state.clone());
             }
-            if moments.is_even(state.at_s) {
+            if moments.take_even(state.at_s) {
                 observed.states.push(state);
             }
         }
@@ -253,8 +253,8 @@ mod tests {
         let milliseconds = |moments: &Moments, now_s| moments.wait(now_s).as_secs_f64() * 1e3;
         let about = |one: f64, other: f64| (one - other).abs() < 1e-6;
         assert!(about(milliseconds(&moments, 0.04), 60.0), "{moments:?}");
-        assert!(!moments.is_even(0.09) && moments.is_even(0.103) && !moments.is_even(0.2));
-        assert!(moments.is_even(3.93), "the next one is at 4.03 s");
+        assert!(!moments.take_even(0.09) && moments.take_even(0.103) && !moments.take_even(0.2));
+        assert!(moments.take_even(3.93), "the next one is at 4.03 s");
         assert!(about(milliseconds(&moments, 3.96), 40.0), "{moments:?}");
         assert!(!moments.is_return(3.99) && moments.is_return(4.0) && !moments.is_return(5.0));
         assert!(about(milliseconds(&moments, 4.5), 5.0), "{moments:?}");
