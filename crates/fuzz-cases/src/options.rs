@@ -88,7 +88,7 @@ fn connect(program: &mut Program) -> StreamId {
 }
 
 fn ask(program: &mut Program, s: StreamId, primitive: Primitive) -> Primitive {
-    program.executive.putmsg(s, Message::proto(primitive)).expect("the provider takes it");
+    program.executive.at(program.now).putmsg(s, Message::proto(primitive)).expect("the provider takes it");
     take(program, s).expect("it answers at once")
 }
 

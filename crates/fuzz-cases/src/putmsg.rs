@@ -200,7 +200,7 @@ pub(crate) struct Program {
     pub(crate) executive: Executive,
     driver: DriverId,
     pub(crate) streams: Vec<StreamId>,
-    now: Instant,
+    pub(crate) now: Instant,
 }
 
 impl Program {
@@ -223,7 +223,7 @@ impl Program {
             Step::Open => {}
             Step::Close { on: which } => {
                 if let Some(s) = on(*which) {
-                    self.executive.close(s);
+                    self.executive.at(self.now).close(s);
                     self.streams.retain(|other| *other != s);
                 }
             }
@@ -242,7 +242,8 @@ impl Program {
                 };
                 if let Some(s) = on(*which) {
                     // A stream that is not connected takes nothing.
-                    let _ = self.executive.write(s, Which::Only, info, &vec![7; usize::from(*bytes)]);
+                    let now = || self.now;
+                    let _ = self.executive.write(s, Which::Only, info, &vec![7; usize::from(*bytes)], now);
                 }
             }
             Step::Read { on: which } => {
@@ -274,7 +275,7 @@ impl Program {
         let Some(s) = s else { return };
         let kind = if high { Kind::PcProto(control) } else { Kind::Proto(control) };
         // A refused call has changed nothing.
-        let _ = self.executive.putmsg(s, Message::with_data(kind, Chain::from(data.to_vec())));
+        let _ = self.executive.at(self.now).putmsg(s, Message::with_data(kind, Chain::from(data.to_vec())));
     }
 
     /// Runs the executive until nothing is left to do now.
@@ -283,7 +284,7 @@ impl Program {
             if self.executive.deadline().is_some_and(|at| at <= self.now) {
                 self.executive.timeout(self.now);
             }
-            self.executive.run();
+            self.executive.at(self.now).run();
             self.executive.flush(self.now, FlushScope::All);
             if !self.executive.has_arrivals() {
                 break;

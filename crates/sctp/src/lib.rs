@@ -62,6 +62,7 @@ pub use error::{CloseReason, ConnectError, PathError, SendError, UnknownName};
 pub use event::{Event, Host, PathChange, PathReason, Payload, SendFailure};
 pub use identifiers::{AssociationId, ListenerId};
 pub use outbound::{Batch, Block, MessageLimits, Stage, Staged};
+pub use packet_number::PacketNumber;
 pub use path_hints::PathHints;
 pub use path_state::PathState;
 pub use range_set::RangeSet;

@@ -242,8 +242,10 @@ fn procedures() {
         }
         move || {
             repeated(|| {
-                executive.write(s, Which::Only, SendInfo::default(), &[7; 64]).expect("there is room");
-                executive.run();
+                executive
+                    .write(s, Which::Only, SendInfo::default(), &[7; 64], Instant::now)
+                    .expect("there is room");
+                executive.at(Instant::now()).run();
             })
         }
     };

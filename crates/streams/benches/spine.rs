@@ -130,7 +130,7 @@ fn measure(modules: usize, bytes: usize, more: bool, rounds: usize) -> Cost {
             let start = Instant::now();
             for _ in 0..BATCH {
                 executive
-                    .write(s, Which::Only, info, black_box(&message))
+                    .write(s, Which::Only, info, black_box(&message), Instant::now)
                     .expect("the loopback driver has room");
             }
             let written = Instant::now();

@@ -17,6 +17,7 @@ mod write;
 pub use control::{IoctlReply, IoctlRequest, IoctlStep};
 pub use description::{PartDescription, QueueDescription, StreamDescription};
 pub use read::{Parts, Select};
+pub use timing::At;
 pub use write::{Position, Shown};
 
 use std::any::Any;
@@ -34,9 +35,9 @@ use linking::Links;
 
 /// The drivers and streams of one perimeter.
 ///
-/// All operations run on the caller's thread and return at once. They leave deferred work in lists: service procedures, which
-/// [`Executive::run`] runs, timers, which [`Executive::timeout`] expires, and wake-ups, which [`Executive::take_wakeups`] and its
-/// neighbours return.
+/// All operations run on the caller's thread and return at once. Those that depend on the time are operations of [`At`]. They leave
+/// deferred work in lists: service procedures, which [`At::run`] runs, timers, which [`Executive::timeout`] expires, and wake-ups,
+/// which [`Executive::take_wakeups`] and its neighbours return.
 ///
 /// There is one perimeter, so every synchronization level of SVR4.2 holds: no two procedures run at once, and none runs inside
 /// another.
@@ -77,9 +78,15 @@ impl Executive {
         DriverId(self.drivers.len() - 1)
     }
 
-    /// Calls an operation of a driver of type `D` with a [`Cx`], and delivers the messages that it sends. Returns `None` if the
-    /// driver is of another type.
-    pub fn with_driver<D: Driver, R>(
+    /// Calls a function of a driver of type `D` that sends nothing and needs no time. Returns `None` if the driver is of another
+    /// type.
+    pub fn driver_state<D: Driver, R>(&mut self, id: DriverId, f: impl FnOnce(&mut D) -> R) -> Option<R> {
+        let driver: &mut dyn Any = &mut **self.drivers.get_mut(id.0)?;
+        Some(f(driver.downcast_mut()?))
+    }
+
+    /// See [`At::with_driver`].
+    fn with_driver<D: Driver, R>(
         &mut self,
         id: DriverId,
         f: impl FnOnce(&mut D, &mut Cx<'_>) -> R,
@@ -160,10 +167,8 @@ impl Executive {
         Ok(s)
     }
 
-    /// Closes a stream for one of its users. The last close ends the stream: written data still goes down, for the close time at
-    /// most (`I_SETCLTIME`), modules are popped, unread messages return their credit, and the driver ends its part. Closing a
-    /// closed stream does nothing.
-    pub fn close(&mut self, s: StreamId) {
+    /// See [`At::close`].
+    fn close(&mut self, s: StreamId) {
         let Some(stream) = self.streams.get_mut(s) else { return };
         if stream.head.is_closing() {
             return;
@@ -182,8 +187,8 @@ impl Executive {
         self.close_now(s);
     }
 
-    /// Ends a stream at once; messages on their way down may be lost.
-    pub fn close_now(&mut self, s: StreamId) {
+    /// See [`At::close_now`].
+    fn close_now(&mut self, s: StreamId) {
         self.unlink_all(s);
         if self.flush_head(s) == Err(WriteError::WouldBlock) {
             self.send_coalesced(s);

@@ -37,7 +37,7 @@
 //! let counts = counter.counts();
 //! executive.push(stream, Box::new(counter))?;
 //!
-//! executive.write(stream, Which::Only, SendInfo::default(), b"hello")?;
+//! executive.write(stream, Which::Only, SendInfo::default(), b"hello", Instant::now)?;
 //! let mut buffer = [0; 100];
 //! let (len, info) = executive.read(stream, &mut buffer)?.expect("it has come back");
 //! assert_eq!((&buffer[..len], info.more), (&b"hello"[..], false));
@@ -73,7 +73,7 @@ pub use error::{
     AutopushError, IoctlError, LinkError, OpenError, PopError, PushError, ReadError, Refused, WriteError,
 };
 pub use executive::{
-    Executive, IoctlReply, IoctlRequest, IoctlStep, PartDescription, Parts, Position, QueueDescription,
+    At, Executive, IoctlReply, IoctlRequest, IoctlStep, PartDescription, Parts, Position, QueueDescription,
     Select, Shown, StreamDescription,
 };
 pub use head::{

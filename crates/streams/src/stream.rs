@@ -66,7 +66,7 @@ pub(crate) struct Streams {
     detached: DetachedBlocks,
     next_serial: u32,
     pub(crate) names: Names,
-    /// Number of calls of `Executive::run`.
+    /// Number of calls of `At::run`.
     pub(crate) turn: u32,
 }
 

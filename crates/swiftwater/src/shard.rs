@@ -176,7 +176,7 @@ impl Inner {
     fn flush_now(&mut self, everything: bool) {
         let now = Instant::now();
         let scope = if everything { FlushScope::All } else { FlushScope::Due };
-        self.executive.at(now).flush(now, scope);
+        self.executive.with_messages_queued().flush(now, scope);
         let waits = !everything && self.executive.has_unsent();
         self.flush_delay.on_flushed(now, waits);
         if self.executive.has_arrivals() {

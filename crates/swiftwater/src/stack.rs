@@ -139,7 +139,7 @@ impl Stack {
         let _ = self
             .shard
             .enter()
-            .guarded(None, |inner| inner.executive.at(Instant::now()).add_module(name, factory));
+            .guarded(None, |inner| inner.executive.with_messages_queued().add_module(name, factory));
     }
 
     /// Creates a module by its name, for pushing or to check that name and arguments are valid.

@@ -1,8 +1,5 @@
-//! The executive of a shard, with stages in front of it. No other file of this crate has the executive itself, so two rules hold
-//! for every call: it states the time if it acts on the protocol, and it returns the stages unless it is a read or a getter.
-//!
-//! The executive and the provider have no clock. Getters need no time, nor does a message without a lifetime. All other
-//! calls go through [`StagedExecutive::at`].
+//! The executive of a shard, with stages in front of it. No other file of this crate has the executive itself, so a rule holds
+//! for every call: it returns the stages unless it is a read or a getter.
 //!
 //! A short message is written into a *stage*: the end of its association's send queue, which the provider lends until
 //! something else is asked of it. So most messages pass no layer; those that open a stage are admitted by all of them.
@@ -16,8 +13,8 @@ use providers::SctpDriver;
 use sctp::{Batch, FlushWhen, RecvInfo, SendInfo, Stage, Staged};
 use smallvec::SmallVec;
 use streams::{
-    Cx, DriverId, Executive, Interest, Message, Module, OpenError, PushError, ReadError, Readiness, Shown,
-    StreamId, Which, WriteError,
+    At, Cx, DriverId, Executive, Interest, Message, Module, OpenError, PushError, ReadError, Readiness,
+    Shown, StreamId, Which, WriteError,
 };
 
 /// Maximum number of associations that have a stage at a time, since each message looks for its own.
@@ -55,7 +52,7 @@ impl StagedExecutive {
 
     /// Returns the executive with all messages queued, for calls at this time.
     #[inline]
-    pub(crate) fn at(&mut self, now: Instant) -> &mut Executive {
+    pub(crate) fn at(&mut self, now: Instant) -> At<'_> {
         self.return_stages();
         self.executive.at(now)
     }
@@ -135,7 +132,7 @@ impl StagedExecutive {
         Written::MayBeDue
     }
 
-    /// Sends a message down, whose lifetime begins now. If it waits for further ones, borrows their stage. Stages of other
+    /// Sends a message down. If it waits for further ones, borrows their stage. Stages of other
     /// streams stay: nothing that they do not know changes for their associations.
     #[inline(never)]
     fn write_down(
@@ -150,10 +147,7 @@ impl StagedExecutive {
         if is_full || self.stages.iter().any(|lent| lent.stream == s) {
             self.return_open_stages();
         }
-        if info.lifetime.is_some() {
-            self.at(Instant::now());
-        }
-        self.executive.write(s, association, *info, data)?;
+        self.executive.write(s, association, *info, data, Instant::now)?;
         if Stage::takes(info, data.len()) {
             let lend = |driver: &mut SctpDriver| driver.lend_stage(s, association, data.len(), when);
             if let Some(stage) = self.executive.lend(s, lend) {
@@ -178,10 +172,8 @@ impl StagedExecutive {
         info: &SendInfo,
         data: Bytes,
     ) -> Result<Written, WriteError> {
-        // The lifetime of a message begins now.
-        let executive =
-            if info.lifetime.is_some() { self.at(Instant::now()) } else { self.with_messages_queued() };
-        executive.write_bytes(s, association, *info, data).map(|()| Written::MayBeDue)
+        let executive = self.with_messages_queued();
+        executive.write_bytes(s, association, *info, data, Instant::now).map(|()| Written::MayBeDue)
     }
 
     /// Sends the messages of a batch, and empties it; `None` if they must be sent one by one.
@@ -193,7 +185,7 @@ impl StagedExecutive {
     ) -> Option<Result<Written, WriteError>> {
         self.return_stages();
         let size = (batch.messages(), batch.data_bytes());
-        let take = |driver: &mut SctpDriver, _: &mut Cx<'_>| driver.write_batch(s, association, batch);
+        let take = |driver: &mut SctpDriver| driver.write_batch(s, association, batch);
         Some(self.executive.write_past(s, size, take)?.map(|()| Written::MayBeDue))
     }
 
@@ -307,7 +299,7 @@ impl StagedExecutive {
     /// Calls a function of the provider that acts on no association; [`StagedExecutive::command`] calls those that do.
     pub(crate) fn provider<R>(&mut self, f: impl FnOnce(&mut SctpDriver) -> R) -> Option<R> {
         let driver = self.driver;
-        self.with_messages_queued().with_driver(driver, |driver, _| f(driver))
+        self.with_messages_queued().driver_state(driver, f)
     }
 
     /// Makes the provider execute a command at `now`.

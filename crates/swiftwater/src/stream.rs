@@ -111,7 +111,7 @@ impl<'a> Stream<'a> {
     ///
     /// No module is pushed, the module is anchored, or the association has ended.
     pub fn pop(&self) -> Result<Box<dyn Module>, PopError> {
-        self.change(streams::Executive::pop).unwrap_or(Err(PopError::Closed))
+        self.change(|executive, s| executive.pop(s)).unwrap_or(Err(PopError::Closed))
     }
 
     /// Anchors the module next below the stream head (`I_ANCHOR`): only [`Stream::pop_anchored`] can pop it.
@@ -120,7 +120,7 @@ impl<'a> Stream<'a> {
     ///
     /// No module is pushed, or the association has ended.
     pub fn anchor(&self) -> Result<(), PopError> {
-        self.change(streams::Executive::anchor).unwrap_or(Err(PopError::Closed))
+        self.change(|executive, s| executive.anchor(s)).unwrap_or(Err(PopError::Closed))
     }
 
     /// Pops a module as [`Stream::pop`] does, even if it is anchored.
@@ -129,13 +129,13 @@ impl<'a> Stream<'a> {
     ///
     /// No module is pushed, or the association has ended.
     pub fn pop_anchored(&self) -> Result<Box<dyn Module>, PopError> {
-        self.change(streams::Executive::pop_any).unwrap_or(Err(PopError::Closed))
+        self.change(|executive, s| executive.pop_any(s)).unwrap_or(Err(PopError::Closed))
     }
 
     /// Pops modules next below the stream head that have finished, such as a tap whose reader is gone.
     pub fn pop_finished(&self) {
         // A stream that has ended has no modules.
-        let _ = self.change(streams::Executive::pop_finished);
+        let _ = self.change(|executive, s| executive.pop_finished(s));
     }
 
     /// Returns the names of the modules, from the head downward, then that of the driver (`I_LIST`).
@@ -175,7 +175,7 @@ impl<'a> Stream<'a> {
         let mut begin = Some(request);
         let s = self.socket.stream;
         let attempt = |inner: &mut Inner| {
-            let executive = inner.executive.at(Instant::now());
+            let mut executive = inner.executive.at(Instant::now());
             let mut step = match begin.take() {
                 Some(request) => executive.ioctl_begin(s, request),
                 None => executive.ioctl_step(s),
@@ -287,10 +287,10 @@ impl<'a> Stream<'a> {
     }
 
     /// Changes the modules of the stream; then sends and delivers the messages that this releases.
-    fn change<R>(&self, f: impl FnOnce(&mut streams::Executive, streams::StreamId) -> R) -> Option<R> {
+    fn change<R>(&self, f: impl FnOnce(&mut streams::At<'_>, streams::StreamId) -> R) -> Option<R> {
         let mut inner = self.socket.shard.enter();
         let s = self.socket.stream;
-        let changed = inner.guarded(Some(s), |inner| f(inner.executive.at(Instant::now()), s));
+        let changed = inner.guarded(Some(s), |inner| f(&mut inner.executive.at(Instant::now()), s));
         self.socket.shard.after_command(&mut inner, Some(s));
         changed
     }

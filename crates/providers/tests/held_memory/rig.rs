@@ -162,7 +162,7 @@ impl Rig {
         let stream = executive.open(driver).expect("a stream");
         let addresses = SocketAddr::from((Ipv4Addr::UNSPECIFIED, LISTENING_PORT)).into();
         let bind = Primitive::BindReq { addresses, backlog };
-        executive.putmsg(stream, Message::proto(bind)).expect("the driver takes it");
+        executive.at(now).putmsg(stream, Message::proto(bind)).expect("the driver takes it");
         let mut rig =
             Rig { executive, driver, stream, wire, now, peers: 0, open: Vec::new(), baseline_bytes: 0 };
         rig.read_all();
@@ -294,7 +294,7 @@ impl Rig {
 
     fn accounted_bytes(&mut self) -> usize {
         let (stream, open) = (self.stream, &self.open);
-        let accounted = self.executive.with_driver(self.driver, |driver: &mut SctpDriver, _| {
+        let accounted = self.executive.driver_state(self.driver, |driver: &mut SctpDriver| {
             let all = open.iter().filter_map(|&association| driver.statistics(stream, association));
             all.map(|s| s.receive_buffered_bytes + s.receive_state_bytes).sum::<u64>() as usize
         });

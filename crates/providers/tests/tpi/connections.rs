@@ -201,10 +201,10 @@ fn a_broken_primitive_is_refused_under_its_name() {
     let family = bytes.len() - 16;
     bytes[family] = 99;
     let m = Message::new(Kind::Proto(Control::from(&bytes[..])));
-    rig.executive.putmsg(s, m).unwrap();
+    rig.executive.at(rig.now).putmsg(s, m).unwrap();
     assert_eq!(rig.take(s).unwrap().0, refused(PrimitiveCode::BindReq, TError::BadAddress));
     let m = Message::new(Kind::Proto(Control::from(&[1, 2][..])));
-    rig.executive.putmsg(s, m).unwrap();
+    rig.executive.at(rig.now).putmsg(s, m).unwrap();
     assert_eq!(rig.executive.getmsg(s), Err(streams::ReadError::Failed(Errno::EPROTO)));
 }
 
@@ -238,14 +238,14 @@ fn data_that_is_put_as_bytes_waits_for_room() {
     loop {
         let data = [&put.to_be_bytes()[..], &[7; BYTES - 4]].concat();
         let m = Message::with_data(Kind::Proto(request.clone()), data.into());
-        match rig.executive.putmsg(client, m) {
+        match rig.executive.at(rig.now).putmsg(client, m) {
             Ok(()) => put += 1,
             Err(refused) => {
                 assert_eq!(refused.error, WriteError::WouldBlock);
                 break;
             }
         }
-        rig.executive.run();
+        rig.executive.at(rig.now).run();
         assert!(put < MESSAGES_MAX, "nobody takes the data, and it must stop");
     }
     let mut read = 0u32;
@@ -262,7 +262,7 @@ fn data_that_is_put_as_bytes_waits_for_room() {
     }
     assert_eq!(read, put);
     let m = Message::new(Kind::Proto(request));
-    assert!(rig.executive.putmsg(client, m).is_ok(), "there is room again");
+    assert!(rig.executive.at(rig.now).putmsg(client, m).is_ok(), "there is room again");
 }
 
 /// T_DATA_REQ, T_EXDATA_REQ, T_OPTDATA_REQ: M_PROTO only, since flow control does not hold for M_PCPROTO.
@@ -274,7 +274,7 @@ fn data_with_high_priority_violates_the_protocol() {
             let mut rig = Rig::new();
             let (client, server) = rig.connected();
             let m = Message::with_data(Kind::PcProto(control), b"urgent".to_vec().into());
-            rig.executive.putmsg(client, m).unwrap();
+            rig.executive.at(rig.now).putmsg(client, m).unwrap();
             assert_eq!(rig.executive.getmsg(client), Err(streams::ReadError::Failed(Errno::EPROTO)));
             rig.exchange_until_idle();
             assert_eq!(rig.take(server), None);
@@ -314,8 +314,11 @@ fn each_data_primitive_in_each_number_of_parts_and_length() {
                     Some(primitive) => Kind::Proto(primitive.into()),
                     None => Kind::Data,
                 };
-                rig.executive.putmsg(client, Message::with_data(kind, data.clone().into())).unwrap();
-                rig.executive.run();
+                rig.executive
+                    .at(rig.now)
+                    .putmsg(client, Message::with_data(kind, data.clone().into()))
+                    .unwrap();
+                rig.executive.at(rig.now).run();
                 sent.extend(data);
             }
             rig.pass(Duration::from_millis(500));

@@ -42,8 +42,8 @@ fn of_the_provider() -> Vec<Primitive> {
 fn put_bytes(rig: &mut Rig, s: StreamId, bytes: &[u8], has_priority: bool) {
     let control = Control::from(bytes);
     let kind = if has_priority { Kind::PcProto(control) } else { Kind::Proto(control) };
-    rig.executive.putmsg(s, Message::new(kind)).unwrap();
-    rig.executive.run();
+    rig.executive.at(rig.now).putmsg(s, Message::new(kind)).unwrap();
+    rig.executive.at(rig.now).run();
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn act(rig: &mut Rig, peer: StreamId, act: Act) {
             let aborted = |driver: &mut SctpDriver, cx: &mut streams::Cx<'_>| {
                 driver.abort(cx, peer, Which::Only, b"enough")
             };
-            rig.executive.with_driver(rig.driver, aborted).unwrap();
+            rig.executive.at(rig.now).with_driver(rig.driver, aborted).unwrap();
         }
     }
     rig.exchange_until_idle();

@@ -163,14 +163,14 @@ fn the_address_of_a_listener_that_has_accepted_by_itself_stays_busy() {
         assert!(is_refused(&mut rig, late));
         assert_eq!(rig.take(listener), None, "the listener is not told");
         if ends_by_close {
-            rig.executive.close(listener);
+            rig.executive.at(rig.now).close(listener);
         } else {
             rig.put(client, &release());
             rig.exchange_until_idle();
             while rig.executive.getmsg(listener).is_ok_and(|m| m.is_some()) {}
             assert_eq!(rig.executive.getmsg(listener), Err(ReadError::HungUp));
             assert_eq!(rig.ask(other, &bind(PORT, 1)), busy, "the stream is still bound");
-            rig.executive.close(listener);
+            rig.executive.at(rig.now).close(listener);
         }
         let answer = rig.ask(other, &bind(PORT, 1));
         assert!(matches!(answer, Primitive::BindAck { .. }), "{answer:?}");
@@ -230,7 +230,7 @@ fn a_listener_that_is_closed_refuses_what_waits_for_it() {
     let mut rig = Rig::new();
     let (listener, other) = (rig.bound(PORT, 5), rig.bound(PORT + 1, 5));
     let clients = [PORT, PORT, PORT + 1].map(|port| connecting_to(&mut rig, port));
-    rig.executive.close(listener);
+    rig.executive.at(rig.now).close(listener);
     rig.exchange_until_idle();
     for client in clients {
         assert!(matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))));
@@ -268,12 +268,10 @@ fn a_listener_with_many_waiting_associations_is_closed_in_steps() {
         connecting_to(&mut rig, PORT);
     }
     let left = |rig: &mut Rig| {
-        rig.executive
-            .with_driver(rig.driver, |driver: &mut SctpDriver, _| driver.association_count())
-            .unwrap()
+        rig.executive.driver_state(rig.driver, |driver: &mut SctpDriver| driver.association_count()).unwrap()
     };
     assert_eq!(left(&mut rig), 2 * MANY);
-    rig.executive.close(listener);
+    rig.executive.at(rig.now).close(listener);
     assert_eq!(left(&mut rig), 2 * MANY - STEP);
     rig.pass(Duration::from_secs(1));
     assert_eq!(left(&mut rig), 0);

@@ -33,7 +33,7 @@ fn first(rig: &mut Rig) -> (StreamId, StreamId) {
 
 fn sack_frequency(rig: &mut Rig, s: StreamId, association: Which) -> u32 {
     let config =
-        rig.executive.with_driver(rig.driver, |driver: &mut SctpDriver, _| driver.config(s, association));
+        rig.executive.driver_state(rig.driver, |driver: &mut SctpDriver| driver.config(s, association));
     config.unwrap().unwrap().sack_frequency
 }
 
@@ -60,7 +60,7 @@ fn options_for_an_association_that_has_ended_change_nothing() {
     let gone = Which::Id(AssociationId(9));
     let config = AssociationConfig { streams_in_max: 3, ..AssociationConfig::default() };
     let change = |driver: &mut SctpDriver, cx: &mut Cx<'_>| driver.change_config(cx, many, gone, config);
-    assert_eq!(rig.executive.with_driver(rig.driver, change), Some(true));
+    assert_eq!(rig.executive.at(rig.now).with_driver(rig.driver, change), Some(true));
     let next = rig.connecting();
     rig.exchange_until_idle();
     assert!(matches!(rig.take(next), Some((Primitive::ConnCon { outbound_streams: 10, .. }, _))));

@@ -355,7 +355,7 @@ fn options_of_an_association_change_at_once_or_never() {
     let (client, _) = rig.connected();
     let known = |rig: &mut Rig| {
         rig.executive
-            .with_driver(rig.driver, |driver: &mut providers::SctpDriver, _| {
+            .driver_state(rig.driver, |driver: &mut providers::SctpDriver| {
                 driver.statistics(client, Which::Only)
             })
             .unwrap()

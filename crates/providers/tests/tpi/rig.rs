@@ -11,7 +11,7 @@ use bytes::Bytes;
 use links::{BatchLimits, Datagrams, Expected, Hairpin, Link, LinkStats, PathInfo, Sink, Transmit};
 use providers::{SctpDriver, SctpDriverConfig};
 use sctp::EndpointStatistics;
-use streams::{Chain, Control, Cx, DriverId, Executive, FlushScope, Kind, Message, StreamId};
+use streams::{Chain, Control, DriverId, Executive, FlushScope, Kind, Message, StreamId};
 use tpi::{Info, Primitive, State, Which};
 
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -159,7 +159,7 @@ pub(crate) struct Rig {
     pub(crate) executive: Executive,
     pub(crate) driver: DriverId,
     wire: Wire,
-    now: Instant,
+    pub(crate) now: Instant,
 }
 
 impl Rig {
@@ -232,7 +232,7 @@ impl Rig {
 
     /// Hands queued data to the network.
     pub(crate) fn flush(&mut self) {
-        self.executive.run();
+        self.executive.at(self.now).run();
         self.executive.flush(self.now, FlushScope::All);
     }
 
@@ -243,22 +243,22 @@ impl Rig {
 
     /// Returns the counters of the provider.
     pub(crate) fn statistics(&mut self) -> EndpointStatistics {
-        let statistics = |driver: &mut SctpDriver, _: &mut Cx<'_>| driver.endpoint_statistics();
-        self.executive.with_driver(self.driver, statistics).unwrap()
+        let statistics = |driver: &mut SctpDriver| driver.endpoint_statistics();
+        self.executive.driver_state(self.driver, statistics).unwrap()
     }
 
     /// Delivers one datagram.
     pub(crate) fn step(&mut self) {
         let _ = self.executive.receive(self.now).unwrap();
-        self.executive.run();
+        self.executive.at(self.now).run();
     }
 
     /// Puts a primitive with data, in its byte layout, as a program would.
     pub(crate) fn put_with(&mut self, s: StreamId, primitive: &Primitive, data: &[u8]) {
         let control = Control::from(&primitive.encode()[..]);
         let m = Message::with_data(Kind::Proto(control), Chain::from(data.to_vec()));
-        self.executive.putmsg(s, m).unwrap();
-        self.executive.run();
+        self.executive.at(self.now).putmsg(s, m).unwrap();
+        self.executive.at(self.now).run();
     }
 
     pub(crate) fn put(&mut self, s: StreamId, primitive: &Primitive) {
@@ -268,7 +268,7 @@ impl Rig {
     /// Takes the next primitive and its data.
     pub(crate) fn take(&mut self, s: StreamId) -> Option<(Primitive, Vec<u8>)> {
         let m = self.executive.getmsg(s).unwrap()?;
-        self.executive.run();
+        self.executive.at(self.now).run();
         let (Kind::Proto(control) | Kind::PcProto(control)) = m.kind else { panic!("{m:?}") };
         Some((control.decode().unwrap(), m.data.to_vec()))
     }

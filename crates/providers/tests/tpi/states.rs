@@ -150,7 +150,7 @@ fn outcome(rig: &mut Rig, s: StreamId, before: State, name: &str, request: &Prim
 fn messages_sent(rig: &mut Rig, s: StreamId) -> u64 {
     let known = rig
         .executive
-        .with_driver(rig.driver, |driver: &mut providers::SctpDriver, _| driver.statistics(s, Which::Only))
+        .driver_state(rig.driver, |driver: &mut providers::SctpDriver| driver.statistics(s, Which::Only))
         .unwrap();
     known.map_or(0, |known| known.messages_sent)
 }

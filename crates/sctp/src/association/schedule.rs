@@ -108,7 +108,7 @@ impl Association {
                 break;
             }
             moved_bytes += self.outbound.overtake(&mut cx, slow, number, seems_lost);
-            number = number.wrapping_add(1);
+            number = number.next();
         }
     }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Acked;
-use crate::packet_number::after;
+use crate::packet_number::PacketNumber;
 
 /// MIN_RTT_THRESH and MAX_RTT_THRESH (RFC 9406 §4.3): within this range, a rise of the round-trip time by an eighth
 /// indicates a queue.
@@ -83,7 +83,7 @@ impl Least {
 #[derive(Clone, Debug, Default)]
 pub(super) struct HyStart {
     /// The packet whose acknowledgement begins the next round.
-    round_end: Option<u32>,
+    round_end: Option<PacketNumber>,
     last_round: Least,
     round: Least,
     quarter: Least,
@@ -118,7 +118,7 @@ impl HyStart {
     /// Evaluates an acknowledgement in slow start.
     pub(super) fn on_acked(&mut self, acked: &Acked) -> SlowStart {
         self.measure(acked);
-        if self.round_end.is_none_or(|end| !after(end, acked.newest_packet)) {
+        if self.round_end.is_none_or(|end| !end.is_after(acked.newest_packet)) {
             self.round_end = Some(acked.next_packet);
             if self.begin_round() {
                 return SlowStart::Done;
@@ -192,10 +192,10 @@ mod tests {
     use super::*;
 
     /// Feeds rounds of ten packets, each with one round-trip time, and returns the result for the last packet.
-    fn rounds(hystart: &mut HyStart, next: &mut u32, rtts_ms: &[u64]) -> SlowStart {
+    fn rounds(hystart: &mut HyStart, next: &mut PacketNumber, rtts_ms: &[u64]) -> SlowStart {
         let mut last = SlowStart::Double;
         for &ms in rtts_ms {
-            let end = next.wrapping_add(10);
+            let end = next.plus(10);
             while *next != end {
                 last = hystart.on_acked(&Acked {
                     newest_packet: *next,
@@ -203,7 +203,7 @@ mod tests {
                     rtt: Some(Duration::from_millis(ms)),
                     ..acked(1000)
                 });
-                *next = next.wrapping_add(1);
+                *next = next.next();
             }
         }
         last
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_rise_by_an_eighth_slows_and_five_rounds_end_it() {
         // The numbers wrap in the middle.
-        let (mut hystart, mut next) = (HyStart::default(), u32::MAX - 14);
+        let (mut hystart, mut next) = (HyStart::default(), PacketNumber::new(u32::MAX - 14));
         assert_eq!(rounds(&mut hystart, &mut next, &[80, 80, 89]), SlowStart::Double);
         // 89 ms and an eighth, 11.125 ms.
         assert_eq!(rounds(&mut hystart, &mut next, &[100]), SlowStart::Double);
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(rounds(&mut hystart, &mut next, &[113, 113, 113, 113]), SlowStart::Conservative);
         let first_of_sixth = Acked {
             newest_packet: next,
-            next_packet: next.wrapping_add(10),
+            next_packet: next.plus(10),
             rtt: Some(Duration::from_millis(113)),
             ..acked(1000)
         };
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_shorter_round_trip_resumes() {
-        let (mut hystart, mut next) = (HyStart::default(), 0);
+        let (mut hystart, mut next) = (HyStart::default(), PacketNumber::default());
         assert_eq!(rounds(&mut hystart, &mut next, &[80, 95]), SlowStart::Conservative);
         assert_eq!(rounds(&mut hystart, &mut next, &[95, 94]), SlowStart::Double);
         // And it may slow again.
@@ -238,7 +238,9 @@ mod tests {
 
     #[test]
     fn the_threshold_stays_between_4_and_16_ms() {
-        let slows_at = |ms: &[u64]| rounds(&mut HyStart::default(), &mut 0, ms) == SlowStart::Conservative;
+        let slows_at = |ms: &[u64]| {
+            rounds(&mut HyStart::default(), &mut PacketNumber::default(), ms) == SlowStart::Conservative
+        };
         assert!(!slows_at(&[1, 4]));
         assert!(slows_at(&[1, 5]));
         assert!(!slows_at(&[400, 415]));
@@ -247,12 +249,12 @@ mod tests {
 
     #[test]
     fn seven_samples_are_not_enough() {
-        let (mut hystart, mut next) = (HyStart::default(), 0);
+        let (mut hystart, mut next) = (HyStart::default(), PacketNumber::default());
         rounds(&mut hystart, &mut next, &[50]);
         for i in 0..8 {
             let phase = hystart.on_acked(&Acked {
-                newest_packet: next + i,
-                next_packet: next + 100,
+                newest_packet: next.plus(i),
+                next_packet: next.plus(100),
                 rtt: Some(Duration::from_millis(90)),
                 ..acked(1000)
             });
@@ -263,12 +265,13 @@ mod tests {
     #[test]
     fn a_queue_that_grows_within_a_round_is_seen_in_that_round() {
         // 400 packets, the later ones 1 ms more each 10: the quarter from 20 to 30 ms is 20 ms over the last round.
-        let (mut hystart, mut next) = (HyStart::default(), 0);
+        let (mut hystart, mut next) = (HyStart::default(), PacketNumber::default());
         for (growth_us, slows_at) in [(0, None), (100, Some(299))] {
-            let end = next + 400;
+            let end = next.plus(400);
             let slowed = (0..400_u32).find(|&i| {
                 let rtt = Duration::from_millis(120) + Duration::from_micros(growth_us) * i;
-                let ack = Acked { newest_packet: next + i, next_packet: end, rtt: Some(rtt), ..acked(1000) };
+                let ack =
+                    Acked { newest_packet: next.plus(i), next_packet: end, rtt: Some(rtt), ..acked(1000) };
                 hystart.on_acked(&ack) == SlowStart::Conservative
             });
             assert_eq!(slowed, slows_at);
@@ -313,8 +316,8 @@ mod tests {
             let mut phase = SlowStart::Double;
             for (number, &(delivered_bytes, at_ceiling)) in (0..).zip(rounds) {
                 phase = hystart.on_acked(&Acked {
-                    newest_packet: number,
-                    next_packet: number + 1,
+                    newest_packet: PacketNumber::new(number),
+                    next_packet: PacketNumber::new(number + 1),
                     rate: Some(rate(delivered_bytes)),
                     min_rtt: Some(Duration::from_micros(min_rtt_us)),
                     ..acked(1000)

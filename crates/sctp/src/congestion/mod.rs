@@ -23,6 +23,7 @@ mod window;
 
 use std::time::Duration;
 
+use crate::packet_number::PacketNumber;
 use crate::time::Time;
 
 pub use algorithm::Algorithm;
@@ -57,10 +58,9 @@ pub struct Acked {
     /// The shortest recent round-trip time.
     pub min_rtt: Option<Duration>,
     /// Number of the newest acknowledged packet.
-    pub newest_packet: u32,
-    /// Number of the next packet. A round ends when a packet that was next at its beginning is acknowledged. Numbers
-    /// wrap.
-    pub next_packet: u32,
+    pub newest_packet: PacketNumber,
+    /// Number of the next packet. A round ends when a packet that was next at its beginning is acknowledged.
+    pub next_packet: PacketNumber,
     /// The delivery rate.
     pub rate: Option<RateSample>,
 }
@@ -99,7 +99,7 @@ pub struct LostPacket {
     /// Bytes of the packet that were still in flight.
     pub bytes: usize,
     /// Number of the packet.
-    pub number: u32,
+    pub number: PacketNumber,
     /// Bytes in flight just after it was sent.
     pub sent_in_flight_bytes: usize,
     /// Bytes declared lost since the packet was sent, including its own.

@@ -9,7 +9,7 @@ use super::{
     Acked, Algorithm, Controller, Coupling, LostPacket, Pool, RateSample, Signal, initial_window_bytes,
     rate_bytes_per_s,
 };
-use crate::packet_number::after;
+use crate::packet_number::PacketNumber;
 use crate::time::Time;
 
 /// Length of a packet, including headers.
@@ -88,11 +88,11 @@ pub(super) struct Sender {
     bottleneck: usize,
     pub(super) controller: Box<dyn Controller>,
     sent: VecDeque<Sent>,
-    first: u32,
-    acks: VecDeque<(u64, u32)>,
+    first: PacketNumber,
+    acks: VecDeque<(u64, PacketNumber)>,
     in_flight_bytes: usize,
     /// Losses of packets before this one belong to a window that was reduced already.
-    recovery_until: u32,
+    recovery_until: PacketNumber,
     in_recovery: bool,
     srtt_ns: Option<u64>,
     min_rtt_ns: u64,
@@ -105,7 +105,7 @@ pub(super) struct Sender {
     starts_at: u64,
     /// Number of remaining packets of data; `None` for endless data.
     pub(super) packets_left: Option<u64>,
-    window_limited_until: u32,
+    window_limited_until: PacketNumber,
     window_limited: bool,
     pub(super) timeouts: u32,
     pub(super) congestions: u32,
@@ -119,10 +119,10 @@ impl Sender {
             bottleneck,
             controller: coupling.controller(algorithm, PACKET_BYTES, cwnd_bytes),
             sent: VecDeque::new(),
-            first: u32::MAX - 1000,
+            first: PacketNumber::new(u32::MAX - 1000),
             acks: VecDeque::new(),
             in_flight_bytes: 0,
-            recovery_until: u32::MAX - 1000,
+            recovery_until: PacketNumber::new(u32::MAX - 1000),
             in_recovery: false,
             srtt_ns: None,
             min_rtt_ns: u64::MAX,
@@ -134,7 +134,7 @@ impl Sender {
             timeout_at: u64::MAX,
             starts_at,
             packets_left: None,
-            window_limited_until: u32::MAX - 1000,
+            window_limited_until: PacketNumber::new(u32::MAX - 1000),
             window_limited: false,
             timeouts: 0,
             congestions: 0,
@@ -150,8 +150,8 @@ impl Sender {
         Some(rate_bytes_per_s(self.controller.cwnd_bytes(), srtt))
     }
 
-    fn next_packet(&self) -> u32 {
-        self.first.wrapping_add(self.sent.len() as u32)
+    fn next_packet(&self) -> PacketNumber {
+        self.first.plus(self.sent.len() as u32)
     }
 
     fn window_is_open(&self) -> bool {
@@ -235,8 +235,8 @@ impl Sender {
         self.timeout_at = now + (3 * rtt).max(TIMEOUT_MIN).as_nanos() as u64;
     }
 
-    fn take_ack(&mut self, now: u64, number: u32) {
-        let index = number.wrapping_sub(self.first) as usize;
+    fn take_ack(&mut self, now: u64, number: PacketNumber) {
+        let index = number.since(self.first) as usize;
         // A timeout may have declared it lost.
         let Some(packet) = self.sent.get_mut(index) else { return };
         packet.acked = true;
@@ -260,11 +260,11 @@ impl Sender {
         self.srtt_ns = Some(self.srtt_ns.map_or(rtt_ns, |srtt| srtt - srtt / 8 + rtt_ns / 8));
         self.min_rtt_ns = self.min_rtt_ns.min(rtt_ns);
         let lost_bytes = self.detect_losses(now, number, in_flight_before_bytes);
-        if self.in_recovery && !after(self.recovery_until, number) {
+        if self.in_recovery && !self.recovery_until.is_after(number) {
             self.in_recovery = false;
             self.controller.on_recovered(Time::from_nanos(now));
         }
-        if after(number, self.window_limited_until) {
+        if number.is_after(self.window_limited_until) {
             self.window_limited = false;
         }
         let acked = Acked {
@@ -285,17 +285,17 @@ impl Sender {
         self.controller.on_acked(Time::from_nanos(now), &acked);
     }
 
-    fn detect_losses(&mut self, now: u64, newest: u32, in_flight_before_bytes: usize) -> usize {
+    fn detect_losses(&mut self, now: u64, newest: PacketNumber, in_flight_before_bytes: usize) -> usize {
         let mut lost_bytes = 0;
         let mut reduces = false;
-        while !after(self.first.wrapping_add(REORDERING), newest) {
+        while !self.first.plus(REORDERING).is_after(newest) {
             let Some(packet) = self.sent.pop_front() else { break };
             let number = self.first;
-            self.first = self.first.wrapping_add(1);
+            self.first = self.first.next();
             if !packet.acked {
                 lost_bytes += PACKET_BYTES;
                 self.lose(now, number, &packet);
-                reduces |= !after(self.recovery_until, number);
+                reduces |= !self.recovery_until.is_after(number);
             }
         }
         if reduces {
@@ -307,7 +307,7 @@ impl Sender {
         lost_bytes
     }
 
-    fn lose(&mut self, now: u64, number: u32, packet: &Sent) {
+    fn lose(&mut self, now: u64, number: PacketNumber, packet: &Sent) {
         self.in_flight_bytes -= PACKET_BYTES;
         self.lost_bytes += PACKET_BYTES as u64;
         if let Some(left) = &mut self.packets_left {
@@ -328,7 +328,7 @@ impl Sender {
         let before = self.in_flight_bytes;
         while let Some(packet) = self.sent.pop_front() {
             let number = self.first;
-            self.first = self.first.wrapping_add(1);
+            self.first = self.first.next();
             if !packet.acked {
                 self.lose(now, number, &packet);
             }

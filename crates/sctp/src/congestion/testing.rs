@@ -1,6 +1,7 @@
 //! Acknowledgements for tests.
 
 use super::Acked;
+use crate::packet_number::PacketNumber;
 
 /// Returns an acknowledgement of this many bytes while the application had no more to send.
 pub(super) fn acked(bytes: usize) -> Acked {
@@ -15,8 +16,8 @@ pub(super) fn acked(bytes: usize) -> Acked {
         rtt: None,
         srtt: None,
         min_rtt: None,
-        newest_packet: 0,
-        next_packet: 1,
+        newest_packet: PacketNumber::new(0),
+        next_packet: PacketNumber::new(1),
         rate: None,
     }
 }

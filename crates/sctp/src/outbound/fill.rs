@@ -9,6 +9,7 @@ use sctp_wire::packet::HEADER_BYTES;
 use super::run::{Run, wire_bytes};
 use super::short::{NewChunks, RunLimits};
 use super::{OUTSTANDING_CHUNKS_MAX, Outbound};
+use crate::packet_number::PacketNumber;
 use crate::path::{Path, SentData};
 use crate::time::Time;
 use crate::transmit::TransmitBuffer;
@@ -33,7 +34,7 @@ pub(crate) struct Packet<'a> {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Filled {
     /// Number of the packet on its path; `None` if it has no DATA.
-    pub(crate) number: Option<u32>,
+    pub(crate) number: Option<PacketNumber>,
     pub(crate) new_chunks: u64,
     /// Number of new chunks that are unordered.
     pub(crate) unordered_chunks: u64,
@@ -56,7 +57,7 @@ struct Room {
 
 /// The DATA chunks of the packet that is being built.
 struct Contents {
-    number: u32,
+    number: PacketNumber,
     /// The path that its new chunks name. Chunks that name another path wait for another packet.
     wanted_path: Option<PathId>,
     tsns: TsnRanges,

@@ -4,6 +4,7 @@ use sctp_message::PathId;
 
 use super::{Outbound, SendContext};
 use crate::config::RtoConfig;
+use crate::packet_number::PacketNumber;
 use crate::path::{PacketLoss, Path, SentPacket, Verdict};
 use crate::time::Time;
 use crate::trace::LossReason;
@@ -65,7 +66,7 @@ impl Outbound {
     }
 
     /// Returns path and packet number of the first outstanding chunk, if it is in flight.
-    pub(crate) fn first_in_flight_of_all(&self) -> Option<(PathId, u32)> {
+    pub(crate) fn first_in_flight_of_all(&self) -> Option<(PathId, PacketNumber)> {
         self.outstanding.first_in_flight()
     }
 
@@ -75,7 +76,7 @@ impl Outbound {
         &mut self,
         cx: &mut SendContext<'_>,
         path: &mut Path,
-        number: u32,
+        number: PacketNumber,
         seems_lost: bool,
     ) -> usize {
         let flight_bytes = path.in_flight_bytes();
@@ -102,7 +103,7 @@ impl Outbound {
     }
 
     #[inline]
-    fn is_in_flight(&self, path: &Path, number: u32) -> bool {
+    fn is_in_flight(&self, path: &Path, number: PacketNumber) -> bool {
         let packet = path.sent_packet(number);
         packet.is_some_and(|packet| self.outstanding.is_in_flight(path.id(), number, &packet.tsns))
     }
@@ -152,20 +153,20 @@ impl Outbound {
     }
 
     /// Returns the first packet from [`Path::first_unanswered`] on that is in flight.
-    pub(crate) fn first_in_flight(&self, path: &Path) -> u32 {
+    pub(crate) fn first_in_flight(&self, path: &Path) -> PacketNumber {
         let mut number = path.first_unanswered();
         while path
             .sent_packet(number)
             .is_some_and(|packet| !self.outstanding.is_in_flight(path.id(), number, &packet.tsns))
         {
-            number = number.wrapping_add(1);
+            number = number.next();
         }
         number
     }
 
     /// Counts the packets that are still in flight as lost by a timeout.
     fn count_lost_packets(&self, now: Time, path: &mut Path) {
-        let bytes = |(number, packet): (u32, &SentPacket)| {
+        let bytes = |(number, packet): (PacketNumber, &SentPacket)| {
             (number, self.outstanding.packet_bytes(path.id(), number, &packet.tsns))
         };
         let lost: Vec<_> = path.sent_packets().map(bytes).filter(|(_, bytes)| *bytes > 0).collect();

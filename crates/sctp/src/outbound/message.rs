@@ -9,6 +9,7 @@ use super::run::{Run, Status, failure, wire_bytes};
 use super::short::Short;
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
+use crate::packet_number::PacketNumber;
 use crate::send_pool::BlockCharge;
 use crate::tsn;
 
@@ -101,7 +102,7 @@ impl Message {
             body: self.payload,
             charge: self.charge,
             context: self.context,
-            packet: 0,
+            packet: PacketNumber::default(),
             path: PathId(0),
             status: Status::NEW,
         }

@@ -10,7 +10,7 @@ use sctp_message::PathId;
 use smallvec::SmallVec;
 
 use super::run::{InFlight, Run, RunState};
-use crate::packet_number::after;
+use crate::packet_number::PacketNumber;
 use crate::partition_near::partition_near;
 use crate::path::{Path, Paths};
 use crate::range_set::RangeSet;
@@ -28,7 +28,7 @@ type Ranges = SmallVec<[Range<u64>; 4]>;
 pub(super) struct AckedRun {
     pub(super) path_id: PathId,
     /// The packet that last carried it.
-    pub(super) packet: u32,
+    pub(super) packet: PacketNumber,
     pub(super) tsns: Range<u64>,
     pub(super) wire_bytes: usize,
     /// The run had been declared lost and was not yet retransmitted.
@@ -133,7 +133,7 @@ impl Outstanding {
     }
 
     /// Returns path and packet number of the first chunk if that is in flight.
-    pub(super) fn first_in_flight(&self) -> Option<(PathId, u32)> {
+    pub(super) fn first_in_flight(&self) -> Option<(PathId, PacketNumber)> {
         let run = self.runs.front().filter(|run| run.state() == RunState::InFlight)?;
         Some((run.path, run.packet))
     }
@@ -151,35 +151,40 @@ impl Outstanding {
 
     /// Returns whether anything that this packet carried is still in flight in it.
     #[inline]
-    pub(super) fn is_in_flight(&self, path_id: PathId, packet: u32, tsns: &TsnRanges) -> bool {
+    pub(super) fn is_in_flight(&self, path_id: PathId, packet: PacketNumber, tsns: &TsnRanges) -> bool {
         self.of_packet(tsns).any(|run| run.is_in(packet, path_id))
     }
 
     /// Returns the bytes of chunks that are still in flight in this packet.
-    pub(super) fn packet_bytes(&self, path_id: PathId, packet: u32, tsns: &TsnRanges) -> usize {
+    pub(super) fn packet_bytes(&self, path_id: PathId, packet: PacketNumber, tsns: &TsnRanges) -> usize {
         self.of_packet(tsns).filter(|run| run.is_in(packet, path_id)).map(Run::wire_bytes).sum()
     }
 
     /// Returns the oldest packet of a path with something in flight; `next_packet` if nothing is.
-    pub(super) fn oldest_packet(&self, path_id: PathId, next_packet: u32) -> u32 {
+    pub(super) fn oldest_packet(&self, path_id: PathId, next_packet: PacketNumber) -> PacketNumber {
         let packets = self.runs.iter().filter(|run| run.is_on(path_id)).map(|run| run.packet);
-        packets.fold(next_packet, |oldest, packet| if after(oldest, packet) { packet } else { oldest })
+        packets.fold(next_packet, |oldest, packet| if oldest.is_after(packet) { packet } else { oldest })
     }
 
     /// Returns the first run of these TSNs that is in flight in this packet.
-    pub(super) fn first_in_packet(&self, tsns: Range<u64>, path_id: PathId, packet: u32) -> Option<&Run> {
+    pub(super) fn first_in_packet(
+        &self,
+        tsns: Range<u64>,
+        path_id: PathId,
+        packet: PacketNumber,
+    ) -> Option<&Run> {
         self.within(tsns).find(|run| run.is_in(packet, path_id))
     }
 
     /// Returns whether the first chunk is in flight in this packet.
     #[inline]
-    pub(super) fn begins_in_packet(&self, path_id: PathId, packet: u32) -> bool {
+    pub(super) fn begins_in_packet(&self, path_id: PathId, packet: PacketNumber) -> bool {
         self.runs.front().is_some_and(|run| run.is_in(packet, path_id))
     }
 
     /// Appends a new run, which leaves in this packet.
     #[inline]
-    pub(super) fn send(&mut self, mut run: Run, path: &mut Path, packet: u32) {
+    pub(super) fn send(&mut self, mut run: Run, path: &mut Path, packet: PacketNumber) {
         (run.path, run.packet) = (path.id(), packet);
         self.in_flight.change(&mut run, RunState::InFlight, path);
         self.next = run.end();
@@ -188,7 +193,12 @@ impl Outstanding {
 
     /// Retransmits the first lost chunks in this packet: as many of a run as take `room_bytes`, at least one. Returns them.
     #[inline]
-    pub(super) fn retransmit(&mut self, room_bytes: usize, path: &mut Path, packet: u32) -> Option<&Run> {
+    pub(super) fn retransmit(
+        &mut self,
+        room_bytes: usize,
+        path: &mut Path,
+        packet: PacketNumber,
+    ) -> Option<&Run> {
         let at = self.position(self.lost.first()?);
         self.shorten(at, room_bytes);
         let run = self.runs.get_mut(at)?;
@@ -200,7 +210,7 @@ impl Outstanding {
 
     /// Sends the run in flight that begins at `tsn` once more, in this packet of the same path: as many of its chunks as take
     /// `room_bytes`, at least one. Returns them.
-    pub(super) fn repeat(&mut self, tsn: u64, room_bytes: usize, packet: u32) -> Option<&Run> {
+    pub(super) fn repeat(&mut self, tsn: u64, room_bytes: usize, packet: PacketNumber) -> Option<&Run> {
         let at = self.position(tsn);
         self.shorten(at, room_bytes);
         let run = self.runs.get_mut(at)?;
@@ -362,7 +372,7 @@ impl Outstanding {
 
     /// Declares the chunks still in flight in this packet lost.
     #[inline]
-    pub(super) fn nack_packet(&mut self, path: &mut Path, packet: u32, tsns: &TsnRanges) -> Nacked {
+    pub(super) fn nack_packet(&mut self, path: &mut Path, packet: PacketNumber, tsns: &TsnRanges) -> Nacked {
         let mut nacked = Nacked::default();
         for range in tsns {
             self.near = self.position(range.start);
@@ -379,7 +389,7 @@ impl Outstanding {
     }
 
     /// Declares the chunks in front of all others lost that are in flight in this packet.
-    pub(super) fn nack_leading(&mut self, path: &mut Path, packet: u32) {
+    pub(super) fn nack_leading(&mut self, path: &mut Path, packet: PacketNumber) {
         for at in 0..self.runs.len() {
             if !self.runs[at].is_in(packet, path.id()) {
                 break;
@@ -400,9 +410,9 @@ impl Outstanding {
     }
 
     /// Returns to flight the chunks of a path that a timeout declared lost and that were last sent in one of these packets.
-    pub(super) fn restore(&mut self, path: &mut Path, packets: Range<u32>) {
+    pub(super) fn restore(&mut self, path: &mut Path, packets: Range<PacketNumber>) {
         let id = path.id();
-        let is_among = |packet| !after(packets.start, packet) && after(packets.end, packet);
+        let is_among = |packet| !packets.start.is_after(packet) && packets.end.is_after(packet);
         let lost = self.runs.iter_mut().filter(|run| run.state() == RunState::Lost);
         for run in lost.filter(|run| run.path == id && is_among(run.packet)) {
             self.in_flight.change(run, RunState::InFlight, path);
@@ -532,7 +542,7 @@ mod tests {
         let (mut outstanding, mut paths) = (Outstanding::new(100), two_paths());
         for packet in 0..10 {
             let run = Run { first: 100 + 10 * u64::from(packet), ..run_of(&[1; 10]) };
-            outstanding.send(run, &mut paths[FIRST], packet);
+            outstanding.send(run, &mut paths[FIRST], PacketNumber::new(packet));
         }
         (outstanding, paths)
     }
@@ -576,8 +586,12 @@ mod tests {
         outstanding.ack(std::iter::once(113..117), true, &mut paths, |run, _| {
             acked.push((run.packet, run.tsns, run.wire_bytes));
         });
-        assert_eq!(acked, [(1, 113..117, 80)]);
-        let nacked = outstanding.nack_packet(&mut paths[FIRST], 1, &std::iter::once(110..120).collect());
+        assert_eq!(acked, [(PacketNumber::new(1), 113..117, 80)]);
+        let nacked = outstanding.nack_packet(
+            &mut paths[FIRST],
+            PacketNumber::new(1),
+            &std::iter::once(110..120).collect(),
+        );
         assert_eq!((&nacked.tsns[..], nacked.wire_bytes), (&[110..113, 117..120][..], 120));
         assert_eq!(in_flight(&outstanding, &paths), (90, 90 * 20, 0));
         assert_eq!(outstanding.first_lost().map(Run::tsns), Some(110..113));
@@ -598,12 +612,16 @@ mod tests {
         let (mut outstanding, mut paths) = ten_runs();
         outstanding.nack_path(&mut paths[FIRST]);
         assert_eq!(in_flight(&outstanding, &paths), (0, 0, 0));
-        let again =
-            outstanding.retransmit(50, &mut paths[SECOND], 7).map(|run| (run.tsns(), run.path, run.packet));
-        assert_eq!(again, Some((100..102, SECOND, 7)));
+        let again = outstanding
+            .retransmit(50, &mut paths[SECOND], PacketNumber::new(7))
+            .map(|run| (run.tsns(), run.path, run.packet));
+        assert_eq!(again, Some((100..102, SECOND, PacketNumber::new(7))));
         assert_eq!(outstanding.first_lost().map(Run::tsns), Some(102..110));
         // A chunk that is longer than the packet goes alone.
-        assert_eq!(outstanding.retransmit(5, &mut paths[SECOND], 8).map(Run::tsns), Some(102..103));
+        assert_eq!(
+            outstanding.retransmit(5, &mut paths[SECOND], PacketNumber::new(8)).map(Run::tsns),
+            Some(102..103)
+        );
         assert_eq!(in_flight(&outstanding, &paths), (3, 0, 60));
     }
 
@@ -615,11 +633,11 @@ mod tests {
         outstanding.renege(std::iter::empty(), 160, &mut paths);
         assert_eq!(in_flight(&outstanding, &paths), (90, 90 * 20, 0));
         outstanding.nack(103, &mut paths);
-        outstanding.nack_leading(&mut paths[FIRST], 0);
+        outstanding.nack_leading(&mut paths[FIRST], PacketNumber::new(0));
         assert_eq!(in_flight(&outstanding, &paths), (86, 86 * 20, 0));
-        outstanding.restore(&mut paths[FIRST], 1..2);
+        outstanding.restore(&mut paths[FIRST], PacketNumber::new(1)..PacketNumber::new(2));
         assert_eq!(in_flight(&outstanding, &paths), (86, 86 * 20, 0), "they left in packet 0");
-        outstanding.restore(&mut paths[FIRST], 0..1);
+        outstanding.restore(&mut paths[FIRST], PacketNumber::new(0)..PacketNumber::new(1));
         assert_eq!(in_flight(&outstanding, &paths), (90, 90 * 20, 0));
     }
 }

@@ -7,20 +7,21 @@
 use sctp_message::PathId;
 
 use super::Outbound;
+use crate::packet_number::PacketNumber;
 use crate::path::Paths;
 
 /// A packet whose first chunks alone the peer has kept.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Refused {
     path_id: PathId,
-    packet: u32,
+    packet: PacketNumber,
 }
 
 impl Outbound {
     /// Records a packet that the peer has not kept whole: a SACK without gaps acknowledges some of it, and not the rest. `packet`
     /// is the newest packet that the SACK acknowledges a part of.
     #[inline]
-    pub(super) fn note_refused(&mut self, path_id: PathId, packet: u32) {
+    pub(super) fn note_refused(&mut self, path_id: PathId, packet: PacketNumber) {
         if self.outstanding.gap_acked() == 0 && self.outstanding.begins_in_packet(path_id, packet) {
             self.refused = Some(Refused { path_id, packet });
         }

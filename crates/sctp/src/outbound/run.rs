@@ -14,6 +14,7 @@ use sctp_wire::chunk::{DATA_HEADER_BYTES, DataHeader};
 
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
+use crate::packet_number::PacketNumber;
 use crate::send_pool::BlockCharge;
 use crate::transmit::TransmitBuffer;
 
@@ -36,7 +37,7 @@ pub(super) struct Run {
     pub(super) charge: Option<BlockCharge>,
     pub(super) context: u32,
     /// Number of the packet that last carried the run, on its path.
-    pub(super) packet: u32,
+    pub(super) packet: PacketNumber,
     pub(super) path: PathId,
     pub(super) status: Status,
 }
@@ -79,7 +80,7 @@ impl Run {
 
     /// Returns whether the run is in flight in this packet of this path.
     #[inline]
-    pub(super) fn is_in(&self, packet: u32, path: PathId) -> bool {
+    pub(super) fn is_in(&self, packet: PacketNumber, path: PathId) -> bool {
         self.is_on(path) && self.packet == packet
     }
 
@@ -287,7 +288,7 @@ pub(super) mod tests {
             body,
             charge: None,
             context: 5,
-            packet: 0,
+            packet: PacketNumber::default(),
             path: PathId(0),
             status: Status::NEW,
         }

@@ -11,7 +11,7 @@ use super::outstanding::AckedRun;
 use super::{Outbound, SendContext};
 use crate::config::AssociationConfig;
 use crate::congestion::Coupling;
-use crate::packet_number::after;
+use crate::packet_number::PacketNumber;
 use crate::path::{AckedPackets, LateArrivals, Path, Paths, couple};
 use crate::time::Time;
 use crate::tsn;
@@ -59,7 +59,7 @@ pub(crate) struct SackOutcome {
 struct PathAcked {
     bytes: usize,
     /// The newest and the oldest packet that carried a part of them.
-    packets: Option<(u32, u32)>,
+    packets: Option<(PacketNumber, PacketNumber)>,
     in_flight_before_bytes: usize,
     /// Whether the SACK came on this path.
     came_here: bool,
@@ -325,9 +325,9 @@ fn credit(run: AckedRun, path: &Path, acked: &mut PathsAcked) {
     match &mut acked.packets {
         None => acked.packets = Some((run.packet, run.packet)),
         Some((newest, oldest)) => {
-            if after(run.packet, *newest) {
+            if run.packet.is_after(*newest) {
                 *newest = run.packet;
-            } else if after(*oldest, run.packet) {
+            } else if oldest.is_after(run.packet) {
                 *oldest = run.packet;
             }
         }

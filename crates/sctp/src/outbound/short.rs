@@ -12,6 +12,7 @@ use super::run::{Run, Status, Walk, failure, take_header};
 #[cfg(feature = "testing")]
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
+use crate::packet_number::PacketNumber;
 use crate::send_pool::BlockCharge;
 use crate::stream_table::StreamTable;
 use crate::tsn;
@@ -156,7 +157,7 @@ impl Short {
             body,
             charge: self.charge.clone(),
             context: self.context,
-            packet: 0,
+            packet: PacketNumber::default(),
             path: PathId(0),
             status: Status::NEW,
         };

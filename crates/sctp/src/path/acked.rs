@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::{Path, Prr, chunks_bytes};
 use crate::config::AssociationConfig;
 use crate::congestion::{Acked, RateSample, Signal};
-use crate::packet_number::{after, follow};
+use crate::packet_number::PacketNumber;
 use crate::time::Time;
 
 /// Packets with chunks that a SACK acknowledged for the first time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AckedPackets {
     /// The newest and the oldest of them, in the order of sending.
-    pub(crate) newest: u32,
-    pub(crate) oldest: u32,
+    pub(crate) newest: PacketNumber,
+    pub(crate) oldest: PacketNumber,
     /// Bytes of those chunks.
     pub(crate) bytes: usize,
     /// Bytes in flight before the SACK.
@@ -47,7 +47,7 @@ impl Path {
         self.reachability.on_sign_of_life();
         let sample = self.measure(now, acked, config);
         let oldest = self.flight.packet(acked.oldest);
-        if self.rack.newest().is_some_and(|before| after(before, acked.oldest))
+        if self.rack.newest().is_some_and(|before| before.is_after(acked.oldest))
             && oldest.is_some_and(|packet| packet.first_transmission)
         {
             self.rack.note_reordering();
@@ -100,7 +100,7 @@ impl Path {
             self.congestion.on_recovered(now);
         }
         self.update_prr(acked.bytes, acked.advanced && lost_bytes == 0);
-        follow(&mut self.limited_until, acked.newest);
+        self.limited_until.follow(acked.newest);
         let acked = Acked {
             bytes: acked.bytes,
             in_flight_before_bytes,

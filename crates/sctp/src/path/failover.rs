@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Path;
 use crate::config::AssociationConfig;
+use crate::packet_number::PacketNumber;
 use crate::path_state::PathState;
 use crate::time::Time;
 
@@ -41,12 +42,12 @@ impl Path {
 
     /// Returns the oldest packet that may be in flight and after which nothing has arrived.
     #[inline]
-    pub(crate) fn first_unanswered(&self) -> u32 {
+    pub(crate) fn first_unanswered(&self) -> PacketNumber {
         self.flight.first_unanswered(self.rack.newest())
     }
 
     /// Records that every packet before `number` was answered.
-    pub(crate) fn on_answered_before(&mut self, number: u32) {
+    pub(crate) fn on_answered_before(&mut self, number: PacketNumber) {
         self.flight.on_answered_before(number);
     }
 

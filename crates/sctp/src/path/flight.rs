@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::delivery::Mark;
 use super::tail_loss_probe::{Expired, ProbeTime, TailLossProbe};
-use crate::packet_number::{after, follow};
+use crate::packet_number::PacketNumber;
 use crate::time::Time;
 use crate::tsn::TsnRanges;
 
@@ -30,7 +30,7 @@ pub(crate) struct SentPacket {
 pub(crate) struct Flight {
     /// Sent packets by number; the front one has number `first_packet`.
     packets: VecDeque<SentPacket>,
-    first_packet: u32,
+    first_packet: PacketNumber,
     /// Bytes of DATA chunks in flight, with headers and padding.
     bytes: usize,
     /// Expiry of T3-rtx (RFC 9260 §6.3.2).
@@ -39,7 +39,7 @@ pub(crate) struct Flight {
     loss_timer: Option<Time>,
     tail_loss_probe: TailLossProbe,
     /// Number of the first packet whose answer is expected.
-    unanswered: u32,
+    unanswered: PacketNumber,
     last_sent_at: Time,
     /// Whether the last packet asked for an immediate SACK, which the peer does not delay.
     last_asks_sack: bool,
@@ -58,31 +58,31 @@ impl Flight {
 
     /// Returns the number of the next packet.
     #[inline]
-    pub(super) fn next_packet(&self) -> u32 {
-        self.first_packet.wrapping_add(self.packets.len() as u32)
+    pub(super) fn next_packet(&self) -> PacketNumber {
+        self.first_packet.plus(self.packets.len() as u32)
     }
 
     /// Returns the number of the oldest packet that is remembered, or of the next one if none is.
     #[inline]
-    pub(super) fn first_packet(&self) -> u32 {
+    pub(super) fn first_packet(&self) -> PacketNumber {
         self.first_packet
     }
 
     #[inline]
-    pub(super) fn packet(&self, number: u32) -> Option<&SentPacket> {
-        self.packets.get(number.wrapping_sub(self.first_packet) as usize)
+    pub(super) fn packet(&self, number: PacketNumber) -> Option<&SentPacket> {
+        self.packets.get(number.since(self.first_packet) as usize)
     }
 
     /// Returns the oldest packet and its number.
     #[inline]
-    pub(super) fn oldest(&self) -> Option<(u32, &SentPacket)> {
+    pub(super) fn oldest(&self) -> Option<(PacketNumber, &SentPacket)> {
         self.packets.front().map(|packet| (self.first_packet, packet))
     }
 
     /// Returns all packets and their numbers, the oldest first.
-    pub(super) fn packets(&self) -> impl DoubleEndedIterator<Item = (u32, &SentPacket)> {
+    pub(super) fn packets(&self) -> impl DoubleEndedIterator<Item = (PacketNumber, &SentPacket)> {
         let first = self.first_packet;
-        self.packets.iter().enumerate().map(move |(at, packet)| (first.wrapping_add(at as u32), packet))
+        self.packets.iter().enumerate().map(move |(at, packet)| (first.plus(at as u32), packet))
     }
 
     #[cfg(feature = "testing")]
@@ -158,7 +158,7 @@ impl Flight {
     #[inline]
     pub(super) fn on_sack(&mut self, advanced: bool, t3_at: Time) {
         let next_packet = self.next_packet();
-        follow(&mut self.unanswered, next_packet);
+        self.unanswered.follow(next_packet);
         if self.bytes == 0 {
             self.t3 = None;
             self.tail_loss_probe.cancel();
@@ -183,25 +183,25 @@ impl Flight {
     }
 
     /// Records that every packet before `number` was answered.
-    pub(super) fn on_answered_before(&mut self, number: u32) {
+    pub(super) fn on_answered_before(&mut self, number: PacketNumber) {
         self.unanswered = number;
     }
 
     /// Returns the oldest packet that may be unanswered; `newest` is the newest packet that was acknowledged.
     #[inline]
-    pub(super) fn first_unanswered(&self, newest: Option<u32>) -> u32 {
+    pub(super) fn first_unanswered(&self, newest: Option<PacketNumber>) -> PacketNumber {
         match newest {
-            Some(newest) if !after(self.unanswered, newest) => newest.wrapping_add(1),
+            Some(newest) if !self.unanswered.is_after(newest) => newest.next(),
             _ => self.unanswered,
         }
     }
 
     /// Returns when the peer should have sent the SACK for packet `number`: when the packet after it left, or after
     /// the delay of a SACK. A packet that asks for it is acknowledged at once.
-    pub(super) fn sack_due_at(&self, number: u32, sack_delay: Duration) -> Option<Time> {
+    pub(super) fn sack_due_at(&self, number: PacketNumber, sack_delay: Duration) -> Option<Time> {
         let sent_at = self.packet(number)?.sent_at;
         let delayed = sent_at + sack_delay;
-        Some(match self.packet(number.wrapping_add(1)) {
+        Some(match self.packet(number.next()) {
             Some(next) => next.sent_at.min(delayed),
             None if self.last_asks_sack => sent_at,
             None => delayed,
@@ -210,22 +210,22 @@ impl Flight {
 
     /// Removes the oldest packet.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<(u32, SentPacket)> {
+    pub(super) fn pop(&mut self) -> Option<(PacketNumber, SentPacket)> {
         let number = self.first_packet;
         let packet = self.packets.pop_front()?;
-        self.first_packet = self.first_packet.wrapping_add(1);
+        self.first_packet = self.first_packet.next();
         Some((number, packet))
     }
 
     /// Removes all packets before `number`. Otherwise a path on which nothing is ever acknowledged would remember everything that
     /// was sent on it.
-    pub(super) fn forget_before(&mut self, number: u32) {
-        while after(number, self.first_packet) && self.pop().is_some() {}
+    pub(super) fn forget_before(&mut self, number: PacketNumber) {
+        while number.is_after(self.first_packet) && self.pop().is_some() {}
     }
 
     /// Takes the contents of a packet that is retransmitted early, so that loss detection ignores it later.
-    pub(super) fn take_packet(&mut self, number: u32) -> Option<SentPacket> {
-        let packet = self.packets.get_mut(number.wrapping_sub(self.first_packet) as usize)?;
+    pub(super) fn take_packet(&mut self, number: PacketNumber) -> Option<SentPacket> {
+        let packet = self.packets.get_mut(number.since(self.first_packet) as usize)?;
         Some(SentPacket { tsns: std::mem::take(&mut packet.tsns), ..*packet })
     }
 
@@ -283,7 +283,7 @@ impl Flight {
 
     /// Handles the acknowledgement of packet `newest`, the newest one. Returns whether a tail loss probe has repaired a loss.
     #[inline]
-    pub(super) fn probe_repaired_loss(&mut self, newest: u32) -> bool {
+    pub(super) fn probe_repaired_loss(&mut self, newest: PacketNumber) -> bool {
         self.tail_loss_probe.on_acked(newest)
     }
 }
@@ -308,15 +308,15 @@ mod tests {
     fn packets_keep_their_numbers_when_older_ones_are_forgotten() {
         let mut flight = Flight::default();
         (0..4).for_each(|ms| sent(&mut flight, ms, false));
-        assert_eq!((flight.bytes(), flight.next_packet()), (4000, 4));
-        flight.forget_before(2);
-        assert_eq!(flight.oldest().map(|(number, _)| number), Some(2));
+        assert_eq!((flight.bytes(), flight.next_packet()), (4000, PacketNumber::new(4)));
+        flight.forget_before(PacketNumber::new(2));
+        assert_eq!(flight.oldest().map(|(number, _)| number), Some(PacketNumber::new(2)));
         assert_eq!(
-            flight.packet(3).map(|packet| packet.sent_at),
+            flight.packet(PacketNumber::new(3)).map(|packet| packet.sent_at),
             Some(Time::ZERO + Duration::from_millis(3))
         );
-        assert!(flight.packet(1).is_none());
-        assert_eq!(flight.next_packet(), 4);
+        assert!(flight.packet(PacketNumber::new(1)).is_none());
+        assert_eq!(flight.next_packet(), PacketNumber::new(4));
     }
 
     #[test]
@@ -355,11 +355,11 @@ mod tests {
         let (mut flight, delay) = (Flight::default(), Duration::from_millis(200));
         let at = |ms| Some(Time::ZERO + Duration::from_millis(ms));
         sent(&mut flight, 0, false);
-        assert_eq!(flight.sack_due_at(0, delay), at(200));
+        assert_eq!(flight.sack_due_at(PacketNumber::new(0), delay), at(200));
         sent(&mut flight, 30, true);
-        assert_eq!(flight.sack_due_at(0, delay), at(30));
-        assert_eq!(flight.sack_due_at(1, delay), at(30), "it asks for its SACK");
-        assert_eq!(flight.sack_due_at(2, delay), None);
+        assert_eq!(flight.sack_due_at(PacketNumber::new(0), delay), at(30));
+        assert_eq!(flight.sack_due_at(PacketNumber::new(1), delay), at(30), "it asks for its SACK");
+        assert_eq!(flight.sack_due_at(PacketNumber::new(2), delay), None);
     }
 
     #[test]
@@ -371,8 +371,8 @@ mod tests {
             flight.leave(1000);
             flight.pop();
             flight.on_sack(true, at);
-            assert_eq!(flight.first_unanswered(Some(newest)), newest + 1);
-            flight.first_packet = flight.first_packet.wrapping_add(1 << 29);
+            assert_eq!(flight.first_unanswered(Some(newest)), newest.next());
+            flight.first_packet = flight.first_packet.plus(1 << 29);
         }
     }
 }

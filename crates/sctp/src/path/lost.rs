@@ -6,13 +6,14 @@ use super::spurious_loss::{LateArrivals, Spurious};
 use super::{Path, SentPacket, Verdict};
 use crate::config::RtoConfig;
 use crate::congestion::{LostPacket, Signal};
+use crate::packet_number::PacketNumber;
 use crate::time::Time;
 use crate::trace::{LossReason, Timer, UndoReason};
 
 /// A packet that is declared lost.
 #[derive(Debug)]
 pub(crate) struct PacketLoss<'a> {
-    pub(crate) number: u32,
+    pub(crate) number: PacketNumber,
     pub(crate) packet: &'a SentPacket,
     pub(crate) reason: LossReason,
 }
@@ -20,7 +21,7 @@ pub(crate) struct PacketLoss<'a> {
 impl Path {
     /// Judges the oldest packet. Returns its number with the verdict.
     #[inline]
-    pub(crate) fn judge_oldest(&self, now: Time) -> Option<(u32, Verdict)> {
+    pub(crate) fn judge_oldest(&self, now: Time) -> Option<(PacketNumber, Verdict)> {
         let (number, packet) = self.flight.oldest()?;
         let verdict =
             self.rack.judge(now, number, packet.sent_at, self.recovery.is_repairing(), self.rto.srtt());
@@ -35,17 +36,17 @@ impl Path {
 
     /// Removes the oldest packet.
     #[inline]
-    pub(crate) fn pop_packet(&mut self) -> Option<(u32, SentPacket)> {
+    pub(crate) fn pop_packet(&mut self) -> Option<(PacketNumber, SentPacket)> {
         self.flight.pop()
     }
 
     /// Removes all packets before `number`.
-    pub(crate) fn forget_packets_before(&mut self, number: u32) {
+    pub(crate) fn forget_packets_before(&mut self, number: PacketNumber) {
         self.flight.forget_before(number);
     }
 
     /// Takes the contents of a packet that is retransmitted early.
-    pub(crate) fn take_packet(&mut self, number: u32) -> Option<SentPacket> {
+    pub(crate) fn take_packet(&mut self, number: PacketNumber) -> Option<SentPacket> {
         self.flight.take_packet(number)
     }
 
@@ -76,7 +77,7 @@ impl Path {
     }
 
     /// Counts a packet that was declared lost with `bytes` in flight.
-    pub(crate) fn count_lost(&mut self, now: Time, number: u32, bytes: usize, reason: LossReason) {
+    pub(crate) fn count_lost(&mut self, now: Time, number: PacketNumber, bytes: usize, reason: LossReason) {
         self.counts.packets_lost += 1;
         self.notes.lost(now, number, bytes, reason);
         if self.discovery.on_lost(number, bytes, reason) {
@@ -169,7 +170,7 @@ impl Path {
     /// Returns whether the last expiry of T3 declared `tsn` lost, last sent in this packet, and that may still turn out to be
     /// spurious.
     #[inline]
-    pub(crate) fn timeout_declared_lost(&self, tsn: u64, packet: u32) -> bool {
+    pub(crate) fn timeout_declared_lost(&self, tsn: u64, packet: PacketNumber) -> bool {
         self.recovery.timeout_declared_lost(tsn, packet)
     }
 

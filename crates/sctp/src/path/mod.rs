@@ -48,6 +48,7 @@ use sctp_message::PathId;
 
 use crate::config::{AssociationConfig, RtoConfig};
 use crate::congestion::Controller;
+use crate::packet_number::PacketNumber;
 use crate::path_hints::PathHints;
 use crate::path_state::PathState;
 use crate::rto::Rto;
@@ -106,7 +107,7 @@ pub(crate) struct Path {
     delivery: Delivery,
     pacer: Pacer,
     /// Number of the first packet that was sent without another one being held back by the window or the pacer.
-    limited_until: u32,
+    limited_until: PacketNumber,
     heartbeat: Heartbeat,
     silence: Silence,
     /// Number of chunks that the last SACK on this path acknowledged in all: an unwrapped TSN, plus the chunks in gap blocks.
@@ -144,7 +145,7 @@ impl Path {
             recovery: Recovery::default(),
             delivery: Delivery::default(),
             pacer: Pacer::default(),
-            limited_until: 0,
+            limited_until: PacketNumber::default(),
             heartbeat: Heartbeat::default(),
             silence: Silence::default(),
             acked_chunks: 0,
@@ -265,22 +266,22 @@ impl Path {
 
     /// Returns the number of the next packet.
     #[inline]
-    pub(crate) fn next_packet(&self) -> u32 {
+    pub(crate) fn next_packet(&self) -> PacketNumber {
         self.flight.next_packet()
     }
 
     /// Returns the number of the oldest packet that is remembered, or of the next one if none is.
-    pub(crate) fn first_packet(&self) -> u32 {
+    pub(crate) fn first_packet(&self) -> PacketNumber {
         self.flight.first_packet()
     }
 
     #[inline]
-    pub(crate) fn sent_packet(&self, number: u32) -> Option<&SentPacket> {
+    pub(crate) fn sent_packet(&self, number: PacketNumber) -> Option<&SentPacket> {
         self.flight.packet(number)
     }
 
     /// Returns the packets that are remembered, the oldest first.
-    pub(crate) fn sent_packets(&self) -> impl DoubleEndedIterator<Item = (u32, &SentPacket)> {
+    pub(crate) fn sent_packets(&self) -> impl DoubleEndedIterator<Item = (PacketNumber, &SentPacket)> {
         self.flight.packets()
     }
 

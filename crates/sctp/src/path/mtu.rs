@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use sctp_wire::packet::HEADER_BYTES;
 
-use crate::packet_number::{after, follow};
+use crate::packet_number::PacketNumber;
 use crate::path_hints::PathHints;
 use crate::statistics::MtuState;
 use crate::time::Time;
@@ -56,7 +56,7 @@ struct SizeProbe {
     sent_at: Time,
     expires_at: Time,
     /// Number of the first packet with data sent after the probe.
-    next_packet: u32,
+    next_packet: PacketNumber,
     /// Whether a packet that was sent after the probe has arrived.
     is_overtaken: bool,
 }
@@ -87,7 +87,7 @@ pub(crate) struct Discovery {
     /// Time when a search that has ended below the MTU of the link is repeated.
     raise_at: Option<Time>,
     /// The newest long packet that has arrived, and the number of later ones that were lost.
-    newest_long: Option<u32>,
+    newest_long: Option<PacketNumber>,
     long_lost: u32,
     probes_sent: u64,
     probes_lost: u64,
@@ -234,7 +234,7 @@ impl Discovery {
         &mut self,
         now: Time,
         nonce: u64,
-        next_packet: u32,
+        next_packet: PacketNumber,
         rto: Duration,
     ) -> Option<usize> {
         self.is_due = false;
@@ -267,26 +267,26 @@ impl Discovery {
     }
 
     /// Handles the arrival of data packets: the newest of them, and whether it was long.
-    pub(crate) fn on_arrival(&mut self, packet: u32, is_long: bool) {
+    pub(crate) fn on_arrival(&mut self, packet: PacketNumber, is_long: bool) {
         if let Some(probe) = &mut self.probe {
-            probe.is_overtaken |= !after(probe.next_packet, packet);
+            probe.is_overtaken |= !probe.next_packet.is_after(packet);
         }
-        if is_long && self.newest_long.is_none_or(|newest| after(packet, newest)) {
+        if is_long && self.newest_long.is_none_or(|newest| packet.is_after(newest)) {
             self.newest_long = Some(packet);
             self.long_lost = 0;
         }
         if let Some(newest) = &mut self.newest_long {
-            follow(newest, packet);
+            newest.follow(packet);
         }
     }
 
     /// Handles the loss of a data packet with this many bytes of chunks. Returns whether the path is a black hole for long
     /// packets, and begins again (RFC 8899 §4.3). Three such losses suffice, or a timeout, after which the window is small
     /// anyway: if the cause was another, one round trip restores the old size.
-    pub(crate) fn on_lost(&mut self, packet: u32, chunks_bytes: usize, reason: LossReason) -> bool {
+    pub(crate) fn on_lost(&mut self, packet: PacketNumber, chunks_bytes: usize, reason: LossReason) -> bool {
         if !self.searches()
             || !self.is_long(chunks_bytes)
-            || self.newest_long.is_some_and(|newest| !after(packet, newest))
+            || self.newest_long.is_some_and(|newest| !packet.is_after(newest))
         {
             return false;
         }
@@ -401,8 +401,8 @@ mod tests {
     fn a_black_hole_is_found_however_many_short_packets_have_arrived_since_a_long_one() {
         let hints = PathHints { mtu_bytes: 1480, leaves_host: true, on_link: true, ..PathHints::default() };
         let mut discovery = Discovery::new(hints, true, None);
-        discovery.on_arrival(1, true);
-        (1..6).for_each(|n| discovery.on_arrival(n << 29, false));
-        assert!(discovery.on_lost((5 << 29) + 1, 1400, LossReason::Timeout));
+        discovery.on_arrival(PacketNumber::new(1), true);
+        (1..6).for_each(|n| discovery.on_arrival(PacketNumber::new(n << 29), false));
+        assert!(discovery.on_lost(PacketNumber::new((5 << 29) + 1), 1400, LossReason::Timeout));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::packet_number::{after, follow};
+use crate::packet_number::PacketNumber;
 use crate::time::Time;
 
 /// Number of later packets acknowledged before a missing one counts as lost (RFC 9260 §7.2.4: three miss indications), as long as
@@ -21,13 +21,13 @@ const MIN_RTT_LIFE: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub(crate) struct Rack {
     /// The newest packet, in order of transmission, that was acknowledged, and its round-trip time.
-    newest: Option<(u32, Duration)>,
+    newest: Option<(PacketNumber, Duration)>,
     min_rtt: Option<(Duration, Time)>,
     has_reordered: bool,
     window_quarters: u32,
     wide_recoveries: u8,
     /// End of the round trip in which the window was widened.
-    widened_until: Option<u32>,
+    widened_until: Option<PacketNumber>,
 }
 
 /// The judgement on a packet.
@@ -56,7 +56,7 @@ impl Rack {
     }
 
     #[inline]
-    pub(crate) fn newest(&self) -> Option<u32> {
+    pub(crate) fn newest(&self) -> Option<PacketNumber> {
         self.newest.map(|(newest, _)| newest)
     }
 
@@ -77,15 +77,15 @@ impl Rack {
     /// Handles the acknowledgement of packet `number`, `rtt` after it was sent. `again`: it repeated chunks of an earlier packet,
     /// which may be the one that has arrived (RFC 8985 §7.2, step 2).
     #[inline]
-    pub(crate) fn on_acked(&mut self, number: u32, rtt: Duration, again: bool) {
+    pub(crate) fn on_acked(&mut self, number: PacketNumber, rtt: Duration, again: bool) {
         if again && self.min_rtt().is_some_and(|least| rtt < least) {
             return;
         }
-        if self.newest().is_none_or(|newest| after(number, newest)) {
+        if self.newest().is_none_or(|newest| number.is_after(newest)) {
             self.newest = Some((number, rtt));
         }
         if let Some(until) = &mut self.widened_until {
-            follow(until, number);
+            until.follow(number);
         }
     }
 
@@ -95,9 +95,9 @@ impl Rack {
     }
 
     /// Widens the reordering window, at most once per round trip, because the peer had received the retransmitted data.
-    pub(crate) fn widen(&mut self, next_packet: u32) {
+    pub(crate) fn widen(&mut self, next_packet: PacketNumber) {
         let round_over =
-            self.widened_until.is_none_or(|end| self.newest().is_some_and(|newest| !after(end, newest)));
+            self.widened_until.is_none_or(|end| self.newest().is_some_and(|newest| !end.is_after(newest)));
         if round_over {
             self.widened_until = Some(next_packet);
             self.window_quarters = (self.window_quarters + 1).min(WINDOW_QUARTERS_MAX);
@@ -129,15 +129,15 @@ impl Rack {
     pub(crate) fn judge(
         &self,
         now: Time,
-        number: u32,
+        number: PacketNumber,
         sent_at: Time,
         is_repairing: bool,
         srtt: Option<Duration>,
     ) -> Verdict {
-        let Some((newest, rtt)) = self.newest.filter(|(newest, _)| after(*newest, number)) else {
+        let Some((newest, rtt)) = self.newest.filter(|(newest, _)| newest.is_after(number)) else {
             return Verdict::Unknown;
         };
-        if !self.has_reordered && newest.wrapping_sub(number) >= REORDERING_PACKETS {
+        if !self.has_reordered && newest.since(number) >= REORDERING_PACKETS {
             return Verdict::Overtaken;
         }
         let late = sent_at + rtt + self.window(rtt, is_repairing, srtt);
@@ -160,41 +160,54 @@ mod tests {
         let mut rack = Rack::new();
         let now = at(u64::from(number)) + RTT;
         rack.measure(now, RTT);
-        rack.on_acked(number, RTT, false);
+        rack.on_acked(PacketNumber::new(number), RTT, false);
         (rack, now)
     }
 
     #[test]
     fn three_packets_beyond_or_a_quarter_of_a_round_trip() {
         let (rack, now) = acked(5);
-        let judge = |number: u32| rack.judge(now, number, at(u64::from(number)), false, Some(RTT));
+        let judge =
+            |number: u32| rack.judge(now, PacketNumber::new(number), at(u64::from(number)), false, Some(RTT));
         assert_eq!(judge(2), Verdict::Overtaken);
         assert_eq!(judge(3), Verdict::Late(at(3) + RTT + RTT / 4));
         assert_eq!(judge(6), Verdict::Unknown);
-        assert_eq!(rack.judge(now + RTT / 4, 4, at(4), false, Some(RTT)), Verdict::TooLate);
+        assert_eq!(
+            rack.judge(now + RTT / 4, PacketNumber::new(4), at(4), false, Some(RTT)),
+            Verdict::TooLate
+        );
     }
 
     #[test]
     fn a_path_that_reorders_is_judged_by_time_alone() {
         let (mut rack, now) = acked(9);
         rack.note_reordering();
-        assert_eq!(rack.judge(now, 2, at(2), true, Some(RTT)), Verdict::Late(at(2) + RTT + RTT / 4));
-        rack.widen(10);
-        rack.widen(10);
-        assert_eq!(rack.judge(now, 2, at(2), true, Some(RTT)), Verdict::Late(at(2) + RTT + RTT / 2));
+        assert_eq!(
+            rack.judge(now, PacketNumber::new(2), at(2), true, Some(RTT)),
+            Verdict::Late(at(2) + RTT + RTT / 4)
+        );
+        rack.widen(PacketNumber::new(10));
+        rack.widen(PacketNumber::new(10));
+        assert_eq!(
+            rack.judge(now, PacketNumber::new(2), at(2), true, Some(RTT)),
+            Verdict::Late(at(2) + RTT + RTT / 2)
+        );
         for _ in 0..WIDE_RECOVERIES {
             rack.on_recovered();
         }
-        assert_eq!(rack.judge(now, 2, at(2), true, Some(RTT)), Verdict::Late(at(2) + RTT + RTT / 4));
+        assert_eq!(
+            rack.judge(now, PacketNumber::new(2), at(2), true, Some(RTT)),
+            Verdict::Late(at(2) + RTT + RTT / 4)
+        );
     }
 
     #[test]
     fn the_answer_to_the_original_says_nothing_of_its_repetition() {
         let (mut rack, _) = acked(5);
-        rack.on_acked(8, RTT / 2, true);
-        assert_eq!(rack.newest(), Some(5));
-        rack.on_acked(8, RTT, true);
-        assert_eq!(rack.newest(), Some(8));
+        rack.on_acked(PacketNumber::new(8), RTT / 2, true);
+        assert_eq!(rack.newest(), Some(PacketNumber::new(5)));
+        rack.on_acked(PacketNumber::new(8), RTT, true);
+        assert_eq!(rack.newest(), Some(PacketNumber::new(8)));
     }
 
     #[test]
@@ -210,13 +223,13 @@ mod tests {
     #[test]
     fn the_window_widens_however_many_packets_have_left_since_it_did() {
         let (mut rack, _) = acked(5);
-        rack.widen(6);
-        let mut newest = 5;
+        rack.widen(PacketNumber::new(6));
+        let mut newest = PacketNumber::new(5);
         for _ in 0..5 {
-            newest += 1 << 29;
+            newest = newest.plus(1 << 29);
             rack.on_acked(newest, RTT, false);
         }
-        rack.widen(newest + 1);
+        rack.widen(newest.next());
         assert_eq!(rack.window(RTT, false, None), 3 * RTT / 4);
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::prr::Prr;
 use super::spurious_loss::{LateArrivals, Spurious, SpuriousLoss};
-use crate::packet_number::{after, follow};
+use crate::packet_number::PacketNumber;
 
 /// The episode after a reduction of the window.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ enum Phase {
 pub(crate) struct Recovery {
     phase: Phase,
     /// Losses of packets before this one belong to a reduction of the window that has happened.
-    until_packet: u32,
+    until_packet: PacketNumber,
     /// The fast recovery exit point: losses while chunks before this TSN (unwrapped) are outstanding belong to that reduction,
     /// too.
     exit_tsn: u64,
@@ -79,8 +79,8 @@ impl Recovery {
 
     /// Returns whether the loss of `packet` belongs to no window that was reduced already. `first_tsn` is the first
     /// outstanding TSN; `None` if other paths hold it back, since it then says nothing of this one.
-    pub(super) fn is_new_loss(&self, packet: u32, first_tsn: Option<u64>) -> bool {
-        !after(self.until_packet, packet) && first_tsn.is_none_or(|first| first >= self.exit_tsn)
+    pub(super) fn is_new_loss(&self, packet: PacketNumber, first_tsn: Option<u64>) -> bool {
+        !self.until_packet.is_after(packet) && first_tsn.is_none_or(|first| first >= self.exit_tsn)
     }
 
     /// Returns whether congestion that the peer reports for `tsn` belongs to no window that was reduced already.
@@ -90,7 +90,13 @@ impl Recovery {
 
     /// Begins an episode. Packets before `next_packet` and chunks before `next_tsn` belong to it. `lost` are the TSNs that were
     /// declared lost; without any, the reduction of the window cannot turn out to be spurious.
-    pub(super) fn enter(&mut self, next_packet: u32, next_tsn: u64, lost: &[Range<u64>], prr: Option<Prr>) {
+    pub(super) fn enter(
+        &mut self,
+        next_packet: PacketNumber,
+        next_tsn: u64,
+        lost: &[Range<u64>],
+        prr: Option<Prr>,
+    ) {
         self.spurious_loss.begin(lost);
         (self.until_packet, self.exit_tsn) = (next_packet, next_tsn);
         self.phase = Phase::Repairing { prr };
@@ -103,7 +109,7 @@ impl Recovery {
     }
 
     /// Handles the expiry of T3: everything before `next_packet` was declared lost and is retransmitted in slow start.
-    pub(super) fn on_timeout(&mut self, next_packet: u32, lost: &[Range<u64>]) {
+    pub(super) fn on_timeout(&mut self, next_packet: PacketNumber, lost: &[Range<u64>]) {
         self.spurious_loss.begin_timeout(lost, next_packet);
         self.until_packet = next_packet;
         self.phase = Phase::TimedOut { answered: false };
@@ -119,8 +125,8 @@ impl Recovery {
     /// Ends the repair if a packet that was sent in it has arrived; `newest` is the newest packet that was acknowledged.
     /// `first_tsn` is the first outstanding TSN, as in [`Recovery::is_new_loss`]. Returns whether the repair has ended now.
     #[inline]
-    pub(super) fn on_arrival(&mut self, newest: Option<u32>, first_tsn: Option<u64>) -> bool {
-        let is_repaired = newest.is_some_and(|newest| !after(self.until_packet, newest));
+    pub(super) fn on_arrival(&mut self, newest: Option<PacketNumber>, first_tsn: Option<u64>) -> bool {
+        let is_repaired = newest.is_some_and(|newest| !self.until_packet.is_after(newest));
         let before_exit = first_tsn.is_some_and(|first| first < self.exit_tsn);
         let ended = self.is_repairing() && is_repaired;
         match self.phase {
@@ -130,14 +136,14 @@ impl Recovery {
             _ => {}
         }
         if let Some(newest) = newest {
-            follow(&mut self.until_packet, newest);
+            self.until_packet.follow(newest);
         }
         ended
     }
 
     /// Ends the episode, because the loss was spurious. The next loss reduces the window, even if the packet has left before the
     /// reduction that is undone; `oldest` is the oldest packet that may be lost.
-    pub(super) fn undo(&mut self, oldest: u32) {
+    pub(super) fn undo(&mut self, oldest: PacketNumber) {
         (self.phase, self.until_packet, self.exit_tsn) = (Phase::Open, oldest, 0);
         self.retransmit_at_once = false;
         self.spurious_loss.end();
@@ -145,7 +151,7 @@ impl Recovery {
 
     /// Ends the episode, because the congestion control of the path begins again. Losses of packets before `next_packet`, which
     /// have left already, do not count for it. What T3 has declared lost is still repaired: a path that was silent may be so.
-    pub(super) fn reset(&mut self, next_packet: u32) {
+    pub(super) fn reset(&mut self, next_packet: PacketNumber) {
         if !matches!(self.phase, Phase::TimedOut { .. }) {
             self.phase = Phase::Open;
         }
@@ -177,7 +183,7 @@ impl Recovery {
     /// Returns whether the last expiry of T3 declared `tsn` lost, last sent in this packet, and that may still turn out to be
     /// spurious.
     #[inline]
-    pub(super) fn timeout_declared_lost(&self, tsn: u64, packet: u32) -> bool {
+    pub(super) fn timeout_declared_lost(&self, tsn: u64, packet: PacketNumber) -> bool {
         self.spurious_loss.timeout_declared_lost(tsn, packet)
     }
 
@@ -210,72 +216,81 @@ mod tests {
     #[test]
     fn a_repair_ends_when_a_packet_that_left_in_it_arrives() {
         let mut recovery = Recovery::default();
-        recovery.enter(10, 500, &[], None);
-        assert!(!recovery.on_arrival(Some(9), Some(400)) && recovery.is_repairing());
-        assert!(recovery.on_arrival(Some(10), Some(400)) && !recovery.is_repairing());
-        assert!(!recovery.on_arrival(Some(11), Some(400)), "it has ended before");
+        recovery.enter(PacketNumber::new(10), 500, &[], None);
+        assert!(!recovery.on_arrival(Some(PacketNumber::new(9)), Some(400)) && recovery.is_repairing());
+        assert!(recovery.on_arrival(Some(PacketNumber::new(10)), Some(400)) && !recovery.is_repairing());
+        assert!(!recovery.on_arrival(Some(PacketNumber::new(11)), Some(400)), "it has ended before");
     }
 
     #[test]
     fn the_window_stays_until_the_exit_point() {
         let mut recovery = Recovery::default();
         assert!(!recovery.holds_window());
-        recovery.enter(10, 500, &[], None);
-        recovery.on_arrival(Some(10), Some(499));
+        recovery.enter(PacketNumber::new(10), 500, &[], None);
+        recovery.on_arrival(Some(PacketNumber::new(10)), Some(499));
         assert!(recovery.holds_window(), "a chunk of that window is outstanding");
-        recovery.on_arrival(Some(11), Some(500));
+        recovery.on_arrival(Some(PacketNumber::new(11)), Some(500));
         assert!(!recovery.holds_window());
-        recovery.on_arrival(Some(12), Some(499));
+        recovery.on_arrival(Some(PacketNumber::new(12)), Some(499));
         assert!(!recovery.holds_window(), "a chunk that was taken back is no loss");
 
         // Other paths say nothing of this one.
-        recovery.enter(20, 600, &[], None);
-        recovery.on_arrival(Some(19), None);
+        recovery.enter(PacketNumber::new(20), 600, &[], None);
+        recovery.on_arrival(Some(PacketNumber::new(19)), None);
         assert!(recovery.holds_window());
-        recovery.on_arrival(Some(20), None);
+        recovery.on_arrival(Some(PacketNumber::new(20)), None);
         assert!(!recovery.holds_window());
     }
 
     #[test]
     fn slow_start_follows_a_timeout_before_the_exit_point() {
         let mut recovery = Recovery::default();
-        recovery.enter(10, 500, &[], None);
-        recovery.on_timeout(20, &[400..500]);
-        recovery.on_arrival(Some(20), Some(401));
+        recovery.enter(PacketNumber::new(10), 500, &[], None);
+        recovery.on_timeout(PacketNumber::new(20), &[400..500]);
+        recovery.on_arrival(Some(PacketNumber::new(20)), Some(401));
         assert!(!recovery.holds_window());
     }
 
     #[test]
     fn a_window_is_reduced_once() {
         let mut recovery = Recovery::default();
-        recovery.enter(10, 500, &[], None);
-        assert!(!recovery.is_new_loss(9, Some(500)), "the packet left before");
-        assert!(!recovery.is_new_loss(10, Some(499)), "a chunk of that window is outstanding");
-        assert!(recovery.is_new_loss(10, Some(500)) && recovery.is_new_loss(10, None));
+        recovery.enter(PacketNumber::new(10), 500, &[], None);
+        assert!(!recovery.is_new_loss(PacketNumber::new(9), Some(500)), "the packet left before");
+        assert!(
+            !recovery.is_new_loss(PacketNumber::new(10), Some(499)),
+            "a chunk of that window is outstanding"
+        );
+        assert!(
+            recovery.is_new_loss(PacketNumber::new(10), Some(500))
+                && recovery.is_new_loss(PacketNumber::new(10), None)
+        );
         assert!(!recovery.is_new_mark(500), "that window is still being repaired");
-        recovery.on_arrival(Some(10), Some(500));
+        recovery.on_arrival(Some(PacketNumber::new(10)), Some(500));
         assert!(recovery.is_new_mark(500) && !recovery.is_new_mark(499));
     }
 
     #[test]
     fn a_loss_is_new_however_many_packets_have_left_since_the_last() {
         let mut recovery = Recovery::default();
-        recovery.enter(1, 500, &[], None);
-        let mut newest = 1_u32;
+        recovery.enter(PacketNumber::new(1), 500, &[], None);
+        let mut newest = PacketNumber::new(1);
         for _ in 0..10 {
             recovery.on_arrival(Some(newest), None);
-            newest = newest.wrapping_add(1 << 29);
-            assert!(recovery.is_new_loss(newest, None), "packet {newest}");
+            newest = newest.plus(1 << 29);
+            assert!(recovery.is_new_loss(newest, None), "{newest:?}");
         }
     }
 
     #[test]
     fn a_loss_after_an_undone_reduction_reduces_the_window() {
         let mut recovery = Recovery::default();
-        recovery.enter(10, 500, &[400..401], None);
-        recovery.undo(7);
+        recovery.enter(PacketNumber::new(10), 500, &[400..401], None);
+        recovery.undo(PacketNumber::new(7));
         assert!(!recovery.holds_window());
-        assert!(recovery.is_new_loss(7, Some(400)), "the packet has left before the reduction");
+        assert!(
+            recovery.is_new_loss(PacketNumber::new(7), Some(400)),
+            "the packet has left before the reduction"
+        );
     }
 
     #[test]
@@ -283,24 +298,25 @@ mod tests {
         let mut recovery = Recovery::default();
         recovery.on_path_answered();
         assert!(!recovery.is_repairing());
-        recovery.on_timeout(20, &[400..500]);
+        recovery.on_timeout(PacketNumber::new(20), &[400..500]);
         assert!(recovery.follows_timeout());
         recovery.on_path_answered();
         assert!(recovery.is_repairing() && !recovery.follows_timeout());
-        recovery.on_arrival(Some(20), None);
+        recovery.on_arrival(Some(PacketNumber::new(20)), None);
         assert!(!recovery.is_repairing());
     }
 
     #[test]
     fn a_new_controller_begins_without_the_losses_of_the_one_before() {
         let mut recovery = Recovery::default();
-        recovery.enter(10, 500, &[400..401], None);
-        recovery.reset(20);
+        recovery.enter(PacketNumber::new(10), 500, &[400..401], None);
+        recovery.reset(PacketNumber::new(20));
         assert!(!recovery.is_repairing() && !recovery.holds_window() && !recovery.declared_lost(400));
-        assert!(!recovery.is_new_loss(9, None) && !recovery.is_new_loss(19, None), "the packet left before");
-        assert!(recovery.is_new_loss(20, Some(400)), "the exit point was that of the controller before");
-        recovery.on_timeout(30, &[400..500]);
-        recovery.reset(30);
+        let is_new = |packet, first_tsn| recovery.is_new_loss(PacketNumber::new(packet), first_tsn);
+        assert!(!is_new(9, None) && !is_new(19, None), "the packet left before");
+        assert!(is_new(20, Some(400)), "the exit point was that of the controller before");
+        recovery.on_timeout(PacketNumber::new(30), &[400..500]);
+        recovery.reset(PacketNumber::new(30));
         assert!(recovery.follows_timeout(), "nothing has shown that the path works");
     }
 }

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::packet_number::after;
+use crate::packet_number::PacketNumber;
 use crate::range_set::RangeSet;
 use crate::trace::UndoReason;
 use crate::tsn::{self, TsnRanges};
@@ -28,7 +28,7 @@ pub(crate) struct LateArrivals {
 pub(crate) struct Spurious {
     pub(crate) reason: UndoReason,
     /// If T3 was the cause: packets before this one were declared lost, and the rest of them is still in flight.
-    pub(crate) timeout_before: Option<u32>,
+    pub(crate) timeout_before: Option<PacketNumber>,
 }
 
 /// The chunks that the last reduction of the window declared lost.
@@ -38,7 +38,7 @@ pub(crate) struct SpuriousLoss {
     /// the reduction stays, or was undone.
     lost: RangeSet,
     /// The packet before which T3 declared packets lost.
-    timeout: Option<u32>,
+    timeout: Option<PacketNumber>,
 }
 
 impl SpuriousLoss {
@@ -49,7 +49,7 @@ impl SpuriousLoss {
     }
 
     /// Begins to watch after T3 reduced the window and declared packets before `next_packet` lost, with these TSNs.
-    pub(crate) fn begin_timeout(&mut self, lost: &[Range<u64>], next_packet: u32) {
+    pub(crate) fn begin_timeout(&mut self, lost: &[Range<u64>], next_packet: PacketNumber) {
         self.begin(lost);
         self.timeout = Some(next_packet);
     }
@@ -75,7 +75,7 @@ impl SpuriousLoss {
 
     /// Returns the packet before which T3 declared packets lost, while that may turn out to be spurious.
     #[inline]
-    fn timeout(&self) -> Option<u32> {
+    fn timeout(&self) -> Option<PacketNumber> {
         self.timeout.filter(|_| !self.lost.is_empty())
     }
 
@@ -83,8 +83,8 @@ impl SpuriousLoss {
     /// Chunks that an earlier expiry declared lost prove nothing about the last one: they may have arrived before the path fell
     /// silent, and their SACKs were lost.
     #[inline]
-    pub(crate) fn timeout_declared_lost(&self, tsn: u64, packet: u32) -> bool {
-        self.timeout().is_some_and(|before| after(before, packet)) && self.lost.contains(tsn)
+    pub(crate) fn timeout_declared_lost(&self, tsn: u64, packet: PacketNumber) -> bool {
+        self.timeout().is_some_and(|before| before.is_after(packet)) && self.lost.contains(tsn)
     }
 
     /// Returns whether the reduction declared `tsn` lost, and that may turn out to be spurious.
@@ -183,13 +183,19 @@ mod tests {
     #[test]
     fn a_timeout_is_watched_until_it_is_decided() {
         let mut loss = SpuriousLoss::default();
-        loss.begin_timeout(&[5..15], 42);
-        assert!(loss.timeout_declared_lost(7, 41) && !loss.timeout_declared_lost(7, 42));
-        assert!(!loss.timeout_declared_lost(4, 41), "an earlier timeout did");
+        loss.begin_timeout(&[5..15], PacketNumber::new(42));
+        assert!(
+            loss.timeout_declared_lost(7, PacketNumber::new(41))
+                && !loss.timeout_declared_lost(7, PacketNumber::new(42))
+        );
+        assert!(!loss.timeout_declared_lost(4, PacketNumber::new(41)), "an earlier timeout did");
         let late = LateArrivals { after_timeout: true, ..arrived(7..8) };
         let spurious = loss.on_late_arrivals(late).expect("a chunk that was not sent again has arrived");
-        assert_eq!((spurious.reason, spurious.timeout_before), (UndoReason::Acknowledged, Some(42)));
+        assert_eq!(
+            (spurious.reason, spurious.timeout_before),
+            (UndoReason::Acknowledged, Some(PacketNumber::new(42)))
+        );
         loss.end();
-        assert!(!loss.timeout_declared_lost(8, 41));
+        assert!(!loss.timeout_declared_lost(8, PacketNumber::new(41)));
     }
 }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::silence::PROBE_INTERVAL;
-use crate::packet_number::after;
+use crate::packet_number::PacketNumber;
 use crate::time::Time;
 use crate::tsn::TsnRanges;
 
@@ -44,7 +44,7 @@ pub(crate) struct TailLossProbe {
 /// A probe that repeated data.
 #[derive(Debug)]
 struct Repeat {
-    packet: u32,
+    packet: PacketNumber,
     tsns: TsnRanges,
 }
 
@@ -115,7 +115,7 @@ impl TailLossProbe {
 
     /// Records a sent packet. `repeated` has its TSNs if it repeats data. Returns whether it was the probe.
     #[inline]
-    pub(crate) fn on_sent(&mut self, packet: u32, repeated: Option<&TsnRanges>) -> bool {
+    pub(crate) fn on_sent(&mut self, packet: PacketNumber, repeated: Option<&TsnRanges>) -> bool {
         if !std::mem::take(&mut self.due) {
             return false;
         }
@@ -135,9 +135,9 @@ impl TailLossProbe {
     /// congestion (RFC 8985 §7.4). Only the arrival of a packet sent after the probe shows that: before, the peer may not have
     /// had time to report the probe as a duplicate.
     #[inline]
-    pub(crate) fn on_acked(&mut self, newest: u32) -> bool {
+    pub(crate) fn on_acked(&mut self, newest: PacketNumber) -> bool {
         self.on_silence_ended();
-        self.repeat.take_if(|repeat| after(newest, repeat.packet)).is_some()
+        self.repeat.take_if(|repeat| newest.is_after(repeat.packet)).is_some()
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
             probe.plan(at(0), state(at(0), Some(SRTT)));
             assert_eq!(probe.at(), Some(at(wait)));
             assert_eq!(probe.expire(false), Expired::Probe);
-            assert!(probe.on_sent(1, None));
+            assert!(probe.on_sent(PacketNumber::new(1), None));
         }
         probe.plan(at(0), state(at(0), Some(SRTT)));
         assert_eq!(probe.at(), Some(at(250)));
@@ -186,7 +186,7 @@ mod tests {
         assert!(!probe.is_due());
         probe.plan(at(0), state(at(0), Some(SRTT)));
         assert_eq!(probe.at(), None, "until something arrives");
-        probe.on_acked(1);
+        probe.on_acked(PacketNumber::new(1));
         probe.plan(at(500), state(at(500), Some(SRTT)));
         assert_eq!(probe.at(), Some(at(600)));
     }
@@ -200,7 +200,7 @@ mod tests {
         // A heartbeat was answered.
         probe.on_silence_ended();
         probe.probe_at_once();
-        assert!(probe.is_due() && probe.on_sent(1, None));
+        assert!(probe.is_due() && probe.on_sent(PacketNumber::new(1), None));
     }
 
     #[test]
@@ -219,13 +219,13 @@ mod tests {
         {
             let mut probe = TailLossProbe::default();
             probe.expire(false);
-            probe.on_sent(7, Some(&[100..103, 105..106].into_iter().collect()));
-            assert!(!probe.on_acked(7));
+            probe.on_sent(PacketNumber::new(7), Some(&[100..103, 105..106].into_iter().collect()));
+            assert!(!probe.on_acked(PacketNumber::new(7)));
             if let Some(tsn) = duplicate {
                 probe.on_duplicate(tsn);
             }
-            assert_eq!(probe.on_acked(8), was_needed, "{duplicate:?}");
-            assert!(!probe.on_acked(9), "only once");
+            assert_eq!(probe.on_acked(PacketNumber::new(8)), was_needed, "{duplicate:?}");
+            assert!(!probe.on_acked(PacketNumber::new(9)), "only once");
         }
     }
 }

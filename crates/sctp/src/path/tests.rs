@@ -44,10 +44,10 @@ fn a_local_address_that_no_packet_has_reached_is_not_kept() {
 fn the_window_limited_no_packet_however_many_have_left_since_it_did() {
     let remote = SocketAddr::from(([192, 0, 2, 1], 9899));
     let mut path = Path::new(remote, None, PathHints::default(), &AssociationConfig::default());
-    for newest in (1..8).map(|n| n << 29) {
+    for newest in (1..8).map(|n| PacketNumber::new(n << 29)) {
         let acked =
             AckedPackets { newest, oldest: newest, bytes: 0, in_flight_before_bytes: 0, advanced: true };
         path.update_window(Time::ZERO, &acked, Sample::default(), 0, None, 1);
-        assert!(!path.was_limited(newest), "packet {newest}");
+        assert!(!path.was_limited(newest), "{newest:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::{Path, Paths, chunks_bytes, pacer};
 use crate::config::{AssociationConfig, INITIAL_WINDOW_PACKETS_MAX};
 use crate::congestion::{Pool, initial_window_bytes, rate_bytes_per_s};
-use crate::packet_number::after;
+use crate::packet_number::PacketNumber;
 use crate::time::Time;
 
 /// Number of steps after which an idle path is back at its initial window, however wide it was.
@@ -152,8 +152,8 @@ impl Path {
 
     /// Returns whether the window held others back when this packet left.
     #[inline]
-    pub(super) fn was_limited(&self, packet: u32) -> bool {
-        after(self.limited_until, packet)
+    pub(super) fn was_limited(&self, packet: PacketNumber) -> bool {
+        self.limited_until.is_after(packet)
     }
 
     /// Returns the rate at which one window leaves in each round trip, if the path carries data.

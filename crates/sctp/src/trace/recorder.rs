@@ -14,6 +14,7 @@ use super::{
 };
 use crate::identifiers::AssociationId;
 use crate::identity::Identity;
+use crate::packet_number::PacketNumber;
 use crate::path_state::PathState;
 use crate::statistics::AssociationState;
 use crate::time::Time;
@@ -117,7 +118,7 @@ impl Tracer {
         &mut self,
         now: Time,
         path: usize,
-        number: Option<u32>,
+        number: Option<PacketNumber>,
         retransmitted: u64,
         pieces: impl Iterator<Item = &'a [u8]>,
     ) {
@@ -126,7 +127,7 @@ impl Tracer {
         pieces.for_each(|piece| scratch.extend_from_slice(piece));
         if let Ok(packet) = Packet::parse(&scratch) {
             let contents = contents(&packet, u16::try_from(retransmitted).unwrap_or(u16::MAX));
-            self.push(now, Some(path), Event::PacketSent { number, contents });
+            self.push(now, Some(path), Event::PacketSent { number: number.map(PacketNumber::get), contents });
         }
         self.scratch = scratch;
     }
@@ -219,10 +220,10 @@ impl PathNotes {
     }
 
     #[inline]
-    pub(crate) fn lost(&mut self, now: Time, number: u32, bytes: usize, reason: LossReason) {
+    pub(crate) fn lost(&mut self, now: Time, number: PacketNumber, bytes: usize, reason: LossReason) {
         self.note(now, || {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-            Event::PacketLost { number, bytes, reason }
+            Event::PacketLost { number: number.get(), bytes, reason }
         });
     }
 

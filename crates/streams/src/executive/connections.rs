@@ -47,7 +47,7 @@ impl Executive {
     ) -> Result<StreamId, OpenError> {
         let refused = |errno| OpenError::Driver(errno);
         let driver = self.driver_of(s).ok_or(OpenError::NoDriver)?;
-        let service = self.with_driver(driver, |pipe: &mut Pipe, _| pipe.peer(s));
+        let service = self.driver_state(driver, |pipe: &mut Pipe| pipe.peer(s));
         let service = service.flatten().ok_or(refused(Errno::ENXIO))?;
         let owner = self.streams.get(service).ok_or(refused(Errno::ENXIO))?.owner();
         if !self.connections.has_room(service) {
@@ -75,7 +75,7 @@ impl Executive {
                 return Err(error);
             }
         };
-        let joined = self.with_driver(driver, |pipe: &mut Pipe, _| pipe.join(end, other));
+        let joined = self.driver_state(driver, |pipe: &mut Pipe| pipe.join(end, other));
         if joined != Some(Ok(())) {
             self.close_now(end);
             self.close_now(other);

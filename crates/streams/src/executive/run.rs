@@ -8,8 +8,8 @@ use crate::scheduler::DriverCall;
 use crate::stream::Streams;
 
 impl Executive {
-    /// Runs enabled service procedures, first in first out, until none is left.
-    pub fn run(&mut self) {
+    /// See [`At::run`](super::At::run).
+    pub(super) fn run(&mut self) {
         self.deliver_posts();
         self.streams.turn = self.streams.turn.wrapping_add(1);
         let turn = self.streams.turn;

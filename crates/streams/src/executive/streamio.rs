@@ -56,13 +56,8 @@ impl Executive {
         Some(self.streams.get(s)?.head.options())
     }
 
-    /// Puts a message down whose control part names another stream (`I_FDINSERT`): writes that stream's number at `offset` of the
-    /// raw control part, in native byte order.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Executive::putmsg`]; returns the message unchanged if the control part has no room at a multiple of four.
-    pub fn fdinsert(
+    /// See [`At::fdinsert`](super::At::fdinsert).
+    pub(super) fn fdinsert(
         &mut self,
         s: StreamId,
         other: StreamId,
@@ -88,7 +83,7 @@ impl Executive {
     ///
     /// # Errors
     ///
-    /// The errors of [`Executive::putmsg`].
+    /// The errors of [`At::putmsg`](super::At::putmsg).
     pub fn send_passed(
         &mut self,
         s: StreamId,

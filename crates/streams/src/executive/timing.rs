@@ -1,25 +1,117 @@
-//! The executive's timers, and closes that wait for queues to drain.
+//! The time of calls, the executive's timers, and closes that wait for queues to drain.
 
+use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 use crate::Executive;
-use crate::driver::Cx;
-use crate::identifiers::{Place, StreamId};
+use crate::driver::{Cx, Driver};
+use crate::error::{Refused, WriteError};
+use crate::identifiers::{DriverId, Place, StreamId};
+use crate::message::Message;
 use crate::timers::{Alarm, TimerId};
+
+/// The executive at a time, for the calls whose effects depend on it; made by [`Executive::at`].
+///
+/// Drivers and modules see this time ([`Cx::now`], [`Q::now`](crate::Q::now)). The other calls are those of the [`Executive`]
+/// itself: they need no time, or begin timers, which run from the next time that the executive is given.
+#[derive(Debug)]
+pub struct At<'a> {
+    executive: &'a mut Executive,
+}
+
+impl Deref for At<'_> {
+    type Target = Executive;
+
+    #[inline]
+    fn deref(&self) -> &Executive {
+        self.executive
+    }
+}
+
+impl DerefMut for At<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Executive {
+        self.executive
+    }
+}
+
+impl At<'_> {
+    /// Calls an operation of a driver of type `D` with a [`Cx`], and delivers the messages that it sends. Returns `None` if the
+    /// driver is of another type.
+    pub fn with_driver<D: Driver, R>(
+        &mut self,
+        id: DriverId,
+        f: impl FnOnce(&mut D, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        self.executive.with_driver(id, f)
+    }
+
+    /// Runs enabled service procedures, first in first out, until none is left.
+    pub fn run(&mut self) {
+        self.executive.run();
+    }
+
+    /// Puts a message on a stream. High-priority messages are always taken.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Executive::write`], with the message.
+    pub fn putmsg(&mut self, s: StreamId, m: Message) -> Result<(), Refused> {
+        self.executive.putmsg(s, m)
+    }
+
+    /// Puts a message down whose control part names another stream (`I_FDINSERT`): writes that stream's number at `offset` of the
+    /// raw control part, in native byte order.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`At::putmsg`]; returns the message unchanged if the control part has no room at a multiple of four.
+    pub fn fdinsert(
+        &mut self,
+        s: StreamId,
+        other: StreamId,
+        m: Message,
+        offset: usize,
+    ) -> Result<(), Refused> {
+        self.executive.fdinsert(s, other, m, offset)
+    }
+
+    /// Sends down the coalesced bytes of writes with more to come.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Executive::write`]; after [`WriteError::WouldBlock`] the head still holds the bytes.
+    pub fn flush_head(&mut self, s: StreamId) -> Result<(), WriteError> {
+        self.executive.flush_head(s)
+    }
+
+    /// Closes a stream for one of its users. The last close ends the stream: written data still goes down, for the close time at
+    /// most (`I_SETCLTIME`), modules are popped, unread messages return their credit, and the driver ends its part. Closing a
+    /// closed stream does nothing.
+    pub fn close(&mut self, s: StreamId) {
+        self.executive.close(s);
+    }
+
+    /// Ends a stream at once; messages on their way down may be lost.
+    pub fn close_now(&mut self, s: StreamId) {
+        self.executive.close_now(s);
+    }
+}
 
 impl Executive {
     /// Returns the executive for calls at this time, or at the time of an earlier call if that was later. Timers that
-    /// were started since the last call begin to run now. Calls that no time depends on, such as reads, need none.
+    /// were started since the last call begin to run now.
     #[inline]
-    pub fn at(&mut self, now: Instant) -> &mut Executive {
-        self.streams.scheduler.timers.advance(now);
-        self
+    pub fn at(&mut self, now: Instant) -> At<'_> {
+        self.advance(now);
+        At { executive: self }
     }
 
     /// Advances the time and returns it: callers of several threads may state times in another order than they come.
     #[inline]
     pub(super) fn advance(&mut self, now: Instant) -> Instant {
-        self.at(now).streams.scheduler.timers.now()
+        self.streams.scheduler.timers.advance(now);
+        self.streams.scheduler.timers.now()
     }
 
     /// Returns the time by which [`Executive::timeout`] must be called.
@@ -38,7 +130,7 @@ impl Executive {
         }
         self.deliver_posts();
         // Timers that the drivers have started begin to run.
-        self.at(now);
+        self.advance(now);
         while let Some((s, timer, alarm)) = self.streams.scheduler.timers.next_due() {
             self.ring(s, timer, alarm);
             self.deliver_posts();

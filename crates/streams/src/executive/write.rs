@@ -1,6 +1,7 @@
 //! Writes, from the program to the driver.
 
 use std::any::Any;
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -18,8 +19,10 @@ impl Executive {
     /// Writes one message: copies `bytes` into a block and sends them down as `T_OPTDATA_REQ`.
     ///
     /// If `info` says that the record continues, the head holds the bytes and sends them down with those that follow: when they
-    /// fill a block, when the driver is idle, before any other message, and on [`Executive::flush_head`] and
+    /// fill a block, when the driver is idle, before any other message, and on [`At::flush_head`](super::At::flush_head) and
     /// [`Executive::flush`].
+    ///
+    /// `now` returns the time; it is called only if the message has a lifetime, which begins now.
     ///
     /// # Errors
     ///
@@ -31,7 +34,9 @@ impl Executive {
         association: Which,
         info: SendInfo,
         bytes: &[u8],
+        now: impl FnOnce() -> Instant,
     ) -> Result<(), WriteError> {
+        self.begin_lifetime(&info, now);
         let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
         let direct = !info.more && stream.head.writes_directly() && !stream.waits_below();
         if !direct {
@@ -57,6 +62,14 @@ impl Executive {
             self.write_to_modules(s, driver, Place::BelowHead, association, info, bytes);
         }
         Ok(())
+    }
+
+    /// Advances the time for a message with a lifetime.
+    #[inline]
+    fn begin_lifetime(&mut self, info: &SendInfo, now: impl FnOnce() -> Instant) {
+        if info.lifetime.is_some() {
+            self.advance(now());
+        }
     }
 
     /// Writes past the empty stack of modules: the driver admits and takes the message in one step.
@@ -87,8 +100,8 @@ impl Executive {
         self.streams.get(s).is_some_and(Stream::is_clear_below)
     }
 
-    /// Lets the driver take messages that it keeps in its own form, past the empty stack of modules. Returns `None` if
-    /// they must be written one by one, because modules are pushed, or earlier data waits on the stream.
+    /// Lets the driver take messages that it keeps in its own form, past the empty stack of modules. Returns
+    /// `None` if they must be written one by one, because modules are pushed, or earlier data waits on the stream.
     ///
     /// # Errors
     ///
@@ -97,14 +110,14 @@ impl Executive {
         &mut self,
         s: StreamId,
         (messages, bytes): (usize, usize),
-        take: impl FnOnce(&mut D, &mut Cx<'_>) -> Admission,
+        take: impl FnOnce(&mut D) -> Admission,
     ) -> Option<Result<(), WriteError>> {
         let Some(stream) = self.streams.get_mut(s) else { return Some(Err(WriteError::Closed)) };
         if !stream.writes_past() {
             return None;
         }
         let driver = stream.driver();
-        let written = match self.with_driver(driver, take)? {
+        let written = match self.driver_state(driver, take)? {
             Admission::Idle | Admission::Room => Ok(()),
             Admission::Full => Err(self.block_writer(s)),
             Admission::Refused(reason) => Err(WriteError::Refused(reason)),
@@ -138,7 +151,7 @@ impl Executive {
         take: impl FnOnce(&mut D),
     ) {
         let Some(stream) = self.streams.get(s) else { return };
-        let _ = self.with_driver(stream.driver(), |driver, _| take(driver));
+        let _ = self.driver_state(stream.driver(), take);
         self.count_written(s, messages, bytes);
     }
 
@@ -183,7 +196,8 @@ impl Executive {
         self.streams.get_mut(s).map_or(WriteError::Closed, |stream| stream.head.block_writer())
     }
 
-    /// Writes bytes that already lie in a block as one message, without copying or coalescing.
+    /// Writes bytes that already lie in a block as one message, without copying or coalescing. `now` is that of
+    /// [`Executive::write`].
     ///
     /// # Errors
     ///
@@ -194,7 +208,9 @@ impl Executive {
         association: Which,
         info: SendInfo,
         bytes: Bytes,
+        now: impl FnOnce() -> Instant,
     ) -> Result<(), WriteError> {
+        self.begin_lifetime(&info, now);
         self.flush_head(s)?;
         self.check_canput(s, 0)?;
         let Some(stream) = self.streams.get(s) else { return Err(WriteError::Closed) };
@@ -209,12 +225,8 @@ impl Executive {
         Ok(())
     }
 
-    /// Puts a message on a stream. High-priority messages are always taken.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Executive::write`], with the message.
-    pub fn putmsg(&mut self, s: StreamId, m: Message) -> Result<(), Refused> {
+    /// See [`At::putmsg`](super::At::putmsg).
+    pub(super) fn putmsg(&mut self, s: StreamId, m: Message) -> Result<(), Refused> {
         match self.room_for(s, &m) {
             Ok(()) => {
                 self.put_down(s, m);
@@ -224,12 +236,8 @@ impl Executive {
         }
     }
 
-    /// Sends down the coalesced bytes of writes with more to come.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Executive::write`]; after [`WriteError::WouldBlock`] the head still holds the bytes.
-    pub fn flush_head(&mut self, s: StreamId) -> Result<(), WriteError> {
+    /// See [`At::flush_head`](super::At::flush_head).
+    pub(super) fn flush_head(&mut self, s: StreamId) -> Result<(), WriteError> {
         let Some(stream) = self.streams.get(s) else { return Err(WriteError::Closed) };
         let coalesced = &stream.head.coalesced;
         if coalesced.is_empty() {

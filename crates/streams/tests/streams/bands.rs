@@ -3,7 +3,7 @@
 
 use streams::{Kind, Message, ModuleInfo, Primitive, QueueInfo, ReadError, Select, WriteError};
 
-use crate::support::{Noting, ONE, Rig, data, text, urgent};
+use crate::support::{Noting, ONE, Rig, data, epoch, text, urgent};
 
 #[test]
 fn a_reader_gets_high_priority_first_then_higher_bands() {
@@ -66,7 +66,9 @@ fn high_priority_passes_a_full_stream_and_other_bands_their_own_way() {
     rig.state().busy = true;
     rig.state().info.write = served;
     rig.executive.push(rig.s, Box::new(Noting { name: "m", info, diary })).unwrap();
-    let down = |rig: &mut Rig, m: Message| rig.executive.putmsg(rig.s, m).map_err(|refused| refused.error);
+    let down = |rig: &mut Rig, m: Message| {
+        rig.executive.at(epoch()).putmsg(rig.s, m).map_err(|refused| refused.error)
+    };
     let bound = |text: &'static str| Message { kind: Kind::Proto(Primitive::AddrReq.into()), ..data(text) };
     while down(&mut rig, bound("normal")).is_ok() {}
     assert_eq!(down(&mut rig, bound("normal")), Err(WriteError::WouldBlock));

@@ -8,7 +8,7 @@ use streams::{
     WriteError,
 };
 
-use crate::support::{Noting, ONE, Rig, text};
+use crate::support::{Noting, ONE, Rig, epoch, text};
 
 const MORE: SendInfo = SendInfo {
     stream: 0,
@@ -22,7 +22,7 @@ const MORE: SendInfo = SendInfo {
 };
 
 fn write_more(rig: &mut Rig, text: &str) {
-    rig.executive.write(rig.s, ONE, MORE, text.as_bytes()).unwrap();
+    rig.executive.write(rig.s, ONE, MORE, text.as_bytes(), Instant::now).unwrap();
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_flush_sends_what_is_held() {
     rig.executive.flush(Instant::now(), FlushScope::All);
     assert!(!rig.executive.is_coalescing());
     write_more(&mut rig, "b");
-    rig.executive.flush_head(rig.s).unwrap();
+    rig.executive.at(epoch()).flush_head(rig.s).unwrap();
     assert_eq!(rig.received(), ["a", "b"]);
 }
 
@@ -75,13 +75,16 @@ fn every_other_message_goes_behind_what_is_held() {
     write_more(&mut rig, "1");
     rig.write("2").unwrap();
     write_more(&mut rig, "3");
-    rig.executive.write_bytes(rig.s, Which::Only, SendInfo::default(), "4".into()).unwrap();
+    rig.executive.write_bytes(rig.s, Which::Only, SendInfo::default(), "4".into(), Instant::now).unwrap();
     write_more(&mut rig, "5");
-    rig.executive.putmsg(rig.s, Message::proto(Primitive::OrdrelReq { association: ONE })).unwrap();
+    rig.executive
+        .at(epoch())
+        .putmsg(rig.s, Message::proto(Primitive::OrdrelReq { association: ONE }))
+        .unwrap();
     write_more(&mut rig, "6");
     let other_stream = SendInfo { stream: 1, ..MORE };
-    rig.executive.write(rig.s, ONE, other_stream, b"7").unwrap();
-    rig.executive.flush_head(rig.s).unwrap();
+    rig.executive.write(rig.s, ONE, other_stream, b"7", Instant::now).unwrap();
+    rig.executive.at(epoch()).flush_head(rig.s).unwrap();
     assert_eq!(rig.received(), ["1", "2", "3", "4", "5", "", "6", "7"]);
 }
 
@@ -93,13 +96,13 @@ fn a_full_driver_leaves_the_head_a_block_and_gets_it_when_it_has_room() {
     for text in ["a", "b", "c", "d"] {
         write_more(&mut rig, text);
     }
-    assert_eq!(rig.executive.write(rig.s, ONE, MORE, b"e"), Err(WriteError::WouldBlock));
+    assert_eq!(rig.executive.write(rig.s, ONE, MORE, b"e", Instant::now), Err(WriteError::WouldBlock));
     assert_eq!(rig.write("f"), Err(WriteError::WouldBlock));
     rig.executive.flush(Instant::now(), FlushScope::All);
     assert!(rig.received().is_empty());
     rig.state().admission = Admission::Room;
     rig.device(|cx, s| cx.back_enable(s));
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.received(), ["abcd"]);
 }
 
@@ -118,7 +121,7 @@ fn writes_that_the_driver_can_never_take_are_reported_and_not_kept() {
 fn closing_sends_what_is_held() {
     let mut rig = Rig::new();
     write_more(&mut rig, "last words");
-    rig.executive.close(rig.s);
+    rig.executive.at(epoch()).close(rig.s);
     assert_eq!(rig.received(), ["last words"]);
 }
 
@@ -127,7 +130,7 @@ fn closing_sends_what_is_held_even_to_a_full_driver() {
     let mut rig = Rig::new();
     write_more(&mut rig, "last words");
     rig.state().admission = Admission::Full;
-    rig.executive.close(rig.s);
+    rig.executive.at(epoch()).close(rig.s);
     assert_eq!(rig.received(), ["last words"]);
 }
 
@@ -139,7 +142,7 @@ fn modules_see_one_message() {
     rig.take_diary();
     write_more(&mut rig, "a");
     write_more(&mut rig, "b");
-    rig.executive.flush_head(rig.s).unwrap();
+    rig.executive.at(epoch()).flush_head(rig.s).unwrap();
     assert_eq!(rig.take_diary(), ["m wput ab"]);
     assert_eq!(text(&rig.state().received[0]), "ab");
 }

@@ -1,9 +1,11 @@
 //! The module that compresses messages (Swiftwater's own; SVR4.2 DDI/DKI `put(D2)`, `srv(D2)`).
 
+use std::time::Instant;
+
 use streams::modules::Compress;
 use streams::{Chain, Errno, Interest, Kind, Message, PopError, ReadError, RecvInfo, SendInfo, Which};
 
-use crate::support::{ONE, Rig, pushed, text};
+use crate::support::{ONE, Rig, epoch, pushed, text};
 
 /// Passes the messages that one end has sent to the other.
 fn carry(from: &mut Rig, to: &mut Rig) -> usize {
@@ -28,7 +30,7 @@ fn compress_begins_when_the_other_end_has_answered() {
     assert_eq!(carry(&mut a, &mut b), long.len() + 1);
     carry(&mut b, &mut a);
     let info = SendInfo { ppid: 46, stream: 7, ..SendInfo::default() };
-    a.executive.write(a.s, Which::Only, info, long.as_bytes()).unwrap();
+    a.executive.write(a.s, Which::Only, info, long.as_bytes(), Instant::now).unwrap();
     a.write("!").unwrap();
     let wire_bytes = carry(&mut a, &mut b);
     assert!(wire_bytes < long.len() / 10, "{wire_bytes} bytes for {}", long.len());
@@ -58,10 +60,10 @@ fn compressed_messages_wait_for_the_reader_and_keep_their_window() {
     let credited = |rig: &Rig| rig.state().consumed.iter().map(|(_, bytes)| bytes).sum::<usize>();
     let before = credited(&b);
     for _ in 0..20 {
-        a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000]).unwrap();
+        a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000], Instant::now).unwrap();
     }
     let wire_bytes = carry(&mut a, &mut b);
-    b.executive.run();
+    b.executive.at(epoch()).run();
     let described = b.executive.describe(b.s).unwrap();
     assert_eq!((described.head_queue.messages, described.modules[0].read.messages), (3, 17));
     assert!(credited(&b) - before < wire_bytes / 2, "what waits has its window");
@@ -69,7 +71,7 @@ fn compressed_messages_wait_for_the_reader_and_keep_their_window() {
     while let Some(m) = b.executive.getmsg(b.s).unwrap() {
         assert_eq!(m.data, [7; 60_000][..]);
         read += 1;
-        b.executive.run();
+        b.executive.at(epoch()).run();
     }
     assert_eq!((read, credited(&b) - before), (20, wire_bytes));
 }
@@ -77,7 +79,9 @@ fn compressed_messages_wait_for_the_reader_and_keep_their_window() {
 #[test]
 fn a_module_that_leaves_takes_what_was_compressed_before_the_other_end_knew() {
     let (mut a, mut b) = compressing();
-    let send = |a: &mut Rig| a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000]).unwrap();
+    let send = |a: &mut Rig| {
+        a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000], Instant::now).unwrap()
+    };
     for _ in 0..10 {
         send(&mut a);
     }
@@ -99,12 +103,12 @@ fn a_module_that_leaves_takes_what_was_compressed_before_the_other_end_knew() {
     assert_eq!(b.executive.pop(b.s).err(), Some(PopError::Busy), "twenty messages are still on their way");
     a.state().received = on_the_way;
     carry(&mut a, &mut b);
-    b.executive.run();
+    b.executive.at(epoch()).run();
     while b.executive.pop(b.s).is_err() {
         assert!(!is_poppable(&mut b));
         // Messages are decompressed as the reader has room.
         assert_eq!(b.executive.getmsg(b.s).unwrap().unwrap().data, [7; 60_000][..]);
-        b.executive.run();
+        b.executive.at(epoch()).run();
     }
     while let Some(m) = b.executive.getmsg(b.s).unwrap() {
         assert_eq!(m.data, [7; 60_000][..]);
@@ -154,7 +158,7 @@ fn a_module_comes_again_after_it_has_left() {
     let (mut a, mut b) = compressing();
     for _ in 0..3 {
         leave_and_come_again(&mut b, &mut a);
-        a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000]).unwrap();
+        a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000], Instant::now).unwrap();
         assert!(carry(&mut a, &mut b) < 1000);
         assert_eq!(b.executive.getmsg(b.s).unwrap().unwrap().data, [7; 60_000][..]);
     }
@@ -194,7 +198,7 @@ fn a_hangup_comes_behind_what_modules_hold() {
             b.up(Message::optdata_ind(Which::Only, RecvInfo::default(), Chain::from(vec![i; 60_000])));
         }
         b.up(Message::new(Kind::Hangup));
-        b.executive.run();
+        b.executive.at(epoch()).run();
         assert!(!b.executive.poll(b.s).hangup, "the head holds three messages, and modules the others");
         if pops {
             b.executive.pop(b.s).unwrap();
@@ -202,7 +206,7 @@ fn a_hangup_comes_behind_what_modules_hold() {
         }
         for i in 0..20u8 {
             assert_eq!(b.executive.getmsg(b.s).unwrap().map(|m| m.data), Some(Chain::from(vec![i; 60_000])));
-            b.executive.run();
+            b.executive.at(epoch()).run();
         }
         assert_eq!(b.executive.getmsg(b.s), Err(ReadError::HungUp));
     }
@@ -239,8 +243,8 @@ fn compress_sends_nothing_of_its_own_in_a_record() {
     let (mut b, _) = pushed("compress", &[]);
     let part = |rig: &mut Rig, text: &str, more| {
         let info = SendInfo { more, ..SendInfo::default() };
-        rig.executive.write(rig.s, Which::Only, info, text.as_bytes()).unwrap();
-        let _ = rig.executive.flush_head(rig.s);
+        rig.executive.write(rig.s, Which::Only, info, text.as_bytes(), Instant::now).unwrap();
+        let _ = rig.executive.at(epoch()).flush_head(rig.s);
     };
     part(&mut a, "begun, ", true);
     part(&mut b, "of b, ", true);
@@ -278,7 +282,7 @@ fn a_message_that_looks_like_the_modules_own_arrives_as_it_is() {
     carry(&mut a, &mut b);
     carry(&mut b, &mut a);
     let own = SendInfo { ppid: Compress::PPID, ..SendInfo::default() };
-    a.executive.write(a.s, Which::Only, own, &[0]).unwrap();
+    a.executive.write(a.s, Which::Only, own, &[0], Instant::now).unwrap();
     carry(&mut a, &mut b);
     let mut last = None;
     while let Some(m) = b.executive.getmsg(b.s).unwrap() {
@@ -325,16 +329,17 @@ fn an_answer_that_comes_too_late_is_dropped() {
 #[test]
 fn a_module_waits_for_what_the_second_module_of_the_other_end_has_wrapped() {
     let (mut a, mut b) = compressing();
-    let send =
-        |rig: &mut Rig| rig.executive.write(rig.s, Which::Only, SendInfo::default(), &[7; 60_000]).unwrap();
+    let send = |rig: &mut Rig| {
+        rig.executive.write(rig.s, Which::Only, SendInfo::default(), &[7; 60_000], Instant::now).unwrap()
+    };
     // Ten wrapped messages from b to a.
     for _ in 0..10 {
         send(&mut b);
     }
     carry(&mut b, &mut a);
-    a.executive.run();
+    a.executive.at(epoch()).run();
     while a.executive.getmsg(a.s).unwrap().is_some() {
-        a.executive.run();
+        a.executive.at(epoch()).run();
     }
     leave_and_come_again(&mut b, &mut a);
     // Five wrapped ones are on their way when a leaves; the answer overtakes them.

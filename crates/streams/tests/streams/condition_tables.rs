@@ -1,7 +1,7 @@
 //! Every operation in every condition of a stream (SVR4.2 `streamio(7)`, the errors of each command; `read(2)`, `write(2)`,
 //! `getmsg(2)`, `putmsg(2)`), and every type of message through modules (DDI/DKI `messages(D5)`, `put(D2)`).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use streams::drivers::Mux;
 use streams::modules::{BufMod, NullMod, PipeMod};
@@ -11,7 +11,7 @@ use streams::{
     Signal, Which, WriteError,
 };
 
-use crate::support::{Rig, data, text};
+use crate::support::{Rig, data, epoch, text};
 
 const CONDITIONS: [&str; 8] =
     ["open", "hung up", "read error", "write error", "both errors", "linked", "closed", "hung up with data"];
@@ -32,7 +32,7 @@ fn bring(rig: &mut Rig, condition: &str) {
             let upper = rig.executive.open(mux).unwrap();
             rig.executive.link(upper, rig.s, false).unwrap();
         }
-        "closed" => rig.executive.close(rig.s),
+        "closed" => rig.executive.at(epoch()).close(rig.s),
         _ => {
             rig.data_up("data");
             rig.device(|cx, s| cx.hangup(s));
@@ -91,52 +91,52 @@ type Operation = fn(&mut Rig) -> &'static str;
 /// Each operation, and its outcome in each of [`CONDITIONS`].
 #[rustfmt::skip]
 const TABLE: [(&str, Operation, [&str; 8]); 14] = [
-    ("read", |rig| read_errno(rig.executive.read(rig.s, &mut [0; 9])),
-        ["none", "end", "EIO", "none", "EIO", "EINVAL", "EBADF", "some"]),
-    ("getmsg", |rig| read_errno(rig.executive.getmsg(rig.s)),
-        ["none", "end", "EIO", "none", "EIO", "EINVAL", "EBADF", "some"]),
-    ("getpmsg", |rig| read_errno(rig.executive.getpmsg(rig.s, Select::Band(0))),
-        ["none", "end", "EIO", "none", "EIO", "EINVAL", "EBADF", "some"]),
-    ("peek", |rig| read_errno(rig.executive.peek(rig.s, &mut [0; 9])),
-        ["none", "end", "EIO", "none", "EIO", "EINVAL", "EBADF", "some"]),
-    ("write", |rig| write_errno(rig.write("x")),
-        ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
-    ("write_bytes", |rig| write_errno(rig.executive.write_bytes(rig.s, Which::Only, SendInfo::default(), vec![1].into())),
-        ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
-    ("putmsg", |rig| write_errno(rig.executive.putmsg(rig.s, Message::data(vec![1])).map_err(|r| r.error)),
-        ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
-    ("putmsg of high priority", |rig| {
-        let m = Message::new(Kind::PcProto(Control::from(&b"c"[..])));
-        write_errno(rig.executive.putmsg(rig.s, m).map_err(|r| r.error))
-    }, ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
-    ("I_SENDFD", |rig| write_errno(rig.executive.send_passed(rig.s, 1, Credentials::ROOT)),
-        ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
-    ("I_PUSH", |rig| push_errno(rig.executive.push(rig.s, Box::new(NullMod))),
-        ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
-    ("I_POP", |rig| match rig.executive.pop(rig.s).map(drop) {
-        Err(PopError::NoModule) => "EINVAL",
-        Err(PopError::Busy) => "EBUSY",
-        Err(PopError::Closed) => "EBADF",
-        other => panic!("{other:?}"),
-    }, ["EINVAL", "EINVAL", "EINVAL", "EINVAL", "EINVAL", "EINVAL", "EBADF", "EINVAL"]),
-    ("I_STR", |rig| match rig.executive.ioctl_begin(rig.s, IoctlRequest::str(1, Vec::<u8>::new())) {
-        Ok(_) => "ok",
-        Err(streams::IoctlError::HungUp) => "ENXIO",
-        Err(streams::IoctlError::Failed(errno)) if errno == Errno::EIO => "EIO",
-        Err(streams::IoctlError::Failed(errno)) if errno == Errno::EINVAL => "EINVAL",
-        Err(streams::IoctlError::Closed) => "EBADF",
-        Err(other) => panic!("{other}"),
-    }, ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
-    ("I_LINK below another", |rig| {
-        let mux = rig.executive.add_driver("another mux", Box::new(Mux::default()));
-        let upper = rig.executive.open(mux).unwrap();
-        link_errno(rig.executive.link(upper, rig.s, false))
-    }, ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
-    ("I_LINK, no multiplexor", |rig| {
-        let lower = rig.executive.add_driver("lower", Box::new(streams::drivers::Nuls));
-        let lower = rig.executive.open(lower).unwrap();
-        link_errno(rig.executive.link(rig.s, lower, false))
-    }, ["EINVAL", "ENXIO", "EINVAL", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
+("read", |rig| read_errno(rig.executive.read(rig.s, &mut [0; 9])),
+["none", "end", "EIO", "none", "EIO", "EINVAL", "EBADF", "some"]),
+("getmsg", |rig| read_errno(rig.executive.getmsg(rig.s)),
+["none", "end", "EIO", "none", "EIO", "EINVAL", "EBADF", "some"]),
+("getpmsg", |rig| read_errno(rig.executive.getpmsg(rig.s, Select::Band(0))),
+["none", "end", "EIO", "none", "EIO", "EINVAL", "EBADF", "some"]),
+("peek", |rig| read_errno(rig.executive.peek(rig.s, &mut [0; 9])),
+["none", "end", "EIO", "none", "EIO", "EINVAL", "EBADF", "some"]),
+("write", |rig| write_errno(rig.write("x")),
+["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
+("write_bytes", |rig| write_errno(rig.executive.write_bytes(rig.s, Which::Only, SendInfo::default(), vec![1].into(), Instant::now)),
+["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
+("putmsg", |rig| write_errno(rig.executive.at(epoch()).putmsg(rig.s, Message::data(vec![1])).map_err(|r| r.error)),
+["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
+("putmsg of high priority", |rig| {
+let m = Message::new(Kind::PcProto(Control::from(&b"c"[..])));
+write_errno(rig.executive.at(epoch()).putmsg(rig.s, m).map_err(|r| r.error))
+}, ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
+("I_SENDFD", |rig| write_errno(rig.executive.send_passed(rig.s, 1, Credentials::ROOT)),
+["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
+("I_PUSH", |rig| push_errno(rig.executive.push(rig.s, Box::new(NullMod))),
+["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
+("I_POP", |rig| match rig.executive.pop(rig.s).map(drop) {
+Err(PopError::NoModule) => "EINVAL",
+Err(PopError::Busy) => "EBUSY",
+Err(PopError::Closed) => "EBADF",
+other => panic!("{other:?}"),
+}, ["EINVAL", "EINVAL", "EINVAL", "EINVAL", "EINVAL", "EINVAL", "EBADF", "EINVAL"]),
+("I_STR", |rig| match rig.executive.ioctl_begin(rig.s, IoctlRequest::str(1, Vec::<u8>::new())) {
+Ok(_) => "ok",
+Err(streams::IoctlError::HungUp) => "ENXIO",
+Err(streams::IoctlError::Failed(errno)) if errno == Errno::EIO => "EIO",
+Err(streams::IoctlError::Failed(errno)) if errno == Errno::EINVAL => "EINVAL",
+Err(streams::IoctlError::Closed) => "EBADF",
+Err(other) => panic!("{other}"),
+}, ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
+("I_LINK below another", |rig| {
+let mux = rig.executive.add_driver("another mux", Box::new(Mux::default()));
+let upper = rig.executive.open(mux).unwrap();
+link_errno(rig.executive.link(upper, rig.s, false))
+}, ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
+("I_LINK, no multiplexor", |rig| {
+let lower = rig.executive.add_driver("lower", Box::new(streams::drivers::Nuls));
+let lower = rig.executive.open(lower).unwrap();
+link_errno(rig.executive.link(rig.s, lower, false))
+}, ["EINVAL", "ENXIO", "EINVAL", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
 ];
 
 #[test]
@@ -214,12 +214,12 @@ fn each_type_of_message_passes_each_module_unchanged_both_ways() {
             let caught = std::sync::Arc::default();
             rig.executive.push(rig.s, Box::new(Catcher(std::sync::Arc::clone(&caught)))).unwrap();
             rig.up(m.clone());
-            rig.executive.run();
+            rig.executive.at(epoch()).run();
             assert_eq!(*caught.lock().unwrap(), std::slice::from_ref(&m), "up");
             let mut rig = Rig::new();
             rig.executive.push(rig.s, make()).unwrap();
-            rig.executive.putmsg(rig.s, m.clone()).unwrap();
-            rig.executive.run();
+            rig.executive.at(epoch()).putmsg(rig.s, m.clone()).unwrap();
+            rig.executive.at(epoch()).run();
             assert_eq!(rig.state().received, [m], "down");
         }
     }
@@ -259,7 +259,7 @@ fn each_flush_discards_what_its_page_says() {
         let mut rig = Rig::new();
         queued().into_iter().for_each(|m| rig.up(m));
         rig.up(Message::new(Kind::Flush(Flush { read, write: !read, band, all })));
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
         let mut found = String::new();
         while let Some(m) = rig.executive.getmsg(rig.s).unwrap() {
             found += &text(&m);

@@ -6,7 +6,7 @@ use streams::drivers::{Nuls, Pipe};
 use streams::modules;
 use streams::{Credentials, DriverId, Errno, Executive, OpenError, ReadError, SendInfo, StreamId, Which};
 
-use crate::support::text;
+use crate::support::{epoch, text};
 
 const SERVER: Credentials = Credentials { uid: 5, gid: 5 };
 const CLIENT: Credentials = Credentials { uid: 1000, gid: 1000 };
@@ -18,15 +18,15 @@ fn service() -> (Executive, DriverId, StreamId, u32) {
     let driver = executive.add_driver("pipe", Box::new(Pipe::default()));
     let server = executive.open_minor(driver, None, SERVER).unwrap();
     let entry = executive.open_minor(driver, None, SERVER).unwrap();
-    executive.with_driver(driver, |pipe: &mut Pipe, _| pipe.join(server, entry)).unwrap().unwrap();
+    executive.driver_state(driver, |pipe: &mut Pipe| pipe.join(server, entry)).unwrap().unwrap();
     executive.push_named(entry, "connld", &[]).unwrap();
     let minor = executive.minor_of(entry).unwrap();
     (executive, driver, server, minor)
 }
 
 fn write(executive: &mut Executive, s: StreamId, text: &str) {
-    executive.write(s, Which::Only, SendInfo::default(), text.as_bytes()).unwrap();
-    executive.run();
+    executive.write(s, Which::Only, SendInfo::default(), text.as_bytes(), Instant::now).unwrap();
+    executive.at(epoch()).run();
 }
 
 /// "Each open makes a pipe; one end is the opener's, the other is passed to the server", which learns the user (`strrecvfd`).
@@ -45,7 +45,7 @@ fn each_open_is_a_connection_of_its_own() {
         write(&mut executive, end, "answer");
         assert_eq!(text(&executive.getmsg(client).unwrap().unwrap()), "answer");
         assert!(executive.may_control(end, &SERVER) && !executive.may_control(end, &user));
-        executive.close(client);
+        executive.at(epoch()).close(client);
         assert_eq!(executive.getmsg(end), Err(ReadError::HungUp));
     }
     assert_eq!(executive.recv_passed(server), Ok(None));
@@ -65,7 +65,7 @@ fn an_open_shares_the_stream_once_the_module_is_popped() {
 #[test]
 fn an_open_fails_where_no_server_is() {
     let (mut executive, driver, server, minor) = service();
-    executive.close(server);
+    executive.at(epoch()).close(server);
     let refused = Err(OpenError::Driver(Errno::ENXIO));
     assert_eq!(executive.open_minor(driver, Some(minor), CLIENT), refused);
     let nuls = executive.add_driver("nuls", Box::new(Nuls));
@@ -89,10 +89,10 @@ fn connections_wait_for_their_server_in_bounded_number_and_end_with_it() {
     assert_eq!((clients.len(), refused), (128, OpenError::Driver(Errno::EAGAIN)));
     let received = executive.recv_passed(server).unwrap().unwrap().stream.unwrap();
     assert!(executive.open_minor(driver, Some(minor), CLIENT).is_ok(), "one has left");
-    executive.close(server);
+    executive.at(epoch()).close(server);
     assert!(executive.is_open(received), "it is the server's own");
     assert_eq!(executive.getmsg(clients[1]), Err(ReadError::HungUp));
-    executive.close(received);
+    executive.at(epoch()).close(received);
     // Clients have 129 ends, and the service had one that is closed.
     assert_eq!(executive.streams().count(), before - 1 + 129);
 }

@@ -9,7 +9,7 @@ use streams::{
     SendInfo, Which, WriteAs,
 };
 
-use crate::support::{ONE, Rig, data, pushed};
+use crate::support::{ONE, Rig, data, epoch, pushed};
 
 fn proto(control: &[u8], text: &'static str) -> Message {
     Message { kind: Kind::Proto(control.into()), ..data(text) }
@@ -19,7 +19,7 @@ fn proto(control: &[u8], text: &'static str) -> Message {
 fn raw_bytes_arrive_as_they_were_put() {
     let mut rig = Rig::new();
     let odd = [9u8, 0, 0xff, 7, 1];
-    rig.executive.putmsg(rig.s, proto(&odd, "data")).unwrap();
+    rig.executive.at(epoch()).putmsg(rig.s, proto(&odd, "data")).unwrap();
     assert_eq!(rig.state().received[0].kind, Kind::Proto(Control::Raw(odd.into())));
 }
 
@@ -112,7 +112,7 @@ fn a_control_part_counts_for_flow_control() {
     assert_eq!(m.weight_bytes(), 1001);
     rig.state().busy = true;
     let mut taken = 0;
-    while rig.executive.putmsg(rig.s, m.clone()).is_ok() {
+    while rig.executive.at(epoch()).putmsg(rig.s, m.clone()).is_ok() {
         taken += 1;
         assert!(taken < 1000, "raw control parts must fill a queue");
     }
@@ -133,14 +133,14 @@ fn modules_know_user_data_that_a_program_puts_as_bytes() {
     };
     let (mut rig, _) = pushed("limit", &["messages=1"]);
     for text in ["one", "two"] {
-        rig.executive.putmsg(rig.s, as_bytes(&Primitive::DataReq { more: false }, text)).unwrap();
-        rig.executive.run();
+        rig.executive.at(epoch()).putmsg(rig.s, as_bytes(&Primitive::DataReq { more: false }, text)).unwrap();
+        rig.executive.at(epoch()).run();
     }
     assert_eq!(rig.received(), ["one"], "the second one waits for its turn");
 
     let (mut rig, _) = pushed("filter", &["drop=1", "ppid=9"]);
     for ppid in [8, 9] {
-        rig.executive.putmsg(rig.s, as_bytes(&optdata(ppid), "data")).unwrap();
+        rig.executive.at(epoch()).putmsg(rig.s, as_bytes(&optdata(ppid), "data")).unwrap();
     }
     assert_eq!(rig.state().received.len(), 1);
     assert_eq!(
@@ -157,8 +157,8 @@ fn modules_know_user_data_that_a_program_puts_as_bytes() {
         true
     };
     rig.executive.push(rig.s, Box::new(Trace::new(Box::new(tell)))).unwrap();
-    rig.executive.putmsg(rig.s, as_bytes(&optdata(8), "data")).unwrap();
-    rig.executive.putmsg(rig.s, proto(&[1, 2], "odd")).unwrap();
+    rig.executive.at(epoch()).putmsg(rig.s, as_bytes(&optdata(8), "data")).unwrap();
+    rig.executive.at(epoch()).putmsg(rig.s, proto(&[1, 2], "odd")).unwrap();
     let told = lines.lock().unwrap().clone();
     assert!(told.contains("> T_OPTDATA_REQ stream 3 ppid 8 4 bytes \"data\""), "{told}");
     assert!(told.contains("> M_PROTO 3 bytes \"odd\""), "{told}");
@@ -168,13 +168,13 @@ fn modules_know_user_data_that_a_program_puts_as_bytes() {
 fn a_module_that_changes_user_data_takes_it_as_bytes_too() {
     let mut rig = Rig::new();
     rig.executive.push(rig.s, Box::new(Compress::default())).unwrap();
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     let answer = RecvInfo { ppid: Compress::PPID, ..RecvInfo::default() };
     rig.up(Message::optdata_ind(ONE, answer, vec![1].into()));
     let text = "the same again, the same again, the same again, the same again, the same again";
     let request =
         Primitive::OptdataReq { association: Which::Only, info: SendInfo { ppid: 7, ..SendInfo::default() } };
-    rig.executive.putmsg(rig.s, as_bytes(&request, text)).unwrap();
+    rig.executive.at(epoch()).putmsg(rig.s, as_bytes(&request, text)).unwrap();
     let first = rig.state().received[0].clone();
     assert_eq!(first.send_info().unwrap().ppid, Compress::PPID);
     assert!(first.data.len() < text.len());
@@ -188,7 +188,7 @@ fn user_data_that_comes_up_as_bytes_has_no_receive_window() {
     rig.executive.push_named(rig.s, "tirdwr", &[]).unwrap();
     rig.up(as_bytes(&Primitive::DataInd { more: false }, "data"));
     assert_eq!(rig.read_all(), ["data"]);
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert!(rig.state().consumed.iter().all(|(_, bytes)| *bytes == 0), "{:?}", rig.state().consumed);
 }
 

@@ -10,7 +10,7 @@ use streams::{
     LinkId, Message, Module, Q, ReadError, SendInfo, StreamId, Which, WriteError,
 };
 
-use crate::support::text;
+use crate::support::{epoch, text};
 
 fn executive(driver: impl Driver) -> (Executive, DriverId, StreamId) {
     let mut executive = Executive::new(Instant::now());
@@ -20,14 +20,14 @@ fn executive(driver: impl Driver) -> (Executive, DriverId, StreamId) {
 }
 
 fn write(executive: &mut Executive, s: StreamId, text: &str) -> Result<(), WriteError> {
-    let written = executive.write(s, Which::Only, SendInfo::default(), text.as_bytes());
-    executive.run();
+    let written = executive.write(s, Which::Only, SendInfo::default(), text.as_bytes(), Instant::now);
+    executive.at(epoch()).run();
     written
 }
 
 fn take(executive: &mut Executive, s: StreamId) -> Option<String> {
     let m = executive.getmsg(s).unwrap();
-    executive.run();
+    executive.at(epoch()).run();
     m.map(|m| text(&m))
 }
 
@@ -70,7 +70,7 @@ fn null_gives_its_readers_the_end() {
 fn pipe() -> (Executive, StreamId, StreamId) {
     let (mut executive, driver, a) = executive(Pipe::default());
     let b = executive.open(driver).unwrap();
-    let joined = executive.with_driver(driver, |pipe: &mut Pipe, _| pipe.join(a, b)).unwrap();
+    let joined = executive.driver_state(driver, |pipe: &mut Pipe| pipe.join(a, b)).unwrap();
     assert_eq!(joined, Ok(()));
     (executive, a, b)
 }
@@ -87,10 +87,10 @@ fn two_ends_are_joined_by_ioctl_and_hung_up_when_one_is_closed() {
     let nobody = 9999u32.to_ne_bytes().to_vec();
     assert_eq!(executive.ioctl(b, Pipe::JOIN, nobody), Err(IoctlError::Refused(Errno::ENXIO)));
     write(&mut executive, a, "last words").unwrap();
-    executive.close(a);
+    executive.at(epoch()).close(a);
     assert_eq!(take(&mut executive, b).unwrap(), "last words");
     assert_eq!(executive.getmsg(b), Err(ReadError::HungUp));
-    assert_eq!(executive.with_driver(driver, |pipe: &mut Pipe, _| pipe.join(b, a)), Some(Err(Join::NotOurs)));
+    assert_eq!(executive.driver_state(driver, |pipe: &mut Pipe| pipe.join(b, a)), Some(Err(Join::NotOurs)));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_flush_of_one_end_is_of_the_other_way_at_the_other() {
     write(&mut executive, a, "to b").unwrap();
     write(&mut executive, b, "to a").unwrap();
     executive.flush_queues(a, Flush::WRITE);
-    executive.run();
+    executive.at(epoch()).run();
     assert_eq!(take(&mut executive, b), None, "what a writes is what b reads");
     assert_eq!(take(&mut executive, a).unwrap(), "to a");
 }
@@ -155,7 +155,7 @@ fn a_log_reader_gets_what_it_asked_for() {
     assert_eq!(executive.ioctl(s, Log::TRACE, vec![1]), Err(IoctlError::Refused(Errno::EINVAL)));
     let record = |module, level| LogRecord { module, minor: 1, level, text: format!("{module} {level}") };
     for (module, level) in [(5, 1), (5, 3), (6, 1)] {
-        executive.with_driver(driver, |log: &mut Log, cx| log.strlog(cx, &record(module, level)));
+        executive.at(epoch()).with_driver(driver, |log: &mut Log, cx| log.strlog(cx, &record(module, level)));
     }
     assert_eq!(std::iter::from_fn(|| take(&mut executive, s)).collect::<Vec<_>>(), ["5 1"]);
     assert_eq!(std::iter::from_fn(|| take(&mut executive, all)).collect::<Vec<_>>(), ["5 1", "5 3", "6 1"]);
@@ -167,13 +167,13 @@ fn a_slow_log_reader_loses_records_and_delays_nobody() {
     executive.ioctl(s, Log::TRACE, trace(-1, -1, 9)).unwrap();
     let record = LogRecord { module: 1, minor: 0, level: 0, text: "x".repeat(1000) };
     let write = |executive: &mut Executive| {
-        executive.with_driver(driver, |log: &mut Log, cx| log.strlog(cx, &record)).unwrap();
+        executive.at(epoch()).with_driver(driver, |log: &mut Log, cx| log.strlog(cx, &record)).unwrap();
     };
     for _ in 0..1000 {
         write(&mut executive);
     }
     let kept = executive.nread(s).unwrap().0;
-    let lost = executive.with_driver(driver, |log: &mut Log, _| log.lost(s)).unwrap();
+    let lost = executive.driver_state(driver, |log: &mut Log| log.lost(s)).unwrap();
     assert!(lost > 0 && kept as u64 + lost == 1000, "{kept} kept, {lost} lost");
 }
 
@@ -181,10 +181,10 @@ fn a_slow_log_reader_loses_records_and_delays_nobody() {
 fn a_message_of_another_kind_passes_echo_as_it_is() {
     let (mut executive, _, s) = executive(Echo::default());
     for kind in [Kind::Break, Kind::Event, Kind::Ctl, Kind::Rse, Kind::PcRse, Kind::Stop, Kind::StartI] {
-        executive.putmsg(s, Message::new(kind)).unwrap();
+        executive.at(epoch()).putmsg(s, Message::new(kind)).unwrap();
     }
     assert_eq!(take(&mut executive, s), None, "the head frees what is for drivers");
-    executive.putmsg(s, Message::data(&b"data"[..]).in_band(3)).unwrap();
+    executive.at(epoch()).putmsg(s, Message::data(&b"data"[..]).in_band(3)).unwrap();
     assert_eq!(executive.getmsg(s).unwrap().unwrap().band, 3);
 }
 
@@ -214,14 +214,14 @@ fn a_delay_is_a_pause_between_the_messages_before_and_behind_it() {
     executive.timeout(start);
     assert_eq!(take(&mut executive, s).as_deref(), Some("before"));
     assert_eq!(take(&mut executive, s), None);
-    executive.putmsg(s, Message::new(Kind::PcProto(Control::from(&b"now"[..])))).unwrap();
-    executive.run();
+    executive.at(epoch()).putmsg(s, Message::new(Kind::PcProto(Control::from(&b"now"[..])))).unwrap();
+    executive.at(epoch()).run();
     assert!(matches!(executive.getmsg(s).unwrap().unwrap().kind, Kind::PcProto(_)), "it does not wait");
     executive.timeout(start + Duration::from_millis(29));
-    executive.run();
+    executive.at(epoch()).run();
     assert_eq!(take(&mut executive, s), None);
     executive.timeout(start + Duration::from_millis(30));
-    executive.run();
+    executive.at(epoch()).run();
     assert_eq!(take(&mut executive, s).as_deref(), Some("behind"));
     assert_eq!(take(&mut executive, s).as_deref(), Some("last"));
 }
@@ -240,7 +240,7 @@ fn a_delay_of_one_end_of_a_pipe_holds_up_what_that_end_sends_alone() {
     assert_eq!(take(&mut executive, a).as_deref(), Some("at once"));
     assert_eq!(take(&mut executive, b), None);
     executive.timeout(start + Duration::from_millis(5));
-    executive.run();
+    executive.at(epoch()).run();
     assert_eq!(take(&mut executive, b).as_deref(), Some("later"), "and the pause itself does not arrive");
 }
 

@@ -1,5 +1,7 @@
 //! Errors, hang-ups and streams that are closed (SVR4.2 DDI/DKI `messages(D5)` M_ERROR, M_HANGUP; `close(2)`).
 
+use std::time::Instant;
+
 use streams::{
     Admission, Errno, Kind, Message, OpenError, PopError, PushError, ReadError, Which, WriteError,
 };
@@ -7,7 +9,7 @@ use streams::{
     Chain, DriverId, Executive, Interest, IoctlError, SendError, SendInfo, Signal, modules::Counter,
 };
 
-use crate::support::{Rig, data};
+use crate::support::{Rig, data, epoch};
 
 #[test]
 fn an_error_makes_reads_and_writes_fail_until_it_is_cleared() {
@@ -43,7 +45,7 @@ fn data_before_a_hangup_can_be_read() {
     rig.data_up("data");
     rig.device(|cx, s| cx.hangup(s));
     assert_eq!(rig.write("x"), Err(WriteError::HungUp));
-    let refused = rig.executive.putmsg(rig.s, data("x")).unwrap_err();
+    let refused = rig.executive.at(epoch()).putmsg(rig.s, data("x")).unwrap_err();
     assert_eq!(refused.error, WriteError::HungUp);
     assert_eq!(refused.message, data("x"));
     assert_eq!(rig.read(100).unwrap().0, "data");
@@ -71,8 +73,8 @@ fn a_refused_write_names_the_reason() {
 fn a_closed_stream_says_so_even_when_another_has_its_place() {
     let mut rig = Rig::new();
     let closed = rig.s;
-    rig.executive.close(closed);
-    rig.executive.close(closed);
+    rig.executive.at(epoch()).close(closed);
+    rig.executive.at(epoch()).close(closed);
     let other = rig.executive.open(rig.driver).unwrap();
     assert_eq!(other.index(), closed.index());
     assert_ne!(other, closed);
@@ -81,7 +83,7 @@ fn a_closed_stream_says_so_even_when_another_has_its_place() {
     let ex = &mut rig.executive;
     assert_eq!(ex.read(closed, &mut [0; 8]), Err(ReadError::Closed));
     assert_eq!(ex.getmsg(closed), Err(ReadError::Closed));
-    assert_eq!(ex.flush_head(closed), Err(WriteError::Closed));
+    assert_eq!(ex.at(epoch()).flush_head(closed), Err(WriteError::Closed));
     assert_eq!(ex.push(closed, Box::new(Counter::new())), Err(PushError::Closed));
     assert_eq!(ex.pop(closed).err(), Some(PopError::Closed));
     assert_eq!(ex.ioctl(closed, 1, Chain::new()), Err(IoctlError::Closed));
@@ -109,7 +111,7 @@ fn closing_pops_the_modules_and_tells_the_driver_last() {
         let info = streams::ModuleInfo::default();
         rig.executive.push(rig.s, Box::new(crate::support::Noting { name, info, diary })).unwrap();
     }
-    rig.executive.close(rig.s);
+    rig.executive.at(epoch()).close(rig.s);
     assert_eq!(rig.take_diary(), ["lower open", "upper open", "upper close", "lower close", "close"]);
 }
 
@@ -130,9 +132,12 @@ fn a_writer_on_a_hung_up_stream_is_due_sigpipe_if_it_wants_that() {
         assert_eq!(rig.executive.take_signal(rig.s), None, "nobody has written");
         assert_eq!(rig.write("x"), Err(WriteError::HungUp));
         assert_eq!([(); 2].map(|()| rig.executive.take_signal(rig.s)), [due, None]);
-        assert_eq!(rig.executive.write(rig.s, Which::Only, more, b"x"), Err(WriteError::HungUp));
+        assert_eq!(
+            rig.executive.write(rig.s, Which::Only, more, b"x", Instant::now),
+            Err(WriteError::HungUp)
+        );
         assert_eq!(rig.executive.take_signal(rig.s), due);
-        assert!(rig.executive.putmsg(rig.s, data("x")).is_err());
+        assert!(rig.executive.at(epoch()).putmsg(rig.s, data("x")).is_err());
         assert_eq!(rig.executive.take_signal(rig.s), due);
         let mut rig = Rig::new();
         rig.executive.set_head_options(rig.s, &options);

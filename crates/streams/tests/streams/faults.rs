@@ -10,7 +10,7 @@ use streams::{
     WriteError,
 };
 
-use crate::support::{Device, ONE, Rig};
+use crate::support::{Device, ONE, Rig, epoch};
 
 /// Panics in the procedure that its name gives.
 struct Faulty(&'static str);
@@ -51,10 +51,10 @@ fn check_that_others_live(rig: &mut Rig) {
     rig.state().received.clear();
     rig.write("other stream").unwrap();
     rig.data_up("answer");
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.received(), ["other stream"]);
     assert_eq!(rig.read_all(), ["answer"]);
-    rig.executive.close(faulty);
+    rig.executive.at(epoch()).close(faulty);
     assert!(!rig.executive.is_open(faulty));
 }
 
@@ -65,7 +65,7 @@ fn a_fault_in_a_put_or_service_procedure_makes_the_stream_fail() {
         rig.executive.push(rig.s, Box::new(Faulty(name))).unwrap();
         let _ = rig.write("down");
         rig.data_up("up");
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
         assert_eq!(rig.write("again"), Err(WriteError::Failed(Errno::EIO)), "after {name}");
         assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::EIO)), "after {name}");
         check_that_others_live(&mut rig);
@@ -94,7 +94,7 @@ fn a_fault_of_the_driver_leaves_the_executive_to_its_owner() {
     let mut rig = Rig::new();
     let (driver, s) = (rig.driver, rig.s);
     let fault = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        rig.executive.with_driver(driver, |_: &mut Device, cx| {
+        rig.executive.at(epoch()).with_driver(driver, |_: &mut Device, cx| {
             cx.putnext(s, crate::support::data("before the fault"));
             panic!("a fault for the test");
         })
@@ -154,7 +154,7 @@ fn a_module_that_goes_on_for_ever_takes_only_its_own_stream() {
         rig.executive.push(rig.s, Box::new(module)).unwrap();
         rig.executive.push(rig.s, Box::new(Endless::Return)).unwrap();
         let _ = rig.write("round and round");
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
         assert_eq!(rig.write("again"), Err(WriteError::Failed(Errno::EIO)), "{module:?}");
         check_that_others_live(&mut rig);
     }
@@ -189,7 +189,7 @@ fn a_module_that_was_given_up_is_not_called_again() {
     rig.executive.push(rig.s, Box::new(Restless(Arc::clone(&calls)))).unwrap();
     rig.data_up("before");
     rig.write("for ever").unwrap();
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     rig.data_up("behind");
     assert_eq!(calls.load(Relaxed), 1);
     assert_eq!(rig.state().consumed, [(ONE, 6)], "the window of what is discarded is given back");
@@ -222,7 +222,7 @@ fn flood(rig: &mut Rig, m: &Message) {
     let mut put = 0;
     while rig.executive.poll(rig.s).writable && !rig.executive.poll(rig.s).error {
         rig.up(m.dupmsg());
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
         put += 1000;
         assert!(put <= 3 * MEBIBYTE, "a flood of {:?} has no end", m.kind);
     }
@@ -305,16 +305,16 @@ fn a_module_that_keeps_the_receive_window_of_what_it_discards_makes_the_stream_f
         assert_eq!(rig.read_all(), ["re the module"]);
         for _ in 0..3 {
             rig.data_up("kept");
-            rig.executive.run();
+            rig.executive.at(epoch()).run();
             assert_eq!(rig.read_all(), ["kept"], "{name}");
         }
         rig.data_up("xxx");
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
         // A timer starts with the next call that states the time.
         let now = Instant::now();
         rig.executive.at(now);
         rig.executive.timeout(now + Duration::from_secs(2));
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
         assert_eq!(rig.executive.getmsg(rig.s), failed, "after {name}");
         check_that_others_live(&mut rig);
     }
@@ -344,14 +344,14 @@ fn modules_that_return_what_they_discard_keep_their_stream() {
     rig.executive.push(rig.s, Box::new(BufMod::default())).unwrap();
     for _ in 0..100 {
         rig.data_up("some");
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
         rig.read_all();
     }
     rig.executive.flush_queues(rig.s, Flush::READ);
     for _ in 0..2 {
         rig.executive.pop(rig.s).unwrap();
         rig.data_up("some");
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
         assert_eq!(rig.read_all(), ["some"]);
     }
 }

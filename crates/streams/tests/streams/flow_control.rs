@@ -6,12 +6,12 @@ use streams::{
     WriteError,
 };
 
-use crate::support::{Noting, Rig, data};
+use crate::support::{Noting, Rig, data, epoch};
 
 fn push(rig: &mut Rig, name: &'static str, info: ModuleInfo) {
     let diary = rig.diary();
     rig.executive.push(rig.s, Box::new(Noting { name, info, diary })).unwrap();
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     rig.take_diary();
 }
 
@@ -27,7 +27,7 @@ fn write_until_blocked(rig: &mut Rig) -> usize {
     let mut writes = 0;
     while rig.write(&(writes % 10).to_string()).is_ok() {
         writes += 1;
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
         assert!(writes < 1000, "a full stream must hold its writers");
     }
     writes
@@ -112,10 +112,10 @@ fn a_service_procedure_counts_what_it_has_just_sent_on() {
     for _ in 0..10 {
         rig.write("x").unwrap();
     }
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     rig.take_diary();
     rig.device(|cx, s| while cx.getq(s).is_some() {});
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     let runs = rig.take_diary().iter().filter(|line| *line == "upper wsrv").count();
     assert_eq!(runs, 2, "six messages, of which the lower module's queue has room for four at a time");
     rig.release();
@@ -151,7 +151,7 @@ fn a_full_read_queue_stops_the_driver_until_the_reader_has_read_enough() {
     let mut enabled = Vec::new();
     for _ in 0..4 {
         rig.read(100).unwrap();
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
         enabled.push(rig.take_diary().len());
     }
     assert_eq!(enabled, [0, 0, 1, 0], "with 3, 2, 1, 0 bytes left");
@@ -174,7 +174,7 @@ fn a_module_that_waits_for_the_reader_is_enabled_before_the_driver() {
     let mut read = String::new();
     while let Some((text, _)) = rig.read(100) {
         read += &text;
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
     }
     assert_eq!(read, sent);
     let diary = rig.take_diary();
@@ -192,7 +192,7 @@ fn raising_the_marks_lets_the_driver_go_on() {
     rig.device(|cx, s| assert!(!cx.canputnext(s, 0)));
     rig.executive.set_hiwat(rig.s, 10);
     rig.executive.set_lowat(rig.s, 5);
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.take_diary(), ["read service 0"]);
     assert_eq!(rig.executive.marks(rig.s), Some((10, 5)));
 }
@@ -234,7 +234,7 @@ fn a_module_that_fills_the_other_side_itself_is_enabled_there() {
     let mut rig = Rig::with_info(small_device(4, 1));
     rig.executive.push(rig.s, Box::new(Answering { panics: false })).unwrap();
     rig.data_up("full");
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.received(), ["full", "full"]);
     assert!(!rig.executive.poll(rig.s).error, "the module has found no room, as it should");
 }
@@ -245,7 +245,7 @@ fn messages_queued_by_a_failed_procedure_are_served() {
     let mut rig = Rig::with_info(small_device(4, 1));
     rig.executive.push(rig.s, Box::new(Answering { panics: true })).unwrap();
     rig.write("full").unwrap();
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.received(), ["full", "full"]);
     assert!(matches!(rig.write("x"), Err(WriteError::Failed(_))));
 }

@@ -1,9 +1,11 @@
 //! M_FLUSH along a stream (SVR4.2 DDI/DKI `messages(D5)` M_FLUSH, `flushq(D3)`, `flushband(D3)`; `streamio(7)` I_FLUSH,
 //! I_FLUSHBAND).
 
+use std::time::Instant;
+
 use streams::{Flush, Kind, Marks, Message, ModuleInfo, QueueInfo, SendInfo, Which};
 
-use crate::support::{Noting, Rig, data, urgent};
+use crate::support::{Noting, Rig, data, epoch, urgent};
 
 /// Returns a stream with a module, with messages on both queues of the module, and on those of driver and head.
 fn filled() -> Rig {
@@ -20,7 +22,7 @@ fn filled() -> Rig {
     rig.write("at the module").unwrap();
     rig.data_up("at the head");
     rig.data_up("at the module");
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     rig
 }
 
@@ -28,7 +30,7 @@ fn filled() -> Rig {
 fn flushing_the_read_side_empties_it_and_gives_the_window_back() {
     let mut rig = filled();
     rig.executive.flush_queues(rig.s, Flush::READ);
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.read(100), None);
     assert_eq!(rig.state().consumed.iter().map(|(_, bytes)| bytes).sum::<usize>(), 11 + 13);
     rig.release();
@@ -42,7 +44,7 @@ fn flushing_the_write_side_empties_it() {
     rig.release();
     assert!(rig.received().is_empty());
     let mut read = rig.read_all();
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     read.extend(rig.read_all());
     assert_eq!(read, ["at the head", "at the module"], "the read side is untouched");
 }
@@ -51,10 +53,10 @@ fn flushing_the_write_side_empties_it() {
 fn flushing_both_sides_leaves_nothing_and_forgets_held_bytes() {
     let mut rig = filled();
     let more = SendInfo { more: true, ..SendInfo::default() };
-    rig.executive.write(rig.s, Which::Only, more, b"held").unwrap();
+    rig.executive.write(rig.s, Which::Only, more, b"held", Instant::now).unwrap();
     rig.executive.flush_queues(rig.s, Flush::BOTH);
     rig.release();
-    let _ = rig.executive.flush_head(rig.s);
+    let _ = rig.executive.at(epoch()).flush_head(rig.s);
     assert!(rig.received().is_empty());
     assert_eq!(rig.read(100), None);
 }

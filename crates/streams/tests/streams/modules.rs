@@ -1,12 +1,12 @@
 //! The modules that come with the executive (`bufmod(7)`, `strlog(D3)`; `limit` and `filter` are Swiftwater's own).
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use streams::modules::{self, Trace};
 use streams::{Chain, Flush, Message, Primitive, PushError, RecvInfo, SendInfo, Which};
 
-use crate::support::{Rig, data, pass, pushed, text};
+use crate::support::{Rig, data, epoch, pass, pushed, text};
 
 #[test]
 fn modules_refuse_arguments_that_they_do_not_know() {
@@ -35,7 +35,7 @@ fn nullmod_and_bufmod_pass_everything_on_in_order() {
             rig.write(text).unwrap();
             rig.up(data(["a", "b", "c"][usize::from(text.as_bytes()[0] - b'1')]));
         }
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
         assert_eq!(rig.received(), ["1", "2", "3"], "{name}");
         assert_eq!(rig.read_all(), ["a", "b", "c"], "{name}");
     }
@@ -47,7 +47,7 @@ fn bufmod_holds_what_the_driver_has_no_room_for() {
     rig.state().busy = true;
     let mut written = 0;
     while rig.write(&"x".repeat(1000)).is_ok() {
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
         written += 1;
         assert!(written < 1000, "a buffer has an end");
     }
@@ -78,7 +78,7 @@ fn limit_holds_its_rate_of_bits_within_a_percent_both_ways() {
     for ms in 1..=10_000 {
         while rig.write(&block).is_ok() && rig.state().received.len() < 20_000 {}
         rig.executive.timeout(start + Duration::from_millis(ms));
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
     }
     let sent = rig.received().len();
     assert!((9_900..=10_100).contains(&sent), "{sent} blocks in 10 s");
@@ -89,12 +89,12 @@ fn limit_may_count_each_stream_for_itself() {
     let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
     let write = |rig: &mut Rig, stream, text: &str| {
         let info = SendInfo { stream, ..SendInfo::default() };
-        rig.executive.write(rig.s, Which::Only, info, text.as_bytes()).unwrap();
+        rig.executive.write(rig.s, Which::Only, info, text.as_bytes(), Instant::now).unwrap();
     };
     write(&mut rig, 1, "1a");
     write(&mut rig, 1, "1b");
     write(&mut rig, 2, "2a");
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.received(), ["1a", "2a"], "one stream does not hold up another");
     pass(&mut rig, start, 1, 1001);
     assert_eq!(rig.received(), ["1a", "2a", "1b"]);
@@ -107,7 +107,7 @@ fn modules_for_user_data_know_all_its_primitives() {
     let (mut rig, start) = pushed("limit", &["messages=1"]);
     for primitive in requests.clone() {
         let m = Message { data: b"down"[..].into(), ..Message::proto(primitive) };
-        rig.executive.putmsg(rig.s, m).unwrap();
+        rig.executive.at(epoch()).putmsg(rig.s, m).unwrap();
     }
     assert_eq!(rig.received().len(), 1, "the other one waits");
     pass(&mut rig, start, 1, 1001);
@@ -118,9 +118,9 @@ fn modules_for_user_data_know_all_its_primitives() {
     {
         let goes_up = matches!(primitive, Primitive::DataInd { .. } | Primitive::ExdataInd { .. });
         let m = Message { data: b"data"[..].into(), ..Message::proto(primitive) };
-        if goes_up { rig.up(m) } else { rig.executive.putmsg(rig.s, m).unwrap() }
+        if goes_up { rig.up(m) } else { rig.executive.at(epoch()).putmsg(rig.s, m).unwrap() }
     }
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!((rig.received().len(), rig.executive.getmsg(rig.s)), (0, Ok(None)));
     assert_eq!(
         rig.state().consumed,
@@ -135,16 +135,19 @@ fn limit_lets_no_release_pass_the_data_before_it() {
     let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
     for stream in [1, 1, 2] {
         let info = SendInfo { stream, ..SendInfo::default() };
-        rig.executive.write(rig.s, Which::Only, info, b"down").unwrap();
+        rig.executive.write(rig.s, Which::Only, info, b"down", Instant::now).unwrap();
         rig.up(Message::optdata_ind(
             Which::Only,
             RecvInfo { stream, ..RecvInfo::default() },
             b"up"[..].into(),
         ));
     }
-    rig.executive.putmsg(rig.s, Message::proto(Primitive::OrdrelReq { association: Which::Only })).unwrap();
+    rig.executive
+        .at(epoch())
+        .putmsg(rig.s, Message::proto(Primitive::OrdrelReq { association: Which::Only }))
+        .unwrap();
     rig.up(Message::proto(Primitive::OrdrelInd { association: Which::Only }));
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.received(), ["down", "down"]);
     pass(&mut rig, start, 1, 1001);
     assert_eq!(rig.received(), ["down", "down", "down", ""]);
@@ -159,9 +162,9 @@ fn limit_lets_no_message_pass_between_the_parts_of_a_record() {
     let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
     for (stream, more, text) in [(1, true, "begin, "), (1, false, "end"), (2, false, "other")] {
         let info = SendInfo { stream, more, ..SendInfo::default() };
-        rig.executive.write(rig.s, Which::Only, info, text.as_bytes()).unwrap();
+        rig.executive.write(rig.s, Which::Only, info, text.as_bytes(), Instant::now).unwrap();
     }
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.received(), ["begin, "]);
     pass(&mut rig, start, 1, 1001);
     assert_eq!(rig.received(), ["begin, ", "end", "other"]);
@@ -174,7 +177,7 @@ fn filter_drops_the_part_that_it_should_and_gives_the_window_back() {
         rig.write("d").unwrap();
         rig.data_up("u");
     }
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     let (sent, read) = (rig.received().len(), rig.read_all().len());
     for count in [sent, read] {
         assert!((2850..=3150).contains(&count), "{count} of 4000 are left");
@@ -188,7 +191,9 @@ fn filter_chooses_by_identifier_and_stream() {
     let (mut rig, _) = pushed("filter", &["drop=1", "ppid=5", "stream=2"]);
     for (ppid, stream) in [(5, 2), (5, 1), (4, 2)] {
         let info = SendInfo { ppid, stream, ..SendInfo::default() };
-        rig.executive.write(rig.s, Which::Only, info, format!("{ppid} {stream}").as_bytes()).unwrap();
+        rig.executive
+            .write(rig.s, Which::Only, info, format!("{ppid} {stream}").as_bytes(), Instant::now)
+            .unwrap();
     }
     assert_eq!(rig.received(), ["5 1", "4 2"]);
 }
@@ -237,7 +242,7 @@ fn a_duplicate_is_not_duplicated_again() {
         rig.executive.push_named(rig.s, "filter", &["duplicate=1".to_owned()]).unwrap();
     }
     rig.write("x").unwrap();
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.received().len(), 9, "one of each of eight filters, and the message");
 }
 
@@ -252,7 +257,7 @@ fn a_trace_is_a_line_for_each_message() {
     };
     rig.executive.push(rig.s, Box::new(Trace::new(Box::new(take)))).unwrap();
     let info = SendInfo { stream: 3, ppid: 60, unordered: true, ..SendInfo::default() };
-    rig.executive.write(rig.s, Which::Only, info, b"a \"line\"\n").unwrap();
+    rig.executive.write(rig.s, Which::Only, info, b"a \"line\"\n", Instant::now).unwrap();
     rig.executive.at(start + Duration::from_millis(1500));
     rig.up(Message::optdata_ind(
         Which::Only,
@@ -260,6 +265,7 @@ fn a_trace_is_a_line_for_each_message() {
         Chain::from(b"x".repeat(40)),
     ));
     rig.executive
+        .at(epoch())
         .putmsg(rig.s, Message::proto(streams::Primitive::OrdrelReq { association: Which::Only }))
         .unwrap();
     let expected = format!(

@@ -1,5 +1,7 @@
 //! Multiplexors: streams linked under a driver (SVR4.2 STREAMS programmer's guide, "Multiplexing"; `streamio(7)` I_LINK).
 
+use std::time::Instant;
+
 use std::sync::{Arc, Mutex};
 
 use streams::{
@@ -7,7 +9,7 @@ use streams::{
     SendInfo, StreamId, Which,
 };
 
-use crate::support::{ONE, Rig, text};
+use crate::support::{ONE, Rig, epoch, text};
 
 /// Sends messages that come down to the last linked stream while that has room, and messages that come up to the last opened one.
 #[derive(Default)]
@@ -77,8 +79,8 @@ fn mux(rig: &mut Rig, name: &str) -> (DriverId, StreamId) {
 }
 
 fn write(executive: &mut Executive, s: StreamId, text: &str) -> bool {
-    let written = executive.write(s, Which::Only, SendInfo::default(), text.as_bytes()).is_ok();
-    executive.run();
+    let written = executive.write(s, Which::Only, SendInfo::default(), text.as_bytes(), Instant::now).is_ok();
+    executive.at(epoch()).run();
     written
 }
 
@@ -91,7 +93,7 @@ fn data_goes_through_a_multiplexor_both_ways() {
     assert!(write(&mut rig.executive, upper, "down"));
     assert_eq!(rig.received(), ["down"]);
     rig.data_up("up");
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.executive.getmsg(upper).unwrap().map(|m| text(&m)), Some("up".into()));
     assert_eq!(rig.state().consumed, [(ONE, 2)], "the lower driver's window is given back");
 }
@@ -104,7 +106,7 @@ fn only_the_multiplexor_uses_a_linked_stream() {
     let link = rig.executive.link(upper, rig.s, false).unwrap();
     assert!(rig.write("x").is_err());
     assert!(rig.executive.getmsg(rig.s).is_err());
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.executive.getmsg(upper).unwrap().map(|m| text(&m)), Some("before".into()));
     rig.executive.unlink(link).unwrap();
     rig.write("again").unwrap();
@@ -128,7 +130,7 @@ fn flow_control_goes_across_a_multiplexor() {
     rig.executive.want(upper, Interest::WRITABLE);
     assert!(!rig.executive.has_wakeups());
     rig.release();
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert!(rig.executive.has_wakeups(), "the writer is back-enabled through the multiplexor");
     assert_eq!(rig.received().len(), written, "nothing is lost");
 }
@@ -148,7 +150,7 @@ fn a_reader_that_does_not_read_stops_the_lower_driver() {
             break;
         }
         rig.data_up("12");
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
         sent += 1;
         assert!(sent < 1000, "a full upper stream must stop the lower driver");
     }
@@ -156,7 +158,7 @@ fn a_reader_that_does_not_read_stops_the_lower_driver() {
     let mut read = 0;
     while rig.executive.getmsg(upper).unwrap().is_some() {
         read += 1;
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
     }
     assert_eq!(read, sent);
     assert!(rig.take_diary().iter().any(|line| line.starts_with("read service")), "and lets it go on");
@@ -188,7 +190,7 @@ fn a_link_ends_with_its_controlling_stream_unless_it_is_persistent() {
         let mut rig = Rig::new();
         let (_, upper) = mux(&mut rig, "mux");
         let link = rig.executive.link(upper, rig.s, persistent).unwrap();
-        rig.executive.close(upper);
+        rig.executive.at(epoch()).close(upper);
         assert_eq!(rig.write("x").is_ok(), !persistent);
         assert_eq!(rig.executive.unlink(link).is_ok(), persistent);
         rig.write("y").unwrap();
@@ -200,7 +202,7 @@ fn closing_a_linked_stream_ends_its_link() {
     let mut rig = Rig::new();
     let (_, upper) = mux(&mut rig, "mux");
     rig.executive.link(upper, rig.s, false).unwrap();
-    rig.executive.close(rig.s);
+    rig.executive.at(epoch()).close(rig.s);
     assert!(rig.executive.links(upper).is_empty());
     assert!(write(&mut rig.executive, upper, "x"), "nobody is left to send it to, and it waits");
 }
@@ -214,7 +216,7 @@ fn impossible_links_are_refused() {
     assert_eq!(plain, Err(LinkError::Driver(Errno::EINVAL)), "its driver is no multiplexor");
     rig.executive.link(upper, rig.s, false).unwrap();
     assert_eq!(rig.executive.link(upper, rig.s, false), Err(LinkError::Linked));
-    rig.executive.close(other);
+    rig.executive.at(epoch()).close(other);
     assert_eq!(rig.executive.link(upper, other, false), Err(LinkError::Closed));
     let hung_up = rig.executive.open(rig.driver).unwrap();
     rig.device(|cx, _| cx.putnext(hung_up, Message::new(Kind::Hangup)));

@@ -4,7 +4,7 @@
 use streams::modules::Counter;
 use streams::{Autopush, Credentials, OpenError, PopError, PushError};
 
-use crate::support::Rig;
+use crate::support::{Rig, epoch};
 
 const USER: Credentials = Credentials { uid: 1000, gid: 1000 };
 const OTHER: Credentials = Credentials { uid: 1001, gid: 1001 };
@@ -41,9 +41,9 @@ fn a_minor_opened_again_shares_its_stream_until_the_last_close() {
     assert_eq!(first, again);
     assert!(!rig.state().opened.last().unwrap().is_first);
     assert_eq!(rig.executive.open_named("device", Some(7), OTHER), Err(OpenError::NotOwner));
-    rig.executive.close(first);
+    rig.executive.at(epoch()).close(first);
     assert!(rig.executive.is_open(first));
-    rig.executive.close(first);
+    rig.executive.at(epoch()).close(first);
     assert!(!rig.executive.is_open(first));
     assert_eq!(rig.take_diary(), ["close"], "the driver closes once");
     let anew = rig.executive.open_named("device", Some(7), OTHER).unwrap();

@@ -1,10 +1,12 @@
 //! Tests that an accepted message arrives once and in order, whatever happens to its stream (Swiftwater's own; STREAMS
 //! programmer's guide, "Message queues and service procedures").
 
+use std::time::Instant;
+
 use proptest::prelude::*;
 use streams::{Admission, DriverInfo, Message, ModuleInfo, QueueInfo, RecvInfo, SendInfo, Which};
 
-use crate::support::{Noting, Rig};
+use crate::support::{Noting, Rig, epoch};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -21,15 +23,15 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => any::<bool>().prop_map(|more| Step::Write { more }),
-        6 => Just(Step::Up),
-        6 => (1usize..6).prop_map(|buffer_bytes| Step::Read { buffer_bytes }),
-        2 => any::<bool>().prop_map(Step::Busy),
-        2 => (0u8..3).prop_map(Step::Admission),
-        1 => any::<bool>().prop_map(|served| Step::Push { served }),
-        1 => Just(Step::Pop),
-        4 => Just(Step::Run),
-        1 => Just(Step::Flush),
+    8 => any::<bool>().prop_map(|more| Step::Write { more }),
+    6 => Just(Step::Up),
+    6 => (1usize..6).prop_map(|buffer_bytes| Step::Read { buffer_bytes }),
+    2 => any::<bool>().prop_map(Step::Busy),
+    2 => (0u8..3).prop_map(Step::Admission),
+    1 => any::<bool>().prop_map(|served| Step::Push { served }),
+    1 => Just(Step::Pop),
+    4 => Just(Step::Run),
+    1 => Just(Step::Flush),
     ]
 }
 
@@ -43,7 +45,7 @@ fn apply(rig: &mut Rig, step: &Step, written: &mut Vec<u8>, sent: &mut Vec<u8>, 
         Step::Write { more } => {
             let bytes = word(written.len() as u32);
             let info = SendInfo { more, ..SendInfo::default() };
-            if rig.executive.write(rig.s, Which::Only, info, &bytes).is_ok() {
+            if rig.executive.write(rig.s, Which::Only, info, &bytes, Instant::now).is_ok() {
                 written.extend(bytes);
             }
         }
@@ -89,38 +91,38 @@ fn apply(rig: &mut Rig, step: &Step, written: &mut Vec<u8>, sent: &mut Vec<u8>, 
             let _ = rig.executive.push(rig.s, Box::new(module));
         }
         Step::Pop => drop(rig.executive.pop(rig.s)),
-        Step::Run => rig.executive.run(),
-        Step::Flush => drop(rig.executive.flush_head(rig.s)),
+        Step::Run => rig.executive.at(epoch()).run(),
+        Step::Flush => drop(rig.executive.at(epoch()).flush_head(rig.s)),
     }
 }
 
 proptest! {
-    #[test]
-    fn accepted_messages_arrive_once_and_in_order(steps in prop::collection::vec(step(), 0..300)) {
-        let small = QueueInfo::served(12, 4);
-        let mut rig = Rig::with_info(DriverInfo { read: small, write: small, head: small, ..Rig::INFO });
-        let (mut written, mut sent, mut read) = (Vec::new(), Vec::new(), Vec::new());
-        for step in &steps {
-            apply(&mut rig, step, &mut written, &mut sent, &mut read);
-        }
-        // Nothing blocks any more: everything must come through without a further event.
-        rig.state().admission = Admission::Room;
-        rig.device(|cx, s| cx.back_enable(s));
-        rig.release();
-        let _ = rig.executive.flush_head(rig.s);
-        rig.executive.run();
-        loop {
-            let before = read.len();
-            apply(&mut rig, &Step::Read { buffer_bytes: 100 }, &mut written, &mut sent, &mut read);
-            rig.executive.run();
-            if read.len() == before {
-                break;
-            }
-        }
-        let received: Vec<u8> = rig.state().received.iter().flat_map(|m| m.data.to_vec()).collect();
-        prop_assert_eq!(received, written);
-        prop_assert_eq!(read, sent.clone());
-        let consumed: usize = rig.state().consumed.iter().map(|(_, bytes)| bytes).sum();
-        prop_assert_eq!(consumed, sent.len());
-    }
+#[test]
+fn accepted_messages_arrive_once_and_in_order(steps in prop::collection::vec(step(), 0..300)) {
+let small = QueueInfo::served(12, 4);
+let mut rig = Rig::with_info(DriverInfo { read: small, write: small, head: small, ..Rig::INFO });
+let (mut written, mut sent, mut read) = (Vec::new(), Vec::new(), Vec::new());
+for step in &steps {
+apply(&mut rig, step, &mut written, &mut sent, &mut read);
+}
+// Nothing blocks any more: everything must come through without a further event.
+rig.state().admission = Admission::Room;
+rig.device(|cx, s| cx.back_enable(s));
+rig.release();
+let _ = rig.executive.at(epoch()).flush_head(rig.s);
+rig.executive.at(epoch()).run();
+loop {
+let before = read.len();
+apply(&mut rig, &Step::Read { buffer_bytes: 100 }, &mut written, &mut sent, &mut read);
+rig.executive.at(epoch()).run();
+if read.len() == before {
+break;
+}
+}
+let received: Vec<u8> = rig.state().received.iter().flat_map(|m| m.data.to_vec()).collect();
+prop_assert_eq!(received, written);
+prop_assert_eq!(read, sent.clone());
+let consumed: usize = rig.state().consumed.iter().map(|(_, bytes)| bytes).sum();
+prop_assert_eq!(consumed, sent.len());
+}
 }

@@ -9,7 +9,7 @@ use streams::{
     QueueInfo, ReadError, Seen, SendInfo, Side, StreamId, Which, WriteData, WriteError,
 };
 
-use crate::support::{Rig, data, text};
+use crate::support::{Rig, data, epoch, text};
 
 /// Observes all messages but those whose data begins with `p`, which its put procedures get, and panics at `!`. Sends each
 /// message that begins with `2` twice on its way.
@@ -122,7 +122,7 @@ fn an_observer_that_panics_makes_its_stream_fail() {
     let mut rig = Rig::new();
     observed(&mut rig, false);
     rig.up(data("!"));
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::EIO)));
     let mut rig = Rig::new();
     let seen = observed(&mut rig, false);
@@ -202,12 +202,12 @@ fn a_write_that_is_observed_does_not_pass_what_waits_for_the_driver() {
     let s = rig.executive.open(driver).unwrap();
     rig.executive.push(s, Box::new(NullMod)).unwrap();
     let write = |executive: &mut Executive, text: &str| {
-        executive.write(s, Which::Only, SendInfo::default(), text.as_bytes()).unwrap();
+        executive.write(s, Which::Only, SendInfo::default(), text.as_bytes(), Instant::now).unwrap();
     };
     write(&mut rig.executive, "first");
     assert!(rig.executive.lend(s, |_: &mut Direct| Some(())).is_some());
     assert_eq!(*taken.lock().unwrap(), ["first"], "without a copy");
-    rig.executive.putmsg(s, Message::data(&b"waits"[..])).unwrap();
+    rig.executive.at(epoch()).putmsg(s, Message::data(&b"waits"[..])).unwrap();
     write(&mut rig.executive, "behind");
     assert!(rig.executive.lend(s, |_: &mut Direct| Some(())).is_none());
     assert_eq!(*taken.lock().unwrap(), ["first"]);

@@ -1,11 +1,13 @@
 //! Pushing and popping while data flows (`streamio(7)` I_PUSH, I_POP, I_LIST; SVR4.2 DDI/DKI `open(D2)`, `close(D2)`).
 
+use std::time::Instant;
+
 use streams::{
     DriverInfo, Errno, Executive, Flush, Interest, Message, Module, ModuleInfo, PopError, PushError, Q,
     QueueInfo, SendInfo, Which,
 };
 
-use crate::support::{Noting, ONE, Rig, data};
+use crate::support::{Noting, ONE, Rig, data, epoch};
 
 fn noting(rig: &Rig, name: &'static str, info: ModuleInfo) -> Box<Noting> {
     Box::new(Noting { name, info, diary: rig.diary() })
@@ -72,7 +74,7 @@ fn messages_of_a_popped_module_go_on_in_order() {
     for text in ["u1", "u2"] {
         rig.data_up(text);
     }
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.read(100), None);
     rig.take_diary();
     rig.executive.pop(rig.s).unwrap();
@@ -104,11 +106,11 @@ fn popping_a_full_module_lets_both_sides_go_on() {
     rig.data_up("full");
     rig.device(|cx, s| assert!(!cx.canputnext(s, 0)));
     rig.executive.want(rig.s, Interest::WRITABLE);
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     rig.take_diary();
     assert!(!rig.executive.has_wakeups());
     rig.executive.pop(rig.s).unwrap();
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert!(rig.executive.has_wakeups());
     assert_eq!(rig.take_diary(), ["read service 0"]);
 }
@@ -152,7 +154,7 @@ fn a_stream_has_a_limit_of_modules() {
 fn messages_written_before_a_push_do_not_pass_the_module() {
     let mut rig = Rig::new();
     let more = SendInfo { more: true, ..SendInfo::default() };
-    rig.executive.write(rig.s, Which::Only, more, b"before").unwrap();
+    rig.executive.write(rig.s, Which::Only, more, b"before", Instant::now).unwrap();
     let module = noting(&rig, "m", ModuleInfo::default());
     rig.executive.push(rig.s, module).unwrap();
     rig.write("after").unwrap();
@@ -170,13 +172,13 @@ fn messages_that_wait_for_the_reader_find_room_in_a_new_module() {
     for text in ["1", "2"] {
         rig.data_up(text);
     }
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     rig.take_diary();
     let upper = noting(&rig, "upper", info);
     rig.executive.push(rig.s, upper).unwrap();
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert!(rig.take_diary().contains(&"upper rput 2".to_owned()));
     assert_eq!(rig.read(1).unwrap().0, "1");
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.read(1).unwrap().0, "2");
 }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use streams::{Chain, HeadOptions, Kind, Marks, Message, Primitive, ReadError, ReadMode, RecvInfo, Which};
 
-use crate::support::{ONE, Rig, data, partial_data, urgent};
+use crate::support::{ONE, Rig, data, epoch, partial_data, urgent};
 
 fn set_mode(rig: &mut Rig, mode: ReadMode) {
     rig.executive.set_head_options(rig.s, &HeadOptions { read_mode: Some(mode), ..HeadOptions::default() });
@@ -146,7 +146,7 @@ fn closing_gives_the_window_of_what_nobody_read_back() {
     let mut rig = Rig::new();
     rig.data_up("unread");
     rig.data_up("and more");
-    rig.executive.close(rig.s);
+    rig.executive.at(epoch()).close(rig.s);
     assert_eq!(rig.state().consumed, [(ONE, 14)], "the driver is called once for all messages");
 }
 

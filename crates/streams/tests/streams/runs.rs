@@ -4,7 +4,7 @@ use bytes::Bytes;
 use streams::modules::NullMod;
 use streams::{Flush, HeadOptions, Kind, Message, ReadMode, Record, RecvInfo, Run};
 
-use crate::support::{ONE, Rig};
+use crate::support::{ONE, Rig, epoch};
 
 /// Parses a record: one byte for the length, and the data.
 fn record(bytes: &[u8], info: &mut RecvInfo) -> Option<Record> {
@@ -108,7 +108,7 @@ fn the_window_of_discarded_messages_is_returned() {
     assert_eq!(rig.read(10), None);
     assert_eq!(given_back(&rig), ("onetwothree".len(), CHARGES));
     run_up(&mut rig, &["four"]);
-    rig.executive.close(rig.s);
+    rig.executive.at(epoch()).close(rig.s);
     assert_eq!(given_back(&rig), ("onetwothreefour".len(), 2 * CHARGES));
 }
 

@@ -2,7 +2,7 @@
 
 use streams::{ModuleInfo, QueueInfo};
 
-use crate::support::{Noting, Rig, data};
+use crate::support::{Noting, Rig, data, epoch};
 
 #[test]
 fn service_procedures_run_in_the_order_in_which_they_were_enabled() {
@@ -14,7 +14,7 @@ fn service_procedures_run_in_the_order_in_which_they_were_enabled() {
             cx.putq(streams[i], data("x"));
         }
     });
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     let expected: Vec<_> = order.iter().map(|&i| format!("service {}", streams[i].index())).collect();
     assert_eq!(rig.take_diary(), expected);
 }
@@ -29,7 +29,7 @@ fn a_queue_stands_in_the_run_queue_once() {
         }
     });
     assert!(rig.executive.is_runnable());
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert!(!rig.executive.is_runnable());
     assert_eq!(rig.take_diary(), ["service 0"]);
     assert_eq!(rig.received().len(), 3, "it takes all that is there");
@@ -42,10 +42,10 @@ fn a_queue_with_noenable_waits_until_somebody_enables_it() {
         cx.noenable(s);
         cx.putq(s, data("x"));
     });
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert!(rig.take_diary().is_empty());
     rig.device(|cx, s| cx.qenable(s));
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.take_diary(), ["service 0"]);
 }
 
@@ -62,9 +62,9 @@ fn work_for_closed_streams_and_popped_modules_is_forgotten() {
     assert!(rig.write("x").is_ok());
     assert!(rig.executive.is_runnable());
     rig.executive.pop(rig.s).unwrap();
-    rig.executive.close_now(rig.s);
+    rig.executive.at(epoch()).close_now(rig.s);
     rig.take_diary();
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert!(rig.take_diary().is_empty());
 }
 

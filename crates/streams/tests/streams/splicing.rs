@@ -1,13 +1,15 @@
 //! Streams in use that are linked under a multiplexor, and `splice`, which joins two of them (`streamio(7)` I_PLINK, I_PUNLINK;
 //! SVR4.2 STREAMS programmer's guide, "Multiplexing": the lower half, and persistent links).
 
+use std::time::Instant;
+
 use streams::drivers::Splice;
 use streams::{
     Control, Credentials, DriverId, Interest, Kind, LinkError, LinkId, Marks, Message, Primitive, ReadError,
     SendInfo, StreamId, Which, WriteError,
 };
 
-use crate::support::{Device, ONE, Rig, data, partial_data, text, urgent};
+use crate::support::{Device, ONE, Rig, data, epoch, partial_data, text, urgent};
 
 /// Two streams in use, `rig.s` and `other`, that are spliced.
 struct Spliced {
@@ -25,16 +27,16 @@ impl Spliced {
         let upper = rig.executive.open(driver).unwrap();
         let link = rig.executive.link_in_use(upper, rig.s).unwrap();
         rig.executive.link_in_use(upper, other).unwrap();
-        rig.executive.close(upper);
-        rig.executive.run();
+        rig.executive.at(epoch()).close(upper);
+        rig.executive.at(epoch()).run();
         Spliced { rig, other, driver, link }
     }
 
     /// Makes the driver send a message up on a stream, and delivers it.
     fn up(&mut self, s: StreamId, m: Message) {
         let driver = self.rig.driver;
-        self.rig.executive.with_driver(driver, |_: &mut Device, cx| cx.putnext(s, m)).unwrap();
-        self.rig.executive.run();
+        self.rig.executive.at(epoch()).with_driver(driver, |_: &mut Device, cx| cx.putnext(s, m)).unwrap();
+        self.rig.executive.at(epoch()).run();
     }
 
     fn is_linked(&self, s: StreamId) -> bool {
@@ -43,7 +45,7 @@ impl Spliced {
 
     fn passed(&mut self) -> (u64, u64, bool) {
         let s = self.rig.s;
-        let passed = self.rig.executive.with_driver(self.driver, |splice: &mut Splice, _| splice.spliced(s));
+        let passed = self.rig.executive.driver_state(self.driver, |splice: &mut Splice| splice.spliced(s));
         let passed = passed.unwrap().unwrap();
         (passed.messages, passed.bytes, passed.is_in_record)
     }
@@ -104,13 +106,16 @@ fn the_user_of_a_linked_stream_waits_and_goes_on() {
     assert_eq!(executive.getmsg(s), Ok(None));
     assert_eq!(executive.getrun(s), Ok(None));
     assert_eq!(executive.recv_passed(s), Ok(None));
-    assert_eq!(executive.write(s, Which::Only, SendInfo::default(), b"x"), Err(WriteError::WouldBlock));
-    assert_eq!(executive.putmsg(s, urgent("x")).unwrap_err().error, WriteError::WouldBlock);
+    assert_eq!(
+        executive.write(s, Which::Only, SendInfo::default(), b"x", Instant::now),
+        Err(WriteError::WouldBlock)
+    );
+    assert_eq!(executive.at(epoch()).putmsg(s, urgent("x")).unwrap_err().error, WriteError::WouldBlock);
     assert_eq!(executive.poll(s), streams::Readiness::default());
     executive.unlink(link).unwrap();
     executive.take_wakeups(&mut woken);
     assert_eq!(woken, [s]);
-    executive.write(s, Which::Only, SendInfo::default(), b"mine").unwrap();
+    executive.write(s, Which::Only, SendInfo::default(), b"mine", Instant::now).unwrap();
     assert!(!spliced.is_linked(s) && !spliced.is_linked(spliced.other), "both links end");
     spliced.up(s, data("too"));
     assert_eq!(spliced.rig.read_all(), ["too"]);
@@ -134,8 +139,8 @@ fn a_full_stream_stops_what_is_spliced_into_it() {
     assert_eq!(spliced.rig.state().consumed.len(), 66, "their receive window stays closed");
     spliced.rig.state().busy = false;
     let driver = spliced.rig.driver;
-    spliced.rig.executive.with_driver(driver, |_: &mut Device, cx| cx.qenable(other)).unwrap();
-    spliced.rig.executive.run();
+    spliced.rig.executive.at(epoch()).with_driver(driver, |_: &mut Device, cx| cx.qenable(other)).unwrap();
+    spliced.rig.executive.at(epoch()).run();
     assert_eq!(spliced.rig.state().received.len(), 70);
 }
 
@@ -152,13 +157,13 @@ fn what_waited_goes_on_as_far_as_there_is_room() {
             cx.putnext(s, Message { data: vec![7; 1000].into(), ..data("") });
         }
     };
-    spliced.rig.executive.with_driver(driver, burst).unwrap();
-    spliced.rig.executive.run();
+    spliced.rig.executive.at(epoch()).with_driver(driver, burst).unwrap();
+    spliced.rig.executive.at(epoch()).run();
     let waits = |spliced: &Spliced| spliced.rig.executive.describe(other).unwrap().driver.write.messages;
     assert_eq!(waits(&spliced), 66, "64 KB are full");
     spliced.rig.state().busy = false;
-    spliced.rig.executive.with_driver(driver, |_: &mut Device, cx| cx.qenable(other)).unwrap();
-    spliced.rig.executive.run();
+    spliced.rig.executive.at(epoch()).with_driver(driver, |_: &mut Device, cx| cx.qenable(other)).unwrap();
+    spliced.rig.executive.at(epoch()).run();
     assert_eq!((waits(&spliced), spliced.rig.state().received.len()), (0, 300), "all have gone on");
 }
 
@@ -173,8 +178,8 @@ fn the_end_of_a_connection_ends_both_links_behind_its_data() {
     assert!(spliced.is_linked(s), "data is before it");
     spliced.rig.state().busy = false;
     let driver = spliced.rig.driver;
-    spliced.rig.executive.with_driver(driver, |_: &mut Device, cx| cx.qenable(other)).unwrap();
-    spliced.rig.executive.run();
+    spliced.rig.executive.at(epoch()).with_driver(driver, |_: &mut Device, cx| cx.qenable(other)).unwrap();
+    spliced.rig.executive.at(epoch()).run();
     assert!(!spliced.is_linked(s) && !spliced.is_linked(other));
     assert_eq!(spliced.rig.state().received.len(), 2);
     let end = spliced.rig.executive.getmsg(s).unwrap().unwrap();
@@ -191,7 +196,7 @@ fn a_hang_up_and_an_error_end_the_links_and_reach_the_user() {
     let mut spliced = Spliced::new();
     let other = spliced.other;
     spliced.rig.executive.fault(Some(other));
-    spliced.rig.executive.run();
+    spliced.rig.executive.at(epoch()).run();
     assert!(!spliced.is_linked(other));
     assert_eq!(spliced.rig.executive.getmsg(other), Err(ReadError::Failed(streams::Errno::EIO)));
 }
@@ -200,10 +205,10 @@ fn a_hang_up_and_an_error_end_the_links_and_reach_the_user() {
 fn closing_a_linked_stream_returns_the_other_one_to_its_user() {
     let mut spliced = Spliced::new();
     let (s, other) = (spliced.rig.s, spliced.other);
-    spliced.rig.executive.close(s);
-    spliced.rig.executive.run();
+    spliced.rig.executive.at(epoch()).close(s);
+    spliced.rig.executive.at(epoch()).run();
     assert!(!spliced.is_linked(other));
-    spliced.rig.executive.write(other, Which::Only, SendInfo::default(), b"mine").unwrap();
+    spliced.rig.executive.write(other, Which::Only, SendInfo::default(), b"mine", Instant::now).unwrap();
 }
 
 #[test]
@@ -233,6 +238,7 @@ fn a_refused_link_leaves_what_the_user_has_not_read() {
     let below = rig.executive.add_driver("below", Box::new(streams::drivers::Nuls));
     let lower = rig.executive.open(below).unwrap();
     rig.executive
+        .at(epoch())
         .with_driver(below, |_: &mut streams::drivers::Nuls, cx| cx.putnext(lower, data("unread")))
         .unwrap();
     let refused = LinkError::Driver(streams::Errno::EINVAL);

@@ -1,6 +1,6 @@
 //! A stream to a driver that the test controls, and modules that keep a diary.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,6 +11,12 @@ use streams::{
 
 /// An association of a stream with several.
 pub(crate) const ONE: Which = Which::Id(AssociationId(1));
+
+/// Returns the time at which all executives of these tests begin.
+pub(crate) fn epoch() -> Instant {
+    static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+    *EPOCH
+}
 
 /// State of the driver of a [`Rig`]: what it has seen, and how it behaves.
 pub(crate) struct State {
@@ -120,7 +126,7 @@ impl Rig {
             opened: Vec::new(),
             diary: Diary::default(),
         }));
-        let mut executive = Executive::new(Instant::now());
+        let mut executive = Executive::new(epoch());
         let driver = executive.add_driver("device", Box::new(Device(Arc::clone(&state))));
         let s = executive.open(driver).unwrap();
         Self { executive, driver, s, state }
@@ -142,7 +148,7 @@ impl Rig {
     /// Calls `f` with the driver's streams.
     pub(crate) fn device(&mut self, f: impl FnOnce(&mut Cx<'_>, StreamId)) {
         let s = self.s;
-        self.executive.with_driver(self.driver, |_: &mut Device, cx| f(cx, s)).unwrap();
+        self.executive.at(epoch()).with_driver(self.driver, |_: &mut Device, cx| f(cx, s)).unwrap();
     }
 
     /// Makes the driver send a message up.
@@ -159,11 +165,11 @@ impl Rig {
     pub(crate) fn release(&mut self) {
         self.state().busy = false;
         self.device(|cx, s| cx.qenable(s));
-        self.executive.run();
+        self.executive.at(epoch()).run();
     }
 
     pub(crate) fn write(&mut self, text: &str) -> Result<(), streams::WriteError> {
-        self.executive.write(self.s, Which::Only, SendInfo::default(), text.as_bytes())
+        self.executive.write(self.s, Which::Only, SendInfo::default(), text.as_bytes(), Instant::now)
     }
 
     /// Returns the data of the messages that have reached the driver.
@@ -260,7 +266,7 @@ pub(crate) fn pushed(name: &str, arguments: &[&str]) -> (Rig, Instant) {
     let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
     rig.executive.push_named(rig.s, name, &arguments).unwrap();
     rig.executive.timeout(start);
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     (rig, start)
 }
 
@@ -268,6 +274,6 @@ pub(crate) fn pushed(name: &str, arguments: &[&str]) -> (Rig, Instant) {
 pub(crate) fn pass(rig: &mut Rig, start: Instant, from_ms: u64, to_ms: u64) {
     for ms in from_ms..=to_ms {
         rig.executive.timeout(start + Duration::from_millis(ms));
-        rig.executive.run();
+        rig.executive.at(epoch()).run();
     }
 }

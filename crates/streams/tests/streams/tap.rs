@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use streams::modules::{RecordSink, Tap};
 use streams::{Chain, Message, RecvInfo, SendInfo, Which};
 
-use crate::support::pushed;
+use crate::support::{epoch, pushed};
 
 #[test]
 fn tap_writes_a_file_that_pcap_readers_open() {
@@ -22,7 +22,7 @@ fn tap_writes_a_file_that_pcap_readers_open() {
     let tap = Tap::new(Box::new(take), (start, Duration::from_secs(1_000_000_000)), (1234, 5678));
     rig.executive.push(rig.s, Box::new(tap)).unwrap();
     let info = SendInfo { stream: 3, ppid: 60, ..SendInfo::default() };
-    rig.executive.write(rig.s, Which::Only, info, b"hello").unwrap();
+    rig.executive.write(rig.s, Which::Only, info, b"hello", Instant::now).unwrap();
     rig.up(Message::optdata_ind(
         Which::Only,
         RecvInfo { stream: 3, ppid: 60, tsn: 9, ssn: 4, ..RecvInfo::default() },
@@ -30,6 +30,7 @@ fn tap_writes_a_file_that_pcap_readers_open() {
         [&b"wor"[..], b"l", b"d!"].map(bytes::Bytes::from_static).into_iter().collect(),
     ));
     rig.executive
+        .at(epoch())
         .putmsg(rig.s, Message::proto(streams::Primitive::OrdrelReq { association: Which::Only }))
         .unwrap();
     assert_eq!(rig.read_all(), ["world!"]);

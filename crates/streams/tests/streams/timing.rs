@@ -4,11 +4,11 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use streams::{
-    Cx, Driver, Errno, Executive, FlushScope, Message, Module, ModuleInfo, Open, Q, QueueInfo, Side,
-    StreamId, TimerId, testb,
+    Cx, Driver, Errno, Executive, FlushScope, Message, Module, ModuleInfo, Open, Q, QueueInfo, SendInfo,
+    Side, StreamId, TimerId, Which, testb,
 };
 
-use crate::support::{ONE, Rig, text};
+use crate::support::{ONE, Rig, data, epoch, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -73,13 +73,13 @@ fn a_popped_module_is_not_called() {
 fn a_close_waits_until_what_was_written_has_gone_down() {
     let (mut rig, start) = slow();
     rig.write("x").unwrap();
-    rig.executive.close(rig.s);
+    rig.executive.at(epoch()).close(rig.s);
     assert!(!rig.executive.is_open(rig.s), "for its users it is closed at once");
     assert!(rig.write("y").is_err());
     assert!(rig.executive.is_busy(), "and something is left to do");
     rig.executive.timeout(start);
     rig.executive.timeout(start + SECOND);
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.received(), ["x"]);
     assert_eq!(rig.take_diary().last().unwrap(), "close");
     assert!(!rig.executive.is_busy());
@@ -93,7 +93,7 @@ fn a_close_waits_no_longer_than_its_time() {
     rig.write("stuck").unwrap();
     rig.executive.set_close_time(rig.s, 3 * SECOND);
     assert_eq!(rig.executive.close_time(rig.s), Some(3 * SECOND));
-    rig.executive.close(rig.s);
+    rig.executive.at(epoch()).close(rig.s);
     rig.executive.timeout(start);
     rig.take_diary();
     rig.executive.timeout(start + 2 * SECOND);
@@ -109,9 +109,9 @@ fn messages_up_to_a_closing_stream_return_their_credit() {
     rig.state().busy = true;
     rig.write("stuck").unwrap();
     rig.data_up("unread");
-    rig.executive.close(rig.s);
+    rig.executive.at(epoch()).close(rig.s);
     rig.data_up("later");
-    rig.executive.run();
+    rig.executive.at(epoch()).run();
     assert_eq!(rig.state().consumed, [(ONE, 6), (ONE, 5)]);
 }
 
@@ -157,7 +157,9 @@ impl Driver for Clock {
         Ok(())
     }
     fn close(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {}
-    fn put(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _m: Message) {}
+    fn put(&mut self, cx: &mut Cx<'_>, _s: StreamId, _m: Message) {
+        self.0.push(cx.now());
+    }
     fn receive(&mut self, cx: &mut Cx<'_>, now: Instant) -> io::Result<bool> {
         self.note(cx, now);
         Ok(false)
@@ -183,8 +185,25 @@ fn the_time_of_a_driver_never_goes_back() {
     executive.receive(start).unwrap();
     executive.flush(start, FlushScope::All);
     executive.timeout(start);
-    let times = executive.with_driver(driver, |clock: &mut Clock, _| clock.0.clone()).unwrap();
+    let times = executive.driver_state(driver, |clock: &mut Clock| clock.0.clone()).unwrap();
     assert_eq!(times, [start + SECOND; 4]);
+}
+
+#[test]
+fn a_put_has_the_time_of_its_call_and_a_write_asks_for_the_time_of_a_lifetime_alone() {
+    let start = Instant::now();
+    let mut executive = Executive::new(start);
+    let driver = executive.add_driver("clock", Box::new(Clock(Vec::new())));
+    let s = executive.open(driver).unwrap();
+    executive.at(start + SECOND).putmsg(s, data("put")).unwrap();
+    let mortal = SendInfo { lifetime: Some(SECOND.into()), ..SendInfo::default() };
+    executive.write(s, Which::Only, mortal, b"copied", || start + 2 * SECOND).unwrap();
+    executive.write_bytes(s, Which::Only, mortal, "block".into(), || start + 3 * SECOND).unwrap();
+    let never = || -> Instant { panic!("the message has no lifetime") };
+    executive.write(s, Which::Only, SendInfo::default(), b"copied", never).unwrap();
+    executive.write_bytes(s, Which::Only, SendInfo::default(), "block".into(), never).unwrap();
+    let times = executive.driver_state(driver, |clock: &mut Clock| clock.0.clone()).unwrap();
+    assert_eq!(times, [1, 2, 3, 3, 3].map(|seconds| start + seconds * SECOND));
 }
 
 /// Asks for memory with each message, and sends it on when it is there (`bufcall(D3)`, `unbufcall(D3)`).

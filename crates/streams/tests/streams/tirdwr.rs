@@ -2,7 +2,7 @@
 
 use streams::{Chain, Errno, Kind, Message, Primitive, ReadError, RecvInfo, SendInfo, Which};
 
-use crate::support::{ONE, Rig, pushed};
+use crate::support::{ONE, Rig, epoch, pushed};
 
 #[test]
 fn tirdwr_shows_data_and_the_end_of_the_file_alone() {
@@ -37,7 +37,7 @@ fn tirdwr_ends_a_stream_with_primitives_that_a_file_has_not() {
         eproto
     );
     assert_eq!(
-        broken(&|rig| rig.executive.putmsg(rig.s, Message::proto(Primitive::UnbindReq)).unwrap()),
+        broken(&|rig| rig.executive.at(epoch()).putmsg(rig.s, Message::proto(Primitive::UnbindReq)).unwrap()),
         eproto
     );
     assert_eq!(
@@ -68,7 +68,7 @@ fn tirdwr_lets_nothing_pass_after_a_disconnection() {
     assert_eq!(rig.executive.read(rig.s, &mut buffer).unwrap().map(|(bytes, ..)| bytes), Some(0));
     assert_eq!(rig.executive.read(rig.s, &mut buffer), Err(ReadError::HungUp), "what came late is gone");
     assert_eq!(rig.state().consumed[..2], [(ONE, 4), (Which::Only, 5)], "and its window is given back");
-    rig.executive.close_now(rig.s);
+    rig.executive.at(epoch()).close_now(rig.s);
     assert!(rig.state().received.is_empty(), "a connection that is gone is not released");
 }
 

@@ -6,7 +6,7 @@ use streams::{
     esballoc,
 };
 
-use crate::support::{Rig, data, text};
+use crate::support::{Rig, data, epoch, text};
 
 fn message(blocks: &[&'static str]) -> Message {
     Message::data(blocks.iter().map(|block| Bytes::from_static(block.as_bytes())).collect::<Chain>())
@@ -198,19 +198,19 @@ fn fdinsert_writes_the_number_of_a_stream_into_a_control_part() {
     let mut rig = Rig::new();
     let other = rig.executive.open(rig.driver).unwrap();
     let control = |bytes: &[u8]| Message { kind: Kind::Proto(bytes.into()), ..data("d") };
-    rig.executive.fdinsert(rig.s, other, control(&[0xff; 12]), 4).unwrap();
+    rig.executive.at(epoch()).fdinsert(rig.s, other, control(&[0xff; 12]), 4).unwrap();
     let number = (other.index() as u32).to_ne_bytes();
     let expected = [[0xff; 4], number, [0xff; 4]].concat();
     assert_eq!(rig.state().received[0].kind, Kind::Proto((&expected[..]).into()));
     for (offset, bytes) in [(3, 12), (12, 12), (usize::MAX, 12), (0, 2)] {
         assert!(
-            rig.executive.fdinsert(rig.s, other, control(&vec![0; bytes]), offset).is_err(),
+            rig.executive.at(epoch()).fdinsert(rig.s, other, control(&vec![0; bytes]), offset).is_err(),
             "at {offset}"
         );
     }
-    rig.executive.close(other);
+    rig.executive.at(epoch()).close(other);
     assert!(
-        rig.executive.fdinsert(rig.s, other, control(&[0; 8]), 0).is_err(),
+        rig.executive.at(epoch()).fdinsert(rig.s, other, control(&[0; 8]), 0).is_err(),
         "a closed stream has no number"
     );
 }

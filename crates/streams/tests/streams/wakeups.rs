@@ -2,7 +2,7 @@
 
 use streams::{Errno, Interest, StreamId};
 
-use crate::support::{Rig, urgent};
+use crate::support::{Rig, epoch, urgent};
 
 fn woken(rig: &mut Rig) -> Vec<StreamId> {
     let mut woken = Vec::new();
@@ -61,6 +61,6 @@ fn a_closed_stream_is_taken_off_the_list() {
     let mut rig = Rig::new();
     rig.executive.want(rig.s, Interest::READABLE);
     rig.data_up("x");
-    rig.executive.close(rig.s);
+    rig.executive.at(epoch()).close(rig.s);
     assert!(woken(&mut rig).is_empty());
 }

@@ -1,16 +1,18 @@
 //! Writing at the head (`write(2)`, `putmsg(2)`; `streamio(7)` I_SWROPT, I_CANPUT).
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use streams::modules::NullMod;
 use streams::{Kind, Message, Pool, Primitive, SendInfo, Which};
 
-use crate::support::{Device, Rig};
+use crate::support::{Device, Rig, epoch};
 
 #[test]
 fn a_write_goes_down_as_one_message_with_what_is_known_of_it() {
     let mut rig = Rig::new();
     let info = SendInfo { stream: 3, ppid: 4, unordered: true, ..SendInfo::default() };
-    rig.executive.write(rig.s, Which::Only, info, b"data").unwrap();
+    rig.executive.write(rig.s, Which::Only, info, b"data", Instant::now).unwrap();
     assert_eq!(rig.state().received, [Message::optdata_req(Which::Only, info, Bytes::from_static(b"data"))]);
 }
 
@@ -18,7 +20,7 @@ fn a_write_goes_down_as_one_message_with_what_is_known_of_it() {
 fn bytes_go_down_without_being_copied() {
     let mut rig = Rig::new();
     let bytes = Bytes::from(vec![1, 2, 3]);
-    rig.executive.write_bytes(rig.s, Which::Only, SendInfo::default(), bytes.clone()).unwrap();
+    rig.executive.write_bytes(rig.s, Which::Only, SendInfo::default(), bytes.clone(), Instant::now).unwrap();
     assert_eq!(rig.state().received[0].data.blocks()[0].as_ptr(), bytes.as_ptr());
 }
 
@@ -38,7 +40,7 @@ fn a_driver_lends_only_what_no_module_and_no_earlier_write_misses() {
     drop(rig.executive.pop(rig.s).unwrap());
     drop(rig.executive.pop(rig.s).unwrap());
     rig.executive
-        .write(rig.s, Which::Only, SendInfo { more: true, ..SendInfo::default() }, b"begun")
+        .write(rig.s, Which::Only, SendInfo { more: true, ..SendInfo::default() }, b"begun", Instant::now)
         .unwrap();
     assert!(!lends(&mut rig), "the head holds bytes that come before");
 }
@@ -46,7 +48,7 @@ fn a_driver_lends_only_what_no_module_and_no_earlier_write_misses() {
 #[test]
 fn a_primitive_goes_down_as_it_is() {
     let mut rig = Rig::new();
-    rig.executive.putmsg(rig.s, Message::pc_proto(Primitive::InfoReq)).unwrap();
+    rig.executive.at(epoch()).putmsg(rig.s, Message::pc_proto(Primitive::InfoReq)).unwrap();
     assert_eq!(rig.state().received[0].kind, Kind::PcProto(Primitive::InfoReq.into()));
 }
 

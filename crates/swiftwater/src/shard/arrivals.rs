@@ -90,9 +90,10 @@ impl Inner {
 
     /// Handles the datagrams that have arrived, as many as there is time for, and answers them.
     fn take_turn(&mut self, now: Instant, until: Instant) {
-        let executive = self.executive.at(now);
         for _ in 0..RECEIVES_MAX {
-            if !self.arrivals.on_received(executive.receive(now)) || Instant::now() >= until {
+            if !self.arrivals.on_received(self.executive.with_messages_queued().receive(now))
+                || Instant::now() >= until
+            {
                 break;
             }
         }
@@ -102,13 +103,13 @@ impl Inner {
     /// Handles expired timers.
     fn handle_timers(&mut self, now: Instant) {
         if self.executive.deadline().is_some_and(|at| at <= now) {
-            self.executive.at(now).timeout(now);
+            self.executive.with_messages_queued().timeout(now);
             self.answer(now);
         }
     }
 
     fn answer(&mut self, now: Instant) {
-        let executive = self.executive.at(now);
+        let mut executive = self.executive.at(now);
         executive.run();
         if executive.flush_due() {
             executive.flush(now, FlushScope::Due);

@@ -66,7 +66,7 @@ impl Socket {
         let mut inner = self.shard.enter();
         let message = Block::proto(primitive);
         let answer = inner.guarded(Some(self.stream), |inner| {
-            let executive = inner.executive.at(Instant::now());
+            let mut executive = inner.executive.at(Instant::now());
             executive.putmsg(self.stream, message).map_err(|refused| refused.error)?;
             let answer = executive.getpmsg(self.stream, streams::Select::HighPriority);
             let inspected = inner.executive.provider(|driver| inspect(driver));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sctp::SendPool;
 use streams::drivers::{Splice, SpliceMemory};
-use streams::{Credentials, DriverId, Executive, LinkError, LinkId, StreamId, Which};
+use streams::{At, Credentials, DriverId, Executive, LinkError, LinkId, StreamId, Which};
 
 use super::Stream;
 
@@ -121,7 +121,7 @@ impl Stream<'_> {
                 let executive = inner.executive.with_messages_queued();
                 let (_, owner) = executive.link_of(s)?;
                 let driver = executive.driver_named(SPLICE)?;
-                let passed = executive.with_driver(driver, |splice: &mut Splice, _| splice.spliced(s))??;
+                let passed = executive.driver_state(driver, |splice: &mut Splice| splice.spliced(s))??;
                 Some(SpliceStatus { owner, messages: passed.messages, bytes: passed.bytes })
             })
             .flatten()
@@ -167,7 +167,7 @@ impl Known {
 }
 
 fn splice(
-    executive: &mut Executive,
+    executive: &mut At<'_>,
     lowers: [StreamId; 2],
     pools: [Option<SendPool>; 2],
     owner: Credentials,
@@ -193,7 +193,7 @@ fn splice(
 fn charge(executive: &mut Executive, driver: DriverId, lower: StreamId, pool: Option<SendPool>) {
     if let Some(pool) = pool {
         let memory = SpliceMemory::new(move |message| pool.copy(message));
-        executive.with_driver(driver, |splice: &mut Splice, _| splice.set_memory(lower, memory));
+        executive.driver_state(driver, |splice: &mut Splice| splice.set_memory(lower, memory));
     }
 }
 
@@ -212,14 +212,14 @@ fn link_both(
     })
 }
 
-fn unsplice(executive: &mut Executive, s: StreamId) -> Result<(), SpliceError> {
+fn unsplice(executive: &mut At<'_>, s: StreamId) -> Result<(), SpliceError> {
     let (link, _) = executive.link_of(s).ok_or(LinkError::NoLink)?;
-    let in_record = |splice: &mut Splice, _: &mut streams::Cx<'_>| {
+    let in_record = |splice: &mut Splice| {
         let ends = [Some(s), splice.other(s)].into_iter().flatten();
         ends.filter_map(|end| splice.spliced(end)).any(|end| end.is_in_record)
     };
     let driver = executive.driver_named(SPLICE).ok_or(LinkError::NoLink)?;
-    if executive.with_driver(driver, in_record) == Some(true) {
+    if executive.driver_state(driver, in_record) == Some(true) {
         return Err(SpliceError::InRecord);
     }
     executive.unlink(link)?;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use self::model::{ExtraAcked, FullPipe, MaxRate, MinRtt, Rounds, ShortTerm};
 use self::probe_bw::{AckPhase, Probing, in_flight_at_loss, loses_too_much};
 use super::{Acked, Controller, LostPacket, RateSample, Signal};
+use crate::packet_number::PacketNumber;
 use crate::time::Time;
 
 /// No bound.
@@ -119,7 +120,7 @@ pub struct Bbr {
     cwnd_limited_now: bool,
     /// Number of gaps among the packets of this round.
     gaps: u32,
-    last_lost: Option<u32>,
+    last_lost: Option<PacketNumber>,
     /// The clocks start with the first event.
     started: bool,
 }
@@ -437,7 +438,7 @@ impl Controller for Bbr {
 
     fn on_packet_lost(&mut self, now: Time, lost: &LostPacket) {
         self.note_loss();
-        if self.last_lost.is_none_or(|last| lost.number != last.wrapping_add(1)) {
+        if self.last_lost.is_none_or(|last| lost.number != last.next()) {
             self.gaps += 1;
         }
         self.last_lost = Some(lost.number);
