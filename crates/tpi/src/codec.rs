@@ -8,6 +8,7 @@
 mod address;
 mod layout;
 mod option;
+mod which;
 
 use crate::{Errno, Info, Optmgmt, Primitive, PrimitiveCode, RecvInfo, SendInfo, TError, Unitdata, Which};
 use layout::{Reader, Writer};
@@ -125,17 +126,17 @@ impl Primitive {
             }
             Self::DisconReq { sequence, reason, association } => {
                 w.word(*sequence);
-                let [has_number, number] = association.words();
+                let [has_number, number] = which::words(*association);
                 w.appended(&[*reason, has_number, number]);
             }
             Self::DisconInd { reason, sequence, association, cause } => {
                 w.word(*reason);
                 w.word(*sequence);
-                let [has_number, number] = association.words();
+                let [has_number, number] = which::words(*association);
                 w.appended(&[has_number, number, u32::from(*cause)]);
             }
             Self::OrdrelReq { association } | Self::OrdrelInd { association } => {
-                w.appended(&association.words());
+                w.appended(&which::words(*association));
             }
             Self::OptmgmtReq(optmgmt) | Self::OptmgmtAck(optmgmt) => {
                 w.options(optmgmt.options.clone());
@@ -212,18 +213,18 @@ impl Primitive {
             PrimitiveCode::DisconReq => {
                 let sequence = r.word()?;
                 let [reason, has_number, number] = r.appended()?;
-                let association = Which::from_words([has_number, number])?;
+                let association = which::from_words([has_number, number])?;
                 Self::DisconReq { sequence, reason, association }
             }
             PrimitiveCode::DisconInd => {
                 let (reason, sequence) = (r.word()?, r.word()?);
                 let [has_number, number, cause] = r.appended()?;
-                let association = Which::from_words([has_number, number])?;
+                let association = which::from_words([has_number, number])?;
                 let cause = u16::try_from(cause).map_err(|_| DecodeError::BadValue(cause))?;
                 Self::DisconInd { reason, sequence, association, cause }
             }
-            PrimitiveCode::OrdrelReq => Self::OrdrelReq { association: Which::from_words(r.appended()?)? },
-            PrimitiveCode::OrdrelInd => Self::OrdrelInd { association: Which::from_words(r.appended()?)? },
+            PrimitiveCode::OrdrelReq => Self::OrdrelReq { association: which::from_words(r.appended()?)? },
+            PrimitiveCode::OrdrelInd => Self::OrdrelInd { association: which::from_words(r.appended()?)? },
             PrimitiveCode::OptmgmtReq => Self::OptmgmtReq(decode_optmgmt(&mut r)?),
             PrimitiveCode::OptmgmtAck => Self::OptmgmtAck(decode_optmgmt(&mut r)?),
             PrimitiveCode::AddrReq => Self::AddrReq,

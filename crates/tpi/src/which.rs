@@ -1,6 +1,5 @@
 //! Names an association of a stream.
 
-use crate::DecodeError;
 use sctp_message::AssociationId;
 
 /// The association of a primitive.
@@ -17,9 +16,6 @@ pub enum Which {
     Id(AssociationId),
 }
 
-/// The first word of an association with a number.
-const HAS_NUMBER: u32 = 1;
-
 impl Which {
     /// Returns the number of the association, if the primitive has one.
     #[inline]
@@ -27,22 +23,6 @@ impl Which {
         match self {
             Self::Only => None,
             Self::Id(id) => Some(id),
-        }
-    }
-
-    /// Encodes the association: whether it has a number, then the number. [`Which::Only`] is all zero.
-    pub(crate) fn words(self) -> [u32; 2] {
-        match self {
-            Self::Only => [0, 0],
-            Self::Id(AssociationId(number)) => [HAS_NUMBER, number],
-        }
-    }
-
-    pub(crate) fn from_words([has_number, number]: [u32; 2]) -> Result<Self, DecodeError> {
-        match (has_number, number) {
-            (0, 0) => Ok(Self::Only),
-            (HAS_NUMBER, number) => Ok(Self::Id(AssociationId(number))),
-            (0, unexpected) | (unexpected, _) => Err(DecodeError::BadValue(unexpected)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Options: a list of `t_opthdr` (length, level, name, status), each followed by its value and aligned to four bytes.
 
-use super::DecodeError;
 use super::address::{INET, INET6};
+use super::{DecodeError, which};
 use crate::options::T_INET_SCTP;
 use crate::options::sctp::{T_SCTP_PPI, T_SCTP_SID, T_SCTP_SSN, T_SCTP_TSN};
 use crate::{
@@ -38,7 +38,7 @@ pub(super) fn encode_send(association: Which, info: &SendInfo) -> Vec<u8> {
     let flags = bit(info.unordered, UNORDERED) | bit(info.more, MORE) | bit(info.immediate, IMMEDIATE);
     let lifetime_ms = info.lifetime.map_or(0, Lifetime::ms);
     let path = info.path.map_or(0, |path| u32::from(path.0) + 1);
-    let [has_number, number] = association.words();
+    let [has_number, number] = which::words(association);
     let rest = [has_number, number, info.context, lifetime_ms, path, flags];
     if rest != [0; 6] {
         options.extend(encode(SEND, &rest));
@@ -49,7 +49,7 @@ pub(super) fn encode_send(association: Which, info: &SendInfo) -> Vec<u8> {
 /// Decodes the association and description of an outbound message. A property without an option is zero.
 pub(super) fn decode_send(options: &[u8]) -> Result<(Which, SendInfo), DecodeError> {
     let [has_number, number, context, lifetime_ms, path, flags] = find(options, SEND)?.unwrap_or_default();
-    let association = Which::from_words([has_number, number])?;
+    let association = which::from_words([has_number, number])?;
     let bad = DecodeError::BadValue;
     if flags & !(UNORDERED | MORE | IMMEDIATE) != 0 {
         return Err(bad(flags));
@@ -82,7 +82,7 @@ pub(super) fn encode_receive(association: Which, info: &RecvInfo) -> Vec<u8> {
     let mut options: Vec<u8> = published.iter().flat_map(|(name, value)| encode(*name, &[*value])).collect();
     let bit = |is: bool, bit| if is { bit } else { 0 };
     let flags = bit(info.unordered, UNORDERED) | bit(info.more, MORE);
-    let [has_number, number] = association.words();
+    let [has_number, number] = which::words(association);
     let rest = [has_number, number, info.cumulative_tsn, flags];
     if rest != [0; 4] {
         options.extend(encode(RECEIVE, &rest));
@@ -93,7 +93,7 @@ pub(super) fn encode_receive(association: Which, info: &RecvInfo) -> Vec<u8> {
 /// Decodes the association and description of an inbound message. A property without an option is zero.
 pub(super) fn decode_receive(options: &[u8]) -> Result<(Which, RecvInfo), DecodeError> {
     let [has_number, number, cumulative_tsn, flags] = find(options, RECEIVE)?.unwrap_or_default();
-    let association = Which::from_words([has_number, number])?;
+    let association = which::from_words([has_number, number])?;
     if flags & !(UNORDERED | MORE) != 0 {
         return Err(DecodeError::BadValue(flags));
     }
@@ -122,7 +122,7 @@ fn published_u16(options: &[u8], name: u32) -> Result<u16, DecodeError> {
 /// Encodes a new association; returns no bytes if all values are zero.
 pub(super) fn encode_association(association: Which, outbound_streams: u16, inbound_streams: u16) -> Vec<u8> {
     let streams = pair(outbound_streams, inbound_streams);
-    let [has_number, number] = association.words();
+    let [has_number, number] = which::words(association);
     match [has_number, number, streams] {
         [0, 0, 0] => Vec::new(),
         words => encode(ASSOCIATION, &words),
@@ -132,7 +132,7 @@ pub(super) fn encode_association(association: Which, outbound_streams: u16, inbo
 pub(super) fn decode_association(options: &[u8]) -> Result<(Which, u16, u16), DecodeError> {
     let [has_number, number, streams] = find(options, ASSOCIATION)?.unwrap_or_default();
     let (outbound_streams, inbound_streams) = unpair(streams);
-    Ok((Which::from_words([has_number, number])?, outbound_streams, inbound_streams))
+    Ok((which::from_words([has_number, number])?, outbound_streams, inbound_streams))
 }
 
 pub(super) fn encode_notification(notification: &Notification) -> Vec<u8> {
@@ -183,7 +183,7 @@ fn notice_words(notification: &Notification) -> [u32; 10] {
         }
         _ => (0, [0; 4]),
     };
-    let [has_number, association] = notification.association.words();
+    let [has_number, association] = which::words(notification.association);
     [has_number, association, number, first, second, family, a, b, c, d]
 }
 
@@ -220,7 +220,7 @@ pub(super) fn decode_notification(options: &[u8]) -> Result<Option<Notification>
         }
         _ => return Err(bad(number)),
     };
-    let association = Which::from_words([has_number, association])?;
+    let association = which::from_words([has_number, association])?;
     Ok(Some(Notification { association, kind }))
 }
 
