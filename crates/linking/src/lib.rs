@@ -17,8 +17,8 @@ pub struct Ids {
     pub group: u32,
 }
 
-/// Returns whether a program whose file has this mode and these owners changes the user or the group of the caller. Only then does
-/// the system preload nothing into it; a file of the caller's own changes nothing.
+/// Returns whether a program whose file has this mode and these owners changes the user or the group of the caller. Only then
+/// does the system preload nothing into it; a file of the caller's own changes nothing.
 ///
 /// ```
 /// use linking::{Ids, changes_ids};

@@ -74,8 +74,8 @@ pub(crate) fn send(
     Ok(sent)
 }
 
-/// Returns the packets of the next call, of those that are due. Packets that were sent before are renewed only now: to renew those
-/// of the whole flood at once would interrupt it.
+/// Returns the packets of the next call, of those that are due. Packets that were sent before are renewed only now: to renew
+/// those of the whole flood at once would interrupt it.
 fn next_batch(flood: Flood, packets: &mut [Vec<u8>], handed_over: u64, due: u64) -> &[Vec<u8>] {
     let all = packets.len() as u64;
     let (times_sent, first) = (handed_over / all, (handed_over % all) as usize);

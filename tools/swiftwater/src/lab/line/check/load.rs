@@ -194,8 +194,8 @@ fn transfer(direction: Direction<'_>, limit: Option<u64>, end: Instant) -> io::R
     Ok(control)
 }
 
-/// Gives a socket a congestion control if the kernel has it and this user may choose it. Returns the one that the socket has then,
-/// otherwise that of the host.
+/// Gives a socket a congestion control if the kernel has it and this user may choose it. Returns the one that the socket has
+/// then, otherwise that of the host.
 fn choose_control(socket: &Socket, name: &str) -> io::Result<String> {
     if let Err(error) = socket.set_tcp_congestion(name.as_bytes())
         && !matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOENT | Errno::EPERM))
