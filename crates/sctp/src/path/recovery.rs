@@ -213,67 +213,65 @@ impl Recovery {
 mod tests {
     use super::*;
 
+    fn packet(number: u32) -> PacketNumber {
+        PacketNumber::new(number)
+    }
+
     #[test]
     fn a_repair_ends_when_a_packet_that_left_in_it_arrives() {
         let mut recovery = Recovery::default();
-        recovery.enter(PacketNumber::new(10), 500, &[], None);
-        assert!(!recovery.on_arrival(Some(PacketNumber::new(9)), Some(400)) && recovery.is_repairing());
-        assert!(recovery.on_arrival(Some(PacketNumber::new(10)), Some(400)) && !recovery.is_repairing());
-        assert!(!recovery.on_arrival(Some(PacketNumber::new(11)), Some(400)), "it has ended before");
+        recovery.enter(packet(10), 500, &[], None);
+        assert!(!recovery.on_arrival(Some(packet(9)), Some(400)) && recovery.is_repairing());
+        assert!(recovery.on_arrival(Some(packet(10)), Some(400)) && !recovery.is_repairing());
+        assert!(!recovery.on_arrival(Some(packet(11)), Some(400)), "it has ended before");
     }
 
     #[test]
     fn the_window_stays_until_the_exit_point() {
         let mut recovery = Recovery::default();
         assert!(!recovery.holds_window());
-        recovery.enter(PacketNumber::new(10), 500, &[], None);
-        recovery.on_arrival(Some(PacketNumber::new(10)), Some(499));
+        recovery.enter(packet(10), 500, &[], None);
+        recovery.on_arrival(Some(packet(10)), Some(499));
         assert!(recovery.holds_window(), "a chunk of that window is outstanding");
-        recovery.on_arrival(Some(PacketNumber::new(11)), Some(500));
+        recovery.on_arrival(Some(packet(11)), Some(500));
         assert!(!recovery.holds_window());
-        recovery.on_arrival(Some(PacketNumber::new(12)), Some(499));
+        recovery.on_arrival(Some(packet(12)), Some(499));
         assert!(!recovery.holds_window(), "a chunk that was taken back is no loss");
 
         // Other paths say nothing of this one.
-        recovery.enter(PacketNumber::new(20), 600, &[], None);
-        recovery.on_arrival(Some(PacketNumber::new(19)), None);
+        recovery.enter(packet(20), 600, &[], None);
+        recovery.on_arrival(Some(packet(19)), None);
         assert!(recovery.holds_window());
-        recovery.on_arrival(Some(PacketNumber::new(20)), None);
+        recovery.on_arrival(Some(packet(20)), None);
         assert!(!recovery.holds_window());
     }
 
     #[test]
     fn slow_start_follows_a_timeout_before_the_exit_point() {
         let mut recovery = Recovery::default();
-        recovery.enter(PacketNumber::new(10), 500, &[], None);
-        recovery.on_timeout(PacketNumber::new(20), &[400..500]);
-        recovery.on_arrival(Some(PacketNumber::new(20)), Some(401));
+        recovery.enter(packet(10), 500, &[], None);
+        recovery.on_timeout(packet(20), &[400..500]);
+        recovery.on_arrival(Some(packet(20)), Some(401));
         assert!(!recovery.holds_window());
     }
 
     #[test]
     fn a_window_is_reduced_once() {
         let mut recovery = Recovery::default();
-        recovery.enter(PacketNumber::new(10), 500, &[], None);
-        assert!(!recovery.is_new_loss(PacketNumber::new(9), Some(500)), "the packet left before");
-        assert!(
-            !recovery.is_new_loss(PacketNumber::new(10), Some(499)),
-            "a chunk of that window is outstanding"
-        );
-        assert!(
-            recovery.is_new_loss(PacketNumber::new(10), Some(500))
-                && recovery.is_new_loss(PacketNumber::new(10), None)
-        );
+        recovery.enter(packet(10), 500, &[], None);
+        assert!(!recovery.is_new_loss(packet(9), Some(500)), "the packet left before");
+        assert!(!recovery.is_new_loss(packet(10), Some(499)), "a chunk of that window is outstanding");
+        assert!(recovery.is_new_loss(packet(10), Some(500)) && recovery.is_new_loss(packet(10), None));
         assert!(!recovery.is_new_mark(500), "that window is still being repaired");
-        recovery.on_arrival(Some(PacketNumber::new(10)), Some(500));
+        recovery.on_arrival(Some(packet(10)), Some(500));
         assert!(recovery.is_new_mark(500) && !recovery.is_new_mark(499));
     }
 
     #[test]
     fn a_loss_is_new_however_many_packets_have_left_since_the_last() {
         let mut recovery = Recovery::default();
-        recovery.enter(PacketNumber::new(1), 500, &[], None);
-        let mut newest = PacketNumber::new(1);
+        recovery.enter(packet(1), 500, &[], None);
+        let mut newest = packet(1);
         for _ in 0..10 {
             recovery.on_arrival(Some(newest), None);
             newest = newest.plus(1 << 29);
@@ -284,13 +282,10 @@ mod tests {
     #[test]
     fn a_loss_after_an_undone_reduction_reduces_the_window() {
         let mut recovery = Recovery::default();
-        recovery.enter(PacketNumber::new(10), 500, &[400..401], None);
-        recovery.undo(PacketNumber::new(7));
+        recovery.enter(packet(10), 500, &[400..401], None);
+        recovery.undo(packet(7));
         assert!(!recovery.holds_window());
-        assert!(
-            recovery.is_new_loss(PacketNumber::new(7), Some(400)),
-            "the packet has left before the reduction"
-        );
+        assert!(recovery.is_new_loss(packet(7), Some(400)), "the packet has left before the reduction");
     }
 
     #[test]
@@ -298,25 +293,30 @@ mod tests {
         let mut recovery = Recovery::default();
         recovery.on_path_answered();
         assert!(!recovery.is_repairing());
-        recovery.on_timeout(PacketNumber::new(20), &[400..500]);
+        recovery.on_timeout(packet(20), &[400..500]);
         assert!(recovery.follows_timeout());
         recovery.on_path_answered();
         assert!(recovery.is_repairing() && !recovery.follows_timeout());
-        recovery.on_arrival(Some(PacketNumber::new(20)), None);
+        recovery.on_arrival(Some(packet(20)), None);
         assert!(!recovery.is_repairing());
     }
 
     #[test]
     fn a_new_controller_begins_without_the_losses_of_the_one_before() {
         let mut recovery = Recovery::default();
-        recovery.enter(PacketNumber::new(10), 500, &[400..401], None);
-        recovery.reset(PacketNumber::new(20));
+        recovery.enter(packet(10), 500, &[400..401], None);
+        recovery.reset(packet(20));
         assert!(!recovery.is_repairing() && !recovery.holds_window() && !recovery.declared_lost(400));
-        let is_new = |packet, first_tsn| recovery.is_new_loss(PacketNumber::new(packet), first_tsn);
-        assert!(!is_new(9, None) && !is_new(19, None), "the packet left before");
-        assert!(is_new(20, Some(400)), "the exit point was that of the controller before");
-        recovery.on_timeout(PacketNumber::new(30), &[400..500]);
-        recovery.reset(PacketNumber::new(30));
+        assert!(
+            !recovery.is_new_loss(packet(9), None) && !recovery.is_new_loss(packet(19), None),
+            "the packet left before"
+        );
+        assert!(
+            recovery.is_new_loss(packet(20), Some(400)),
+            "the exit point was that of the controller before"
+        );
+        recovery.on_timeout(packet(30), &[400..500]);
+        recovery.reset(packet(30));
         assert!(recovery.follows_timeout(), "nothing has shown that the path works");
     }
 }
