@@ -35,9 +35,9 @@ use linking::Links;
 
 /// The drivers and streams of one perimeter.
 ///
-/// All operations run on the caller's thread and return at once. Those that depend on the time are operations of [`At`]. They leave
-/// deferred work in lists: service procedures, which [`At::run`] runs, timers, which [`Executive::timeout`] expires, and wake-ups,
-/// which [`Executive::take_wakeups`] and its neighbours return.
+/// All operations run on the caller's thread and return at once. Those that depend on the time are operations of [`At`]. They
+/// leave deferred work in lists: service procedures, which [`At::run`] runs, timers, which [`Executive::timeout`] expires, and
+/// wake-ups, which [`Executive::take_wakeups`] and its neighbours return.
 ///
 /// There is one perimeter, so every synchronization level of SVR4.2 holds: no two procedures run at once, and none runs inside
 /// another.

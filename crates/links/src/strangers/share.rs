@@ -21,8 +21,8 @@ impl Share {
         Share { part, ahead: Duration::ZERO, since: None }
     }
 
-    /// Advances the share to `now`. Returns whether the socket may be read: always unless peers are `busy`, and then not beyond its
-    /// share.
+    /// Advances the share to `now`. Returns whether the socket may be read: always unless peers are `busy`, and then not beyond
+    /// its share.
     pub(crate) fn take_turn(&mut self, busy: bool, now: Instant) -> bool {
         if !busy {
             // Peers have not used that time, so it is not compensated later.

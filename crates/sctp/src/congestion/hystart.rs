@@ -143,8 +143,9 @@ impl HyStart {
         self.hides_queue = min_rtt < RISE_MIN;
     }
 
-    /// Compares the rate of a round with the largest one. Returns whether the line is full: the rate has stopped growing at the ceiling. If the ceiling permits no queue
-    /// of [`RISE_MIN`], nothing else ends slow start, and the window would stay at the ceiling forever.
+    /// Compares the rate of a round with the largest one. Returns whether the line is full: the rate has stopped growing at the
+    /// ceiling. If the ceiling permits no queue of [`RISE_MIN`], nothing else ends slow start, and the window would stay at the
+    /// ceiling forever.
     fn judge_rate(&mut self) -> bool {
         let at_ceiling = std::mem::take(&mut self.at_ceiling);
         if self.bytes_per_s > self.grown_bytes_per_s.saturating_add(self.grown_bytes_per_s / 4) {

@@ -10,8 +10,8 @@ use crate::receive_pool::{POOL_FREE_BYTES, POOL_LITTLE_BYTES, ReceiveCharge};
 const STREAMS_FREE_BYTES: usize = 8 * 1024;
 
 impl Inbound {
-    /// Takes memory from the pool for the number of a stream, if necessary. Returns whether there is memory: a peer that uses each
-    /// 256th stream makes a message of a byte cost 512 bytes as long as the association lives.
+    /// Takes memory from the pool for the number of a stream, if necessary. Returns whether there is memory: a peer that uses
+    /// each 256th stream makes a message of a byte cost 512 bytes as long as the association lives.
     #[inline]
     pub(super) fn reserve_stream(&mut self, stream: u16) -> bool {
         self.next_ssn.has_place(stream) || stream >= self.streams || self.reserve_far_stream(stream)
@@ -68,8 +68,8 @@ impl Inbound {
             && self.charge.grow_from_reserve_to(self.held_with(payload_bytes))
     }
 
-    /// Takes memory from the pool for all data that is held, if necessary. Returns false if the pool has none: the reader must take
-    /// an unfinished message as a part, because it would never be complete.
+    /// Takes memory from the pool for all data that is held, if necessary. Returns false if the pool has none: the reader must
+    /// take an unfinished message as a part, because it would never be complete.
     #[inline]
     pub(super) fn charge_held(&mut self) -> bool {
         let held_bytes = self.held.total_bytes();

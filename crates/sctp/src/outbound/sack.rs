@@ -240,10 +240,10 @@ impl Outbound {
         totals
     }
 
-    /// Notes a SACK on the path that it came on. Returns whether the peer has reneged: the SACK, which acknowledges `chunks` beyond
-    /// the cumulative TSN, leaves out what an earlier one acknowledged. SACKs overtake each other on different paths, so an old one may
-    /// acknowledge less; on one path they stay in order. A peer that had acknowledged the first outstanding chunk has
-    /// reneged in any case.
+    /// Notes a SACK on the path that it came on. Returns whether the peer has reneged: the SACK, which acknowledges `chunks`
+    /// beyond the cumulative TSN, leaves out what an earlier one acknowledged. SACKs overtake each other on different paths, so
+    /// an old one may acknowledge less; on one path they stay in order. A peer that had acknowledged the first outstanding chunk
+    /// has reneged in any case.
     fn detect_reneging(&mut self, path: &mut Path, cumulative: u64, chunks: u64) -> bool {
         let total = cumulative + chunks;
         let before = path.on_sack(total);
