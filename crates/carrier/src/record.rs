@@ -1,7 +1,8 @@
 //! Records on a carrier: a header and the bytes of one message.
 //!
-//! A message of more than [`PAYLOAD_BYTES_MAX`] is one record, too, so that it stays whole among all sharers of the descriptor:
-//! its bytes are in a sealed memfd that comes with the record.
+//! A message of more than [`PAYLOAD_BYTES_MAX`] lies in a ring, if that has memory for it and the message has at most
+//! [`LONG_BYTES_MAX`]. Otherwise it is one record, too, so that it stays whole among all sharers of the descriptor: its bytes are
+//! in a sealed memfd that comes with the record.
 //!
 //! Messages to the program that are there at the same time may share a record, a *bundle*: they lie in the receive ring of the
 //! socket, each with its header, one after the other, and the record says where (see
@@ -13,7 +14,7 @@ use std::ops::Range;
 use crate::address;
 use crate::assoc_id::AssocId;
 use crate::bytes::{Reader, Writer};
-use crate::status_page::RING_BYTES;
+use crate::status_page::{RING_BYTES, RING_SHARED_BYTES};
 
 /// Beginning of every record: "swrd". Data that a program writes past the shim does not begin so by accident.
 const MAGIC: u32 = u32::from_le_bytes(*b"swrd");
@@ -27,8 +28,14 @@ pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 pub const PLAIN_BYTES_MAX: usize = 1024;
 /// The longest record.
 pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX;
-/// The longest bundle.
-pub const BUNDLE_BYTES_MAX: usize = 2 * RECORD_BYTES_MAX;
+/// The longest message that lies in a ring.
+pub const LONG_BYTES_MAX: usize = 1 << 20;
+/// The longest bundle that several messages share.
+pub const SHARED_BYTES_MAX: usize = 2 * RECORD_BYTES_MAX;
+/// The longest bundle: one long message.
+pub const BUNDLE_BYTES_MAX: usize = HEADER_BYTES + LONG_BYTES_MAX;
+const _: () = assert!(RING_SHARED_BYTES + BUNDLE_BYTES_MAX <= RING_BYTES);
+const _: () = assert!(BUNDLE_BYTES_MAX <= ring::LONG_RECORD_BYTES_MAX);
 /// The longest message that the daemon takes from a program, or passes to it in one piece.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// The part of the length of a message in a memfd that its record to the daemon is padded by. The kernel counts the padding in
@@ -298,6 +305,7 @@ impl Header {
         let limit = match kind {
             Kind::Bundle => BUNDLE_BYTES_MAX,
             _ if flags.contains(Flags::IN_MEMFD) => MESSAGE_BYTES_MAX,
+            Kind::Data => LONG_BYTES_MAX,
             _ => PAYLOAD_BYTES_MAX,
         };
         (header.bytes as usize <= limit).then_some(header)
@@ -519,14 +527,17 @@ mod tests {
 
     #[test]
     fn a_message_is_no_longer_than_what_carries_it() {
-        let is_taken = |flags, bytes: usize| {
-            let header = Header { flags, bytes: bytes as u32, ..Header::new(Kind::Data) };
-            Header::parse(&header.encode()).is_some()
+        let longest = |kind, flags, longest: usize| {
+            let is_taken = |bytes: usize| {
+                let header = Header { flags, bytes: bytes as u32, ..Header::new(kind) };
+                Header::parse(&header.encode()).is_some()
+            };
+            assert!(is_taken(longest) && !is_taken(longest + 1), "{kind:?} {flags:?}");
         };
-        assert!(is_taken(Flags::END, PAYLOAD_BYTES_MAX) && !is_taken(Flags::END, PAYLOAD_BYTES_MAX + 1));
-        assert!(
-            is_taken(Flags::IN_MEMFD, MESSAGE_BYTES_MAX) && !is_taken(Flags::IN_MEMFD, MESSAGE_BYTES_MAX + 1)
-        );
+        longest(Kind::Data, Flags::END, LONG_BYTES_MAX);
+        longest(Kind::Notification, Flags::END, PAYLOAD_BYTES_MAX);
+        longest(Kind::Data, Flags::IN_MEMFD, MESSAGE_BYTES_MAX);
+        longest(Kind::Notification, Flags::IN_MEMFD, MESSAGE_BYTES_MAX);
         assert_eq!((PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX, MESSAGE_BYTES_MAX), (65_536, 65_600, 16_777_216));
     }
 }

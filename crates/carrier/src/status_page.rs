@@ -22,10 +22,14 @@ pub const FIELDS_BYTES: usize = 4096;
 /// Offset of the receive ring in the memfd of any socket: the messages of bundles
 /// ([`Kind::Bundle`](crate::record::Kind::Bundle)) lie there. The system provides its memory when the first bundle comes.
 pub const RING_AT: usize = PAGE_BYTES;
-/// Size of the receive ring.
-pub const RING_BYTES: usize = 512 * 1024;
+/// Size of the receive ring for bundles that several messages share.
+pub const RING_SHARED_BYTES: usize = 512 * 1024;
+/// Size of the receive ring, with memory for a long message behind those bundles. With the page it is less than the 2 MiB of a
+/// huge page, so that one pin keeps the kernel from replacing any of its pages.
+pub const RING_BYTES: usize = RING_SHARED_BYTES + 1088 * 1024;
 /// Size of the memfd with the ring. The memory behind the fields of a socket without entries is never provided.
 pub const STATUS_BYTES: usize = RING_AT + RING_BYTES;
+const _: () = assert!(STATUS_BYTES <= 2 << 20);
 /// Number of associations of a one-to-many socket that have an [`Entry`]. A shim asks the daemon about others.
 pub const ENTRIES: usize = 1024;
 /// Size of a peer's address.

@@ -102,8 +102,7 @@ fn with_ring<R>(socket: &Socket, f: impl FnOnce(Writer<'_>, &mut Option<NonZeroU
         }
         let mut rings = rings.iter_mut();
         let (_, (offered, ended)) = rings.find(|(of, _)| Arc::ptr_eq(of, &memory)).expect("it was made");
-        let words = offered.words_u64().try_into().expect("as many as a ring has");
-        f(Writer::new(Ring::new(words, memory.reader_words())), ended)
+        f(Writer::new(Ring::new(offered.words_u64(), memory.reader_words())), ended)
     })
 }
 

@@ -7,7 +7,8 @@ use ::carrier::bundle::{Unread, begins_at, messages};
 use ::carrier::read_position::{Front, InBundle};
 use ::carrier::record::Extent;
 use ::carrier::record::{
-    BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, parse_accepted,
+    BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind, LONG_BYTES_MAX, MESSAGE_BYTES_MAX,
+    PAYLOAD_BYTES_MAX, parse_accepted,
 };
 use ::carrier::request::{Answer, FRAME_BYTES_MAX, Request};
 use ::carrier::sharers_page::{ROOM_BYTES, ReadSoFar, SharersPage};
@@ -69,6 +70,7 @@ pub fn record(bytes: &[u8]) {
         let most = match header.kind {
             Kind::Bundle => BUNDLE_BYTES_MAX,
             _ if header.flags.contains(Flags::IN_MEMFD) => MESSAGE_BYTES_MAX,
+            Kind::Data => LONG_BYTES_MAX,
             _ => PAYLOAD_BYTES_MAX,
         };
         assert!(header.bytes as usize <= most);

@@ -303,7 +303,7 @@ fn make(thing: &Thing) -> Option<Held> {
             Some(memfd.into())
         }
         Thing::Ring => {
-            let ring = OfferedMapping::new("fuzz", ring::WORDS).ok()?;
+            let ring = OfferedMapping::new("fuzz", ring::LONG_WORDS).ok()?;
             let descriptor = ring.as_fd().try_clone_to_owned().ok()?;
             Some(Held { descriptor, page: None, ring: Some(ring) })
         }

@@ -4,27 +4,32 @@
 //! while the daemon reads. A process that gets the socket by `exec`, or over another socket, therefore cannot use the ring
 //! of an earlier one, and makes its own. The children of a `fork` use that of their parent. Only one ring of a socket is
 //! in use at a time: the page of the sharers says which the last one is, and the status page which one the daemon reads.
+//!
+//! A process that sends long messages makes a long ring, in place of the one that it has, which has memory for them.
 
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
+use std::slice;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 use ring::{Ring, Writer};
 
-use crate::mapping;
+use crate::mapping::{self, Mapping};
 use crate::owned::Owned;
 use crate::pages::Pages;
-use crate::system::{self, Result};
+use crate::system::{self, Errno, Result};
 
 /// Number of messages that a process sends as records before it announces a ring: a ring costs some ten of them.
 const RECORDS_BEFORE: u32 = 16;
-
-type Words = [AtomicU64; ring::WORDS];
+/// Number of records that a long message counts as: its memfd costs about half of a ring.
+const LONG_COUNTS_AS: u32 = 8;
 
 pub(crate) struct OwnRing {
     /// Null as long as there is none.
-    words: AtomicPtr<Words>,
+    words: AtomicPtr<AtomicU64>,
+    /// Number of these words. The holder of the write lock changes both.
+    count: AtomicUsize,
     /// The number under which the ring was announced last, or 0.
     number: AtomicU32,
     /// Number of messages that were sent as records since then.
@@ -39,6 +44,7 @@ impl OwnRing {
     pub(crate) fn new() -> OwnRing {
         OwnRing {
             words: AtomicPtr::new(ptr::null_mut()),
+            count: AtomicUsize::new(0),
             number: AtomicU32::new(0),
             records: AtomicU32::new(0),
             under_way: AtomicU32::new(0),
@@ -56,9 +62,14 @@ impl OwnRing {
             return None;
         }
         let words = NonNull::new(self.words.load(Acquire))?;
-        // SAFETY: the memory is mapped for the lifetime of `self`, and consists of atomics.
-        let words = unsafe { words.as_ref() };
+        // SAFETY: the memory is mapped with this length for the lifetime of `self`, and consists of atomics.
+        let words = unsafe { slice::from_raw_parts(words.as_ptr(), self.count.load(Relaxed)) };
         Some(Writer::new(Ring::new(words, &pages.status.ring)))
+    }
+
+    /// Returns whether the ring was made for long messages. The caller holds the write lock.
+    fn is_long(&self) -> bool {
+        self.count.load(Relaxed) == ring::LONG_WORDS
     }
 
     /// Stops using the ring: the daemon no longer reads it.
@@ -89,47 +100,146 @@ impl OwnRing {
         self.under_way.fetch_sub(1, AcqRel);
     }
 
-    /// Counts a message that is sent as a record. Announces the ring by `send`, with its number and its file, if enough
-    /// messages were sent, and the ring is not the one that was announced last. The caller holds the write lock.
-    pub(crate) fn count(&self, pages: Pages<'_>, send: impl FnOnce(u32, RawFd) -> Result<()>) {
+    /// Counts a message that is sent as a record, a long one if `is_long`. Announces a ring by `send`, with its number and its
+    /// file, if enough messages were sent, and the ring is not the one that was announced last, or not long as it should be. The
+    /// caller holds the write lock.
+    pub(crate) fn count(&self, pages: Pages<'_>, is_long: bool, send: impl FnOnce(u32, RawFd) -> Result<()>) {
         let number = self.number.load(Relaxed);
         let is_last = number != 0 && pages.sharers.sending().is_ring(number);
-        if is_last || self.records.fetch_add(1, Relaxed) < RECORDS_BEFORE {
+        let suffices = is_last && (self.is_long() || !is_long);
+        let counts_as = if is_long { LONG_COUNTS_AS } else { 1 };
+        if suffices || self.records.fetch_add(counts_as, Relaxed) < RECORDS_BEFORE {
             return;
         }
         self.records.store(0, Relaxed);
-        let number = pages.sharers.sending().next_ring();
+        let words = if is_long || self.is_long() { ring::LONG_WORDS } else { ring::WORDS };
         // Without a ring the messages go as records.
-        let Ok(memfd) = self.make() else { return };
+        let Ok((memory, memfd)) = make(words) else { return };
+        let number = pages.sharers.sending().next_ring();
+        // If this fails, the daemon continues with the earlier ring, and so does its writer.
         if send(number, memfd.raw()).is_ok() {
             self.used.store(0, Relaxed);
+            self.replace(memory, words);
             self.number.store(number, Relaxed);
             pages.sharers.sending().on_ring_announced(number);
         }
     }
 
-    /// Makes a fresh ring; returns its file.
-    fn make(&self) -> Result<Owned> {
-        let memfd = system::memfd(c"swiftwater-ring")?;
-        system::set_length(memfd.raw(), ring::BYTES)?;
-        let words = mapping::map_to_write(memfd.raw(), ring::BYTES, true)?;
-        system::seal_mapped(memfd.raw())?;
-        let old = self.words.swap(words.release().as_ptr().cast(), Release);
-        // A thread that uses the old one has the lock, as the caller does.
-        unmap(old);
-        Ok(memfd)
+    /// Replaces the memory by that of a fresh ring of so many words. The caller holds the write lock.
+    fn replace(&self, memory: Mapping, words: usize) {
+        let old = self.words.swap(memory.release().as_ptr().cast(), Release);
+        // A thread that uses the old memory has the lock, as the caller does.
+        unmap(old, self.count.swap(words, Relaxed));
     }
 }
 
-fn unmap(words: *mut Words) {
+/// Makes a fresh ring of so many words; returns its memory and its file.
+///
+/// # Errors
+///
+/// `EFBIG`: the process may not make as long a file, and would get a signal.
+fn make(words: usize) -> Result<(Mapping, Owned)> {
+    let bytes = bytes_of(words);
+    if bytes > system::file_bytes_max() {
+        return Err(Errno(libc::EFBIG));
+    }
+    let memfd = system::memfd(c"swiftwater-ring")?;
+    system::set_length(memfd.raw(), bytes)?;
+    let memory = mapping::map_to_write(memfd.raw(), bytes, true)?;
+    system::seal_mapped(memfd.raw())?;
+    Ok((memory, memfd))
+}
+
+/// Returns the length of so many words.
+const fn bytes_of(words: usize) -> usize {
+    words * size_of::<AtomicU64>()
+}
+
+fn unmap(words: *mut AtomicU64, count: usize) {
     if let Some(words) = NonNull::new(words) {
         // SAFETY: the memory was mapped with this size, and no reference to it remains.
-        unsafe { mapping::unmap(words.cast(), ring::BYTES) };
+        unsafe { mapping::unmap(words.cast(), bytes_of(count)) };
     }
 }
 
 impl Drop for OwnRing {
     fn drop(&mut self) {
-        unmap(*self.words.get_mut());
+        unmap(*self.words.get_mut(), *self.count.get_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use carrier::status_page::StatusPage;
+    use ring::{PutOutcome, ReaderWords};
+
+    use super::*;
+    use crate::descriptor::{self, Descriptor};
+
+    /// A socket whose daemon reads the ring that the test tells.
+    struct Socket {
+        descriptor: Descriptor,
+        status: Owned,
+    }
+
+    impl Socket {
+        fn new() -> Socket {
+            let files = descriptor::tests::files();
+            // SAFETY: the call takes no pointer.
+            let status = Owned::new(unsafe { libc::dup(files[0].raw()) }).expect("a copy");
+            Socket { descriptor: Descriptor::map(files).expect("pages of this version"), status }
+        }
+
+        fn pages(&self) -> Pages<'_> {
+            self.descriptor.pages()
+        }
+
+        fn daemon_reads(&self, number: u32) {
+            descriptor::tests::set(self.status.raw(), StatusPage::RING_NUMBER_AT, number);
+        }
+
+        /// Counts messages until a ring is announced by `send`.
+        fn count_until_announced(&self, is_long: bool, send: impl Fn(u32, RawFd) -> Result<()>) {
+            let announced = Cell::new(false);
+            while !announced.get() {
+                self.descriptor.ring.count(self.pages(), is_long, |number, memfd| {
+                    announced.set(true);
+                    send(number, memfd)
+                });
+            }
+        }
+
+        /// Announces a ring, which the daemon then reads; returns its memory.
+        fn join(&self, words: usize) -> Mapping {
+            let memory = Cell::new(None);
+            self.count_until_announced(words == ring::LONG_WORDS, |number, memfd| {
+                memory.set(Some(mapping::map_to_read(memfd, bytes_of(words))?));
+                self.daemon_reads(number);
+                Ok(())
+            });
+            memory.take().expect("it was announced")
+        }
+
+        /// Returns whether the process puts a message into the ring in this memory.
+        fn writes_to(&self, memory: &Mapping, words: usize) -> bool {
+            let Some(writer) = self.descriptor.ring.writer(self.pages()) else { return false };
+            // SAFETY: the memory is mapped with this length, and consists of atomics.
+            let words = unsafe { slice::from_raw_parts(memory.address().cast().as_ptr(), words) };
+            let (reader, mut found) = (ReaderWords::default(), ring::Reader::default());
+            let done = writer.put(3, |record| record.push(b"abc"));
+            done != PutOutcome::Full && found.next(Ring::new(words, &reader)) == Ok(Some(3))
+        }
+    }
+
+    #[test]
+    fn a_ring_that_cannot_be_announced_leaves_the_earlier_one_in_use() {
+        let socket = Socket::new();
+        let short = socket.join(ring::WORDS);
+        socket.count_until_announced(true, |_, _| Err(Errno(libc::EAGAIN)));
+        assert!(socket.writes_to(&short, ring::WORDS));
+        let long = socket.join(ring::LONG_WORDS);
+        assert!(socket.writes_to(&long, ring::LONG_WORDS), "it is announced later");
     }
 }

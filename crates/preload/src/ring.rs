@@ -1,4 +1,4 @@
-//! Short messages to the daemon, through a ring.
+//! Messages to the daemon, through a ring.
 //!
 //! A sender that finds the ring full sends a filler record, so that the descriptor polls writable only once the daemon has made
 //! room. With the smallest send buffer that the kernel has, one filler is enough for that, and another record has to wait: so a
@@ -48,7 +48,7 @@ impl From<LockError> for PutError {
     }
 }
 
-/// Sends a message that the ring can hold; waits for room, if a call with these flags may.
+/// Sends a message of up to [`LONG_BYTES_MAX`](carrier::record::LONG_BYTES_MAX); waits for room, if a call with these flags may.
 pub(crate) fn send(
     fd: RawFd,
     descriptor: &Descriptor,
@@ -57,7 +57,7 @@ pub(crate) fn send(
     flags: c_int,
 ) -> Result<(), PutError> {
     content.check()?;
-    put_waiting(fd, descriptor, flags, |ring| {
+    put_waiting(fd, descriptor, flags, is_long(content.bytes()), |ring| {
         let sequence = Sequence::sent_after(descriptor.pages().sharers.records_sent());
         let header = Header { sequence, ..*header }.encode();
         let done = ring.put(HEADER_BYTES + content.bytes(), |record| {
@@ -77,7 +77,7 @@ pub(crate) fn send_long(
     flags: c_int,
     send_record: impl Fn(&Header) -> Result<()>,
 ) -> Result<(), PutError> {
-    put_waiting(fd, descriptor, flags, |ring| {
+    put_waiting(fd, descriptor, flags, false, |ring| {
         if !ring.fits(HEADER_BYTES) {
             return Ok(PutOutcome::Full);
         }
@@ -92,15 +92,21 @@ pub(crate) fn send_long(
     })
 }
 
-/// Puts a message into the ring by `put`, as soon as there is room.
+/// Returns whether only a long ring holds a message of so many bytes.
+fn is_long(bytes: usize) -> bool {
+    bytes > PAYLOAD_BYTES_MAX
+}
+
+/// Puts a message into the ring by `put`, as soon as there is room. A long message needs a long ring.
 fn put_waiting(
     fd: RawFd,
     descriptor: &Descriptor,
     flags: c_int,
+    is_long: bool,
     put: impl Fn(Writer<'_>) -> Result<PutOutcome>,
 ) -> Result<(), PutError> {
     let patience = Patience::of_send(fd, flags);
-    let sent = wait_for_room(fd, flags, &patience, || try_put(fd, descriptor, &patience, &put));
+    let sent = wait_for_room(fd, flags, &patience, || try_put(fd, descriptor, &patience, is_long, &put));
     if let Err(PutError::Errno(Errno(libc::EPIPE | libc::ECONNRESET))) = sent {
         // The daemon has died or forgotten the socket. A message that fits the ring would wait there for ever.
         descriptor.ring.abandon();
@@ -139,12 +145,13 @@ fn try_put(
     fd: RawFd,
     descriptor: &Descriptor,
     patience: &Patience,
+    is_long: bool,
     put: impl Fn(Writer<'_>) -> Result<PutOutcome>,
 ) -> Result<bool, PutError> {
     let pages = descriptor.pages();
     let _held = lock::hold(pages.sharers.write_lock(), patience)?;
-    let Some(ring) = descriptor.ring.writer(pages) else {
-        descriptor.ring.count(pages, |number, memfd| announce(fd, number, memfd));
+    let Some(ring) = descriptor.ring.writer(pages).filter(|ring| ring.is_long() || !is_long) else {
+        descriptor.ring.count(pages, is_long, |number, memfd| announce(fd, number, memfd));
         return Err(PutError::RingUnusable);
     };
     let mut done = put(ring)?;
@@ -159,20 +166,25 @@ fn try_put(
             return Ok(false);
         }
     };
+    if let Some(sleep) = sleep.filter(|sleep| !pages.sharers.sending().has_ended(*sleep)) {
+        // In the whole send buffer: a filler that the daemon has not taken yet fills a small one, and then a record that another
+        // program sends after this message would come before it.
+        restore(fd, pages.sharers)?;
+        // Before a filler: the daemon leaves that in place only while it is awake.
+        wake(fd)?;
+        // Noted last: if this thread dies before, the next writer wakes the daemon.
+        pages.sharers.sending().on_sleep_ended(sleep);
+    }
     if ring.fits(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
         restore(fd, pages.sharers)?;
-    } else if pages.sharers.sending().lowered_send_buffer().is_none() {
-        // The next message may find no room. The descriptor polls writable only while any message that fits a record does.
+    } else if is_long || pages.sharers.sending().lowered_send_buffer().is_none() {
+        // The next message may find no room. The descriptor polls writable only while any message that fits a record does. A long
+        // message alone fills a ring that had room, whose fillers were discarded.
         ring.request_notification();
         if !ring.fits(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
             // This fails only if the daemon has closed the carrier. The message is in the ring.
             let _ = fill(fd, pages.sharers);
         }
-    }
-    if let Some(sleep) = sleep.filter(|sleep| !pages.sharers.sending().has_ended(*sleep)) {
-        wake(fd)?;
-        // Noted last: if this thread dies before, the next writer wakes the daemon.
-        pages.sharers.sending().on_sleep_ended(sleep);
     }
     Ok(true)
 }

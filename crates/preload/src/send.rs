@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use carrier::assoc_id::AssocId;
 use carrier::record::{
-    Flags, Header, Kind, MESSAGE_BYTES_MAX, PADDING_BLOCK_BYTES, PADDING_BYTES_MAX, PAYLOAD_BYTES_MAX,
-    Sequence,
+    Flags, Header, Kind, LONG_BYTES_MAX, MESSAGE_BYTES_MAX, PADDING_BLOCK_BYTES, PADDING_BYTES_MAX,
+    PAYLOAD_BYTES_MAX, Sequence,
 };
 use carrier::sharers_page::SentBytes;
 use carrier::status_page::{Entry, PeerShut, State};
@@ -391,6 +391,13 @@ impl Outgoing<'_> {
         if bytes <= PAYLOAD_BYTES_MAX {
             return self.in_order(|| self.send_short(&header, flags)).map(|()| bytes);
         }
+        if bytes <= LONG_BYTES_MAX {
+            match self.in_order(|| ring::send(self.fd, self.descriptor, &header, self.content, self.flags)) {
+                Ok(()) => return Ok(bytes),
+                Err(PutError::Errno(error)) => return Err(error),
+                Err(PutError::RingUnusable) => {}
+            }
+        }
         header.flags = header.flags.with(Flags::IN_MEMFD);
         // No frame that waits holds a value with a destructor.
         match setup::sealed_memfd(self.content).map(Owned::release) {
@@ -415,7 +422,7 @@ impl Outgoing<'_> {
     }
 
     /// Sends a message by `send`, and no other thread begins to use the ring meanwhile.
-    fn in_order(&self, send: impl FnOnce() -> Result<()>) -> Result<()> {
+    fn in_order<E>(&self, send: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let ring = &self.descriptor.ring;
         if ring.is_used() {
             return send();

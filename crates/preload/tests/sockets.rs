@@ -69,6 +69,16 @@ fn long_messages_among_short_ones_arrive_from_a_sender_that_waits_for_room() {
 }
 
 #[test]
+fn a_message_that_is_longer_than_a_record_arrives_whole_and_in_its_place() {
+    run("long_messages", &[]);
+}
+
+#[test]
+fn a_ring_that_cannot_be_replaced_stays_in_use() {
+    run("ring_replaced", &[]);
+}
+
+#[test]
 fn a_sender_is_held_back_however_long_its_messages_are() {
     run("held_back", &[]);
 }

@@ -10,9 +10,12 @@
 //!
 //! The reader's memory, which the writers may map without the right to write, are two words, [`ReaderWords`].
 //!
-//! A position is the number of bytes from the beginning on, and never wraps in practice (2^64); its remainder by
-//! [`CONTENT_BYTES`] is a place in the memory. A record is visible to the reader once it is complete, because only
-//! then the writer moves the tail. So a writer that dies loses only the record that it was writing.
+//! A position is the number of bytes from the beginning on, and never wraps in practice (2^64); its remainder by the length of
+//! the content is a place in the memory. A record is visible to the reader once it is complete, because only then the writer
+//! moves the tail. So a writer that dies loses only the record that it was writing.
+//!
+//! A ring has room for [`ROOM_BYTES`] of records. A *long ring* has memory beyond that for one longer record: a record of up to
+//! [`LONG_RECORD_BYTES_MAX`] is taken whole as soon as an eighth of the room is free. Its length says which of the two a ring is.
 //!
 //! A ring that never holds much uses little memory: now and then, a writer that finds all records removed goes back to
 //! the beginning of the memory.
@@ -42,8 +45,7 @@
 //! use std::sync::atomic::AtomicU64;
 //! use ring::{PutOutcome, Reader, ReaderWords, Ring, WORDS, Writer};
 //!
-//! let memory: Box<[AtomicU64; WORDS]> = vec![0; WORDS].into_iter().map(AtomicU64::new).collect::<Vec<_>>()
-//!     .try_into().expect("that many words");
+//! let memory: Vec<AtomicU64> = std::iter::repeat_with(AtomicU64::default).take(WORDS).collect();
 //! let words = ReaderWords::default();
 //! let (ring, mut reader) = (Ring::new(&memory, &words), Reader::default());
 //! assert_eq!(Writer::new(ring).put(5, |record| record.push(b"hello")), PutOutcome::Done { sleep: None });
@@ -71,15 +73,22 @@ use loom::sync::atomic::{AtomicU64, fence};
 const WORD_BYTES: usize = size_of::<u64>();
 /// Number of words before the records.
 pub const CONTROL_WORDS: usize = 16;
-/// Number of bytes for records and their lengths. The model of `tests/model.rs` has room for a few small records.
-pub const CONTENT_BYTES: usize = if cfg!(loom) { 64 } else { 512 * 1024 };
-const CONTENT_WORDS: usize = CONTENT_BYTES / WORD_BYTES;
-/// Number of words in all.
+/// Number of bytes of records, with their lengths, for which a ring has room. The model of `tests/model.rs` has room for a few
+/// small records.
+pub const ROOM_BYTES: usize = if cfg!(loom) { 64 } else { 512 * 1024 };
+/// The longest record of a ring that is not long.
+pub const RECORD_BYTES_MAX: usize = ROOM_BYTES - WORD_BYTES;
+/// The longest record of a long ring.
+pub const LONG_RECORD_BYTES_MAX: usize = if cfg!(loom) { 128 } else { 1028 * 1024 };
+/// A record that is longer than this finds room in a long ring as soon as one of this length would.
+const ENOUGH_BYTES: u64 = ROOM_BYTES as u64 / 8;
+
+const CONTENT_WORDS: usize = ROOM_BYTES / WORD_BYTES;
+const LONG_CONTENT_WORDS: usize = CONTENT_WORDS + LONG_RECORD_BYTES_MAX / WORD_BYTES;
+/// Number of words of a ring that is not long.
 pub const WORDS: usize = CONTROL_WORDS + CONTENT_WORDS;
-/// Number of bytes in all.
-pub const BYTES: usize = WORDS * WORD_BYTES;
-/// The longest record.
-pub const RECORD_BYTES_MAX: usize = CONTENT_BYTES - WORD_BYTES;
+/// Number of words of a long ring.
+pub const LONG_WORDS: usize = CONTROL_WORDS + LONG_CONTENT_WORDS;
 
 /// Word with the position behind the last record.
 const TAIL: usize = 0;
@@ -101,7 +110,7 @@ const ASLEEP: u32 = 1;
 const NEAR_BYTES: u64 = if cfg!(loom) { 32 } else { 4 * 1024 };
 
 /// The reader reports room to the writers in steps of this size: each report costs both a cache line.
-const STEP_BYTES: u64 = CONTENT_BYTES as u64 / 8;
+const STEP_BYTES: u64 = ROOM_BYTES as u64 / 8;
 
 /// The words that the reader writes. Zeros are those of a reader that is awake and has read nothing.
 pub type ReaderWords = [AtomicU64; 2];
@@ -114,7 +123,8 @@ const SLEEP: usize = 1;
 /// The memory of a ring, as both sides see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'a> {
-    words: &'a [AtomicU64; WORDS],
+    control: &'a [AtomicU64; CONTROL_WORDS],
+    content: &'a [AtomicU64],
     reader: &'a ReaderWords,
 }
 
@@ -153,13 +163,46 @@ const fn taken_bytes(bytes: usize) -> u64 {
 
 impl<'a> Ring<'a> {
     /// Returns the ring in these words. Fresh memory is zero, which is an empty ring.
-    pub fn new(words: &'a [AtomicU64; WORDS], reader: &'a ReaderWords) -> Ring<'a> {
-        Ring { words, reader }
+    ///
+    /// # Panics
+    ///
+    /// If the words are neither [`WORDS`] nor [`LONG_WORDS`].
+    pub fn new(words: &'a [AtomicU64], reader: &'a ReaderWords) -> Ring<'a> {
+        assert!(matches!(words.len(), WORDS | LONG_WORDS), "{} words are no ring", words.len());
+        let (control, content) = words.split_first_chunk().expect("a ring begins with its control words");
+        Ring { control, content, reader }
+    }
+
+    /// Returns whether the ring has memory for a long record.
+    pub fn is_long(self) -> bool {
+        self.content.len() == LONG_CONTENT_WORDS
+    }
+
+    /// Returns the length of the longest record.
+    fn record_bytes_max(self) -> usize {
+        if self.is_long() { LONG_RECORD_BYTES_MAX } else { RECORD_BYTES_MAX }
+    }
+
+    /// Returns the number of bytes of the content.
+    fn content_bytes(self) -> u64 {
+        (self.content.len() * WORD_BYTES) as u64
+    }
+
+    /// Returns the index of a position's word among the content.
+    fn index(self, position: u64) -> usize {
+        let word = (position / WORD_BYTES as u64) as usize;
+        // Both divisors are constants, so neither costs a division.
+        if self.is_long() { word % LONG_CONTENT_WORDS } else { word % CONTENT_WORDS }
+    }
+
+    /// Returns the number of bytes from a position to the end of the memory.
+    fn bytes_to_end(self, position: u64) -> u64 {
+        self.content_bytes() - (self.index(position) * WORD_BYTES) as u64
     }
 
     /// Returns the word at a position.
     fn word(self, position: u64) -> &'a AtomicU64 {
-        &self.words[CONTROL_WORDS + index(position)]
+        &self.content[self.index(position)]
     }
 }
 
@@ -173,7 +216,7 @@ impl<'a> Writer<'a> {
     ///
     /// Bytes that `fill` does not push are those of an earlier record; those beyond the length are left out.
     pub fn put(self, bytes: usize, fill: impl FnOnce(&mut Record<'a>)) -> PutOutcome {
-        let tail = self.0.words[TAIL].load(Relaxed);
+        let tail = self.0.control[TAIL].load(Relaxed);
         if !self.fits(bytes) {
             return PutOutcome::Full;
         }
@@ -188,27 +231,33 @@ impl<'a> Writer<'a> {
         };
         fill(&mut record);
         record.finish();
-        self.0.words[TAIL].store(begin.wrapping_add(taken_bytes(bytes)), Release);
+        self.0.control[TAIL].store(begin.wrapping_add(taken_bytes(bytes)), Release);
         // Either the reader finds the record, or the writer finds the sleeper.
         fence(SeqCst);
         PutOutcome::Done { sleep: self.sleep_generation() }
     }
 
+    /// Returns whether the ring has memory for a long record.
+    #[inline]
+    pub fn is_long(self) -> bool {
+        self.0.is_long()
+    }
+
     /// Returns whether a record of this length has room. The caller holds the lock of the writers.
     pub fn fits(self, bytes: usize) -> bool {
-        let tail = self.0.words[TAIL].load(Relaxed);
-        bytes <= RECORD_BYTES_MAX && self.has_room(tail, taken_bytes(bytes))
+        let tail = self.0.control[TAIL].load(Relaxed);
+        bytes <= self.0.record_bytes_max() && self.has_room(tail, taken_bytes(bytes))
     }
 
     /// Returns the position at which the next record begins: that of the tail, or the beginning of the memory, if the reader has
     /// removed all records. So a ring that never holds much uses little memory, and what it uses is in the caches.
     fn begin(self, tail: u64, bytes: u64) -> u64 {
-        if self.0.words[WRAPPED_AT].load(Relaxed) == tail | SET {
+        if self.0.control[WRAPPED_AT].load(Relaxed) == tail | SET {
             // A writer has gone back here, and has not published its record.
-            self.0.words[WRAPPED_AT].store(0, Relaxed);
+            self.0.control[WRAPPED_AT].store(0, Relaxed);
         }
-        let rest = CONTENT_BYTES as u64 - tail % CONTENT_BYTES as u64;
-        let used = CONTENT_BYTES as u64 - rest;
+        let rest = self.0.bytes_to_end(tail);
+        let used = self.0.content_bytes() - rest;
         // To look costs a cache line, so not each record does.
         let is_far = used >= NEAR_BYTES && used % NEAR_BYTES < bytes;
         if !is_far || self.0.reader[HEAD].load(Acquire) != tail {
@@ -216,33 +265,35 @@ impl<'a> Writer<'a> {
         }
         // The skipped room is free, although the reader has not passed it.
         let begin = tail.wrapping_add(rest);
-        self.0.words[CACHED_HEAD].store(begin, Relaxed);
-        self.0.words[WRAPPED_AT].store(tail | SET, Relaxed);
+        self.0.control[CACHED_HEAD].store(begin, Relaxed);
+        self.0.control[WRAPPED_AT].store(tail | SET, Relaxed);
         begin
     }
 
     /// Returns whether `bytes` bytes are free behind `tail`.
     fn has_room(self, tail: u64, bytes: u64) -> bool {
+        // The memory beyond the room holds the rest of a long record.
+        let needed = if self.0.is_long() { bytes.min(ENOUGH_BYTES) } else { bytes };
         let fits = |head: u64| {
             let used = tail.wrapping_sub(head);
-            used <= CONTENT_BYTES as u64 && bytes <= CONTENT_BYTES as u64 - used
+            used <= ROOM_BYTES as u64 && needed <= ROOM_BYTES as u64 - used
         };
-        let known = self.0.words[CACHED_HEAD].load(Relaxed);
+        let known = self.0.control[CACHED_HEAD].load(Relaxed);
         if fits(known) {
             return true;
         }
         // The reader may be in front of the skipped bytes. A position behind the tail is that of a record that was not published.
         let known = if known <= tail { known } else { 0 };
         let head = self.0.reader[HEAD].load(Acquire).max(known);
-        self.0.words[CACHED_HEAD].store(head, Relaxed);
+        self.0.control[CACHED_HEAD].store(head, Relaxed);
         fits(head)
     }
 
     /// Asks the reader to report room. The writer looks once more afterwards: room that the reader has made before the request
     /// is not reported.
     pub fn request_notification(self) {
-        let requests = self.0.words[REQUESTS].load(Relaxed);
-        self.0.words[REQUESTS].store(requests.wrapping_add(1), Relaxed);
+        let requests = self.0.control[REQUESTS].load(Relaxed);
+        self.0.control[REQUESTS].store(requests.wrapping_add(1), Relaxed);
         fence(SeqCst);
     }
 
@@ -251,11 +302,6 @@ impl<'a> Writer<'a> {
         let word = self.0.reader[SLEEP].load(Relaxed) as u32;
         NonZeroU32::new(word).filter(|word| word.get() & ASLEEP != 0)
     }
-}
-
-/// Returns the index of a position's word among the content.
-fn index(position: u64) -> usize {
-    (position / WORD_BYTES as u64) as usize % CONTENT_WORDS
 }
 
 /// A record that is being written.
@@ -288,9 +334,9 @@ impl Record<'_> {
             self.at = self.at.wrapping_add(WORD_BYTES as u64);
         }
         let (words, rest) = bytes.as_chunks();
-        let content = &self.ring.words[CONTROL_WORDS..];
-        let first = index(self.at);
-        let (now, later) = words.split_at(words.len().min(CONTENT_WORDS - first));
+        let content = self.ring.content;
+        let first = self.ring.index(self.at);
+        let (now, later) = words.split_at(words.len().min(content.len() - first));
         copy::store(&content[first..], now);
         copy::store(content, later);
         self.at = self.at.wrapping_add((words.len() * WORD_BYTES) as u64);
@@ -332,8 +378,8 @@ impl Reader {
                 return Ok(None);
             }
             // The writers go back only when the reader has removed all records.
-            if ring.words[WRAPPED_AT].load(Relaxed) == self.position | SET {
-                let rest = CONTENT_BYTES as u64 - self.position % CONTENT_BYTES as u64;
+            if ring.control[WRAPPED_AT].load(Relaxed) == self.position | SET {
+                let rest = ring.bytes_to_end(self.position);
                 // A record follows.
                 if rest >= self.tail.wrapping_sub(self.position) {
                     return Err(Broken);
@@ -344,29 +390,29 @@ impl Reader {
         let bytes = ring.word(self.position).load(Relaxed);
         let waiting = self.tail.wrapping_sub(self.position);
         match usize::try_from(bytes) {
-            Ok(bytes) if bytes <= RECORD_BYTES_MAX && taken_bytes(bytes) <= waiting => Ok(Some(bytes)),
+            Ok(bytes) if bytes <= ring.record_bytes_max() && taken_bytes(bytes) <= waiting => Ok(Some(bytes)),
             _ => Err(Broken),
         }
     }
 
     /// Returns the words of the next record from this offset on, as many as hold `bytes` bytes. The offset is a multiple of a
-    /// word's length.
-    pub fn words(&self, ring: Ring<'_>, offset: usize, bytes: usize) -> Vec<u64> {
+    /// word's length. `None`: the system has no memory for them.
+    pub fn words(&self, ring: Ring<'_>, offset: usize, bytes: usize) -> Option<Vec<u64>> {
         let at = self.position + (WORD_BYTES + offset) as u64;
-        let content = &ring.words[CONTROL_WORDS..];
-        let (first, count) = (index(at), bytes.div_ceil(WORD_BYTES).min(CONTENT_WORDS));
-        let now = count.min(CONTENT_WORDS - first);
-        let mut words = Vec::with_capacity(count);
+        let content = ring.content;
+        let (first, count) = (ring.index(at), bytes.div_ceil(WORD_BYTES).min(content.len()));
+        let now = count.min(content.len() - first);
+        let mut words = Vec::new();
+        words.try_reserve_exact(count).ok()?;
         copy::append(&content[first..][..now], &mut words);
         copy::append(&content[..count - now], &mut words);
-        words
+        Some(words)
     }
 
     /// Copies the first bytes of the next record. Those beyond its end are undefined.
     pub fn read(&self, ring: Ring<'_>, place: &mut [u8]) {
-        let (content, first) =
-            (&ring.words[CONTROL_WORDS..], index(self.position.wrapping_add(WORD_BYTES as u64)));
-        let (now, later) = place.split_at_mut(place.len().min((CONTENT_WORDS - first) * WORD_BYTES));
+        let (content, first) = (ring.content, ring.index(self.position.wrapping_add(WORD_BYTES as u64)));
+        let (now, later) = place.split_at_mut(place.len().min((content.len() - first) * WORD_BYTES));
         copy::load(&content[first..], now);
         copy::load(content, later);
     }
@@ -385,9 +431,9 @@ impl Reader {
         ring.reader[HEAD].store(self.position, Release);
         // Either the writer finds the room, or the reader finds the request.
         fence(SeqCst);
-        let is_free = self.waiting(ring).is_ok_and(|waiting| waiting <= CONTENT_BYTES as u64 / 2);
+        let is_free = self.waiting(ring).is_ok_and(|waiting| waiting <= ROOM_BYTES as u64 / 2);
         is_free && {
-            let before = std::mem::replace(&mut self.requests, ring.words[REQUESTS].load(Relaxed));
+            let before = std::mem::replace(&mut self.requests, ring.control[REQUESTS].load(Relaxed));
             self.requests != before
         }
     }
@@ -398,7 +444,7 @@ impl Reader {
     ///
     /// The tail is none that a writer writes; then the reader stays where it is.
     pub fn move_to(&mut self, ring: Ring<'_>) -> Result<(), Broken> {
-        let tail = ring.words[TAIL].load(Acquire);
+        let tail = ring.control[TAIL].load(Acquire);
         if tail > POSITION_MAX || !tail.is_multiple_of(WORD_BYTES as u64) {
             return Err(Broken);
         }
@@ -415,7 +461,7 @@ impl Reader {
             ring.reader[SLEEP].store(self.sleep.into(), Relaxed);
         }
         fence(SeqCst);
-        let sleeps = ring.words[TAIL].load(Acquire) == self.position;
+        let sleeps = ring.control[TAIL].load(Acquire) == self.position;
         if !sleeps {
             self.wake(ring);
         }
@@ -443,9 +489,9 @@ impl Reader {
     }
 
     fn tail_of(&self, ring: Ring<'_>) -> Result<u64, Broken> {
-        let tail = ring.words[TAIL].load(Acquire);
+        let tail = ring.control[TAIL].load(Acquire);
         // As much as the memory holds may have been skipped.
-        let is_near = tail.wrapping_sub(self.position) <= 2 * CONTENT_BYTES as u64;
+        let is_near = tail.wrapping_sub(self.position) <= 2 * ring.content_bytes();
         if is_near && tail.is_multiple_of(WORD_BYTES as u64) { Ok(tail) } else { Err(Broken) }
     }
 }

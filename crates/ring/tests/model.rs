@@ -18,7 +18,7 @@ use loom::sync::Mutex;
 use loom::sync::atomic::AtomicU64;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
-use ring::{CONTENT_BYTES, PutOutcome, Reader, ReaderWords, Ring, WORDS, Writer};
+use ring::{PutOutcome, ROOM_BYTES, Reader, ReaderWords, Ring, WORDS, Writer};
 
 struct Memory {
     words: [AtomicU64; WORDS],
@@ -143,7 +143,7 @@ fn two_writers_agree_on_who_wakes_the_reader() {
 /// A writer that asks to be notified, and finds no room when it looks again, is notified of room.
 #[test]
 fn a_writer_that_waits_for_room_is_told() {
-    const RECORDS: usize = CONTENT_BYTES / 16;
+    const RECORDS: usize = ROOM_BYTES / 16;
     beside(
         |ring| {
             (0..RECORDS as u64)

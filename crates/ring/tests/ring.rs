@@ -9,20 +9,29 @@ use std::thread;
 
 use proptest::prelude::*;
 use ring::{
-    Broken, CONTENT_BYTES, CONTROL_WORDS, PutOutcome, RECORD_BYTES_MAX, Reader, ReaderWords, Ring, WORDS,
-    Writer,
+    Broken, CONTROL_WORDS, LONG_RECORD_BYTES_MAX, LONG_WORDS, PutOutcome, RECORD_BYTES_MAX, ROOM_BYTES,
+    Reader, ReaderWords, Ring, WORDS, Writer,
 };
 
 /// The memory of the writers, and that of the reader.
 struct Memory {
-    words: Box<[AtomicU64; WORDS]>,
+    words: Vec<AtomicU64>,
     reader: ReaderWords,
 }
 
 impl Memory {
     fn new() -> Memory {
-        let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
-        Memory { words: words.try_into().expect("that many words"), reader: ReaderWords::default() }
+        Memory::of(WORDS)
+    }
+
+    /// Returns the memory of a long ring.
+    fn long() -> Memory {
+        Memory::of(LONG_WORDS)
+    }
+
+    fn of(words: usize) -> Memory {
+        let words = std::iter::repeat_with(AtomicU64::default).take(words).collect();
+        Memory { words, reader: ReaderWords::default() }
     }
 
     fn ring(&self) -> Ring<'_> {
@@ -47,8 +56,8 @@ fn take(reader: &mut Reader, ring: Ring<'_>) -> Result<Option<Vec<u8>>, Broken> 
     let Some(bytes) = reader.next(ring)? else { return Ok(None) };
     let mut content = vec![0; bytes];
     reader.read(ring, &mut content);
-    let words: Vec<u8> = reader.words(ring, 0, bytes).iter().flat_map(|word| word.to_ne_bytes()).collect();
-    assert_eq!(words[..bytes], content);
+    let words = reader.words(ring, 0, bytes).expect("memory");
+    assert!(words.iter().flat_map(|word| word.to_ne_bytes()).take(bytes).eq(content.iter().copied()));
     reader.taken(ring, bytes);
     Ok(Some(content))
 }
@@ -61,7 +70,12 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let bytes = prop_oneof![4 => 0..200_usize, 2 => 0..20_000_usize, 1 => 0..=RECORD_BYTES_MAX];
+    let bytes = prop_oneof![
+        4 => 0..200_usize,
+        2 => 0..20_000_usize,
+        1 => 0..=RECORD_BYTES_MAX,
+        1 => 0..=LONG_RECORD_BYTES_MAX,
+    ];
     prop_oneof![
         5 => (bytes, 1..70_000_usize).prop_map(|(bytes, part)| Step::Put { bytes, part }),
         4 => Just(Step::Take),
@@ -73,8 +87,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn it_is_a_queue(steps in prop::collection::vec(step(), 1..400)) {
-        let memory = Memory::new();
+    fn it_is_a_queue(is_long in any::<bool>(), steps in prop::collection::vec(step(), 1..400)) {
+        let memory = if is_long { Memory::long() } else { Memory::new() };
         let (ring, mut reader, mut queue) = (memory.ring(), Reader::default(), VecDeque::new());
         let (mut number, mut is_asleep) = (0, false);
         for step in steps {
@@ -91,8 +105,9 @@ proptest! {
                         }
                         PutOutcome::Full => {
                             let held: usize = queue.iter().map(|record| record.len() + 16).sum();
+                            let needed = if is_long { bytes.min(ROOM_BYTES / 8) } else { bytes };
                             // The reader tells of room in steps of an eighth.
-                            prop_assert!(!takes && held + bytes + 16 > CONTENT_BYTES * 7 / 8, "{} held, {} more", held, bytes);
+                            prop_assert!(!takes && held + needed + 16 > ROOM_BYTES * 7 / 8, "{} held, {} more", held, bytes);
                         }
                     }
                 }
@@ -116,11 +131,12 @@ proptest! {
     /// With any content of the memory, the reader ends, and finds no more than the memory can hold.
     #[test]
     fn a_reader_survives_what_nobody_would_write(
-        tail in prop_oneof![any::<u64>(), 0..3 * CONTENT_BYTES as u64],
+        is_long in any::<bool>(),
+        tail in prop_oneof![any::<u64>(), 0..3 * ROOM_BYTES as u64],
         skipped in any::<u64>(),
         lengths in prop::collection::vec(prop_oneof![any::<u64>(), 0..2_000_000_u64, 0..64_u64], 1..64),
     ) {
-        let memory = Memory::new();
+        let memory = if is_long { Memory::long() } else { Memory::new() };
         for (place, length) in memory.words[CONTROL_WORDS..].iter().zip(lengths.iter().cycle()) {
             place.store(*length, Relaxed);
         }
@@ -130,7 +146,7 @@ proptest! {
         while let Ok(Some(_)) = take(&mut reader, ring) {
             found += 1;
         }
-        prop_assert!(found <= 2 * CONTENT_BYTES / 8, "{} records", found);
+        prop_assert!(found <= 2 * memory.words.len(), "{} records", found);
     }
 }
 
@@ -150,14 +166,61 @@ fn a_record_that_is_not_complete_is_not_seen() {
 
 #[test]
 fn the_longest_record_fits_an_empty_ring_and_no_longer_one_does() {
-    let memory = Memory::new();
-    let (ring, mut reader) = (memory.ring(), Reader::default());
-    for bytes in [RECORD_BYTES_MAX + 1, usize::MAX] {
-        assert!(!Writer::new(ring).fits(bytes), "{bytes}");
+    for (memory, longest) in [(Memory::new(), RECORD_BYTES_MAX), (Memory::long(), LONG_RECORD_BYTES_MAX)] {
+        let (ring, mut reader) = (memory.ring(), Reader::default());
+        assert_eq!(ring.is_long(), longest > RECORD_BYTES_MAX);
+        for bytes in [longest + 1, usize::MAX] {
+            assert!(!Writer::new(ring).fits(bytes), "{bytes}");
+        }
+        let longest = content(1, longest);
+        assert_eq!(put(ring, &longest, 1000), DONE);
+        assert_eq!(take(&mut reader, ring), Ok(Some(longest)));
     }
-    let longest = content(1, RECORD_BYTES_MAX);
-    assert_eq!(put(ring, &longest, 1000), DONE);
-    assert_eq!(take(&mut reader, ring), Ok(Some(longest)));
+}
+
+/// A long record needs no more room than one of an eighth of the ring, wherever it begins, and others find none behind it.
+#[test]
+fn a_long_record_is_taken_whole_as_soon_as_there_is_any_room() {
+    let memory = Memory::long();
+    let (ring, mut reader) = (memory.ring(), Reader::default());
+    let enough = ROOM_BYTES / 8;
+    for round in 0..if cfg!(miri) { 1 } else { 20 } {
+        let mut held = 0;
+        while Writer::new(ring).fits(enough) {
+            assert_eq!(put(ring, &content(held, 7000), 7000), DONE);
+            held += 1;
+        }
+        assert!(!Writer::new(ring).fits(LONG_RECORD_BYTES_MAX), "{round}");
+        for number in 0..held {
+            assert_eq!(take(&mut reader, ring), Ok(Some(content(number, 7000))), "{round}");
+            let fits = Writer::new(ring).fits(LONG_RECORD_BYTES_MAX);
+            assert_eq!(fits, Writer::new(ring).fits(enough), "{round}");
+            if fits && number >= round % held {
+                let long = content(round, LONG_RECORD_BYTES_MAX - round as usize);
+                assert_eq!(put(ring, &long, 100_000), DONE, "{round}");
+                assert!(!Writer::new(ring).fits(0), "the ring is full");
+                for number in number + 1..held {
+                    assert_eq!(take(&mut reader, ring), Ok(Some(content(number, 7000))), "{round}");
+                }
+                assert_eq!(take(&mut reader, ring), Ok(Some(long)), "{round}");
+                break;
+            }
+        }
+        assert_eq!(take(&mut reader, ring), Ok(None));
+    }
+}
+
+#[test]
+fn a_long_record_that_is_always_taken_at_once_lies_at_the_beginning_of_the_memory() {
+    let memory = Memory::long();
+    let (ring, mut reader) = (memory.ring(), Reader::default());
+    let record = content(7, 600_000);
+    for _ in 0..50 {
+        put(ring, &record, record.len());
+        assert!(take(&mut reader, ring).is_ok_and(|taken| taken.as_deref() == Some(&record[..])));
+    }
+    let used = memory.words[CONTROL_WORDS..].iter().rposition(|word| word.load(Relaxed) != 0);
+    assert!(used.is_some_and(|last| last * 8 <= 600_000), "{used:?}");
 }
 
 #[test]
@@ -211,7 +274,7 @@ fn a_record_across_the_end_of_the_memory_comes_whole() {
     let (ring, mut reader) = (memory.ring(), Reader::default());
     // One record is always left, so no writer goes back to the beginning.
     put(ring, &content(0, 1000), 1000);
-    for number in 1..2 * (CONTENT_BYTES / 1000) as u64 {
+    for number in 1..2 * (ROOM_BYTES / 1000) as u64 {
         assert_eq!(put(ring, &content(number, 1000), 1000), DONE);
         assert_eq!(take(&mut reader, ring), Ok(Some(content(number - 1, 1000))));
     }
@@ -227,8 +290,8 @@ fn the_memory_that_a_writer_skips_is_free() {
         assert_eq!(put(ring, &[7; 1000], 1000), DONE);
     }
     // A record takes its length and a word.
-    assert!(Writer::new(ring).fits(CONTENT_BYTES - 1008 - 8), "the reader has not passed it yet");
-    assert!(!Writer::new(ring).fits(CONTENT_BYTES - 1008));
+    assert!(Writer::new(ring).fits(ROOM_BYTES - 1008 - 8), "the reader has not passed it yet");
+    assert!(!Writer::new(ring).fits(ROOM_BYTES - 1008));
 }
 
 /// The reader sleeps whenever it finds nothing, and waits for the writer that wakes it: the first that finds a sleep.
@@ -325,7 +388,7 @@ fn a_reader_goes_on_in_the_memory_of_other_writers() {
 #[test]
 fn no_note_of_a_full_ring_is_lost() {
     let rounds = if cfg!(miri) { 2 } else { 2_000 };
-    let record = vec![7; CONTENT_BYTES / 4];
+    let record = vec![7; ROOM_BYTES / 4];
     let (memory, waits, start) = (Memory::new(), AtomicBool::new(false), Barrier::new(2));
     let ring = memory.ring();
     thread::scope(|scope| {
@@ -409,11 +472,12 @@ proptest! {
     /// With any content of the memory, a writer returns: another process that shares the ring must not end it.
     #[test]
     fn a_writer_survives_what_nobody_would_write(
+        is_long in any::<bool>(),
         tail in prop_oneof![any::<u64>(), u64::MAX - 100_000..=u64::MAX],
         distance in prop_oneof![0..4096_u64, any::<u64>()],
-        bytes in prop_oneof![0..200_usize, 0..=RECORD_BYTES_MAX],
+        bytes in prop_oneof![0..200_usize, 0..=RECORD_BYTES_MAX, 0..=LONG_RECORD_BYTES_MAX],
     ) {
-        let memory = Memory::new();
+        let memory = if is_long { Memory::long() } else { Memory::new() };
         for (word, value) in [(0, tail & !7), (1, tail.wrapping_sub(distance) & !7)] {
             memory.words[word].store(value, Relaxed);
         }

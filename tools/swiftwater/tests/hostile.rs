@@ -454,8 +454,8 @@ fn messages_of_a_peer_to_programs_that_do_not_read_take_no_more_than_the_budget(
     let address = format!("127.0.0.1:7301/udp:{}", scene.daemon.udp_port());
     for _ in 0..ASSOCIATIONS {
         let association = swiftwater::Association::connect(address.as_str()).expect("it listens");
-        // The window stops the sender, which ends with the daemon.
-        thread::spawn(move || while association.send(&[0; 256 << 10]).is_ok() {});
+        // No ring holds as long a message. The window stops the sender, which ends with the daemon.
+        thread::spawn(move || while association.send(&[0; 2 << 20]).is_ok() {});
     }
     wait_until("no message waits for memory", || scene.of_attacker("unread_waits") > 0);
     wait_until("the budget is not used", || scene.message_bytes() > BUDGET_BYTES / 2);

@@ -44,7 +44,7 @@ impl Accounts {
     }
 
     /// Returns the account for long messages that the user's programs have not read.
-    pub(super) fn unread(&self) -> &Arc<Account> {
+    pub(crate) fn unread(&self) -> &Arc<Account> {
         &self.unread
     }
 

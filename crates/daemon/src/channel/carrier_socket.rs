@@ -342,7 +342,7 @@ impl CarrierSocket {
         self.ring.content(record).map(|(_, content)| content)
     }
 
-    /// Waits until half of the ring is free and the ring has as much memory as it needs, or the program's end was closed.
+    /// Waits until the ring has room again and as much memory as it needs, or the program's end was closed.
     pub(super) async fn ring_has_room(&self) {
         let reads = self.reads();
         loop {
@@ -352,7 +352,7 @@ impl CarrierSocket {
             }
             // While records are taken back, their number says nothing about what the program has read.
             let _gate = self.gate.read().await;
-            if self.is_hung_up() || self.ring.is_half_free(self.unread_bytes()) {
+            if self.is_hung_up() || self.ring.has_room(self.unread_bytes()) {
                 return;
             }
         }

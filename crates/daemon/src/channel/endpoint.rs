@@ -220,12 +220,18 @@ impl Endpoint {
         if front.header.flags.contains(Flags::IN_MEMFD) {
             return Some(self.take_in_turn(&front));
         }
+        if front.content_bytes() > self.accounts.sent().message_bytes_max() {
+            return Some(Ok(Incoming::Malformed));
+        }
         let bytes = cost_of(front.content_bytes());
         let Some(mut charge) = self.accounts.take_for_record(bytes) else {
             return Some(Err(Errno::NOBUFS));
         };
         charge.shrink_to(bytes);
-        let content = self.take_front(&front);
+        let Some(content) = self.take_front(&front) else {
+            self.long.on_host_short();
+            return Some(Err(Errno::NOBUFS));
+        };
         Some(Ok(Incoming::Message(front.header, charge.on(content))))
     }
 
@@ -289,14 +295,24 @@ impl Endpoint {
         }
     }
 
-    /// Removes the message at the front of the ring; returns its content.
-    fn take_front(&self, front: &FrontRecord) -> Content {
+    /// Removes the message at the front of the ring; returns its content. `None`: the host has no memory for that, and the message
+    /// stays.
+    fn take_front(&self, front: &FrontRecord) -> Option<Content> {
         self.busy_polling.record_came();
-        let (content, has_room_again) = self.ring.take(front);
+        let (content, has_room_again) = self.ring.take(front)?;
         if has_room_again {
             self.discard_fillers();
         }
-        content
+        Some(content)
+    }
+
+    /// Returns the memory that the next record needs.
+    fn needed_bytes(&self) -> usize {
+        let in_ring = || match self.ring.front() {
+            Ok(Some(front)) => cost_of(front.content_bytes()),
+            Ok(None) | Err(ring::Broken) => 0,
+        };
+        self.long.needed_bytes().unwrap_or_else(|| in_ring().max(RECORD_ROOM_BYTES))
     }
 
     /// Discards the records with which writers wait for room in the ring, so that the program's end polls writable.
@@ -435,7 +451,7 @@ impl Endpoint {
         if self.long.take_host_short() {
             tokio::time::sleep(SHORTAGE_WAIT).await;
         }
-        self.accounts.reserve(self.long.needed_bytes().unwrap_or(RECORD_ROOM_BYTES)).await;
+        self.accounts.reserve(self.needed_bytes()).await;
     }
 
     /// Waits until [`Endpoint::try_take`] may find something other than `AGAIN`.

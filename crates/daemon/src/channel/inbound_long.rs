@@ -146,6 +146,11 @@ impl InboundLong {
         of_first + self.in_turn().iter().map(|(_, memfd)| memory_of(memfd)).sum::<usize>()
     }
 
+    /// Notes that the host is short of memory for a message in the ring.
+    pub(super) fn on_host_short(&self) {
+        self.is_host_short.set(true);
+    }
+
     /// Returns whether the host was short of memory at the last attempt; returns true once for each such attempt.
     pub(super) fn take_host_short(&self) -> bool {
         self.is_host_short.replace(false)

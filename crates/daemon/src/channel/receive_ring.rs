@@ -1,5 +1,6 @@
 //! The receive ring: memory of a socket that the daemon writes and its programs map for reading. Messages of a bundle lie there
-//! one after the other, and a record in the carrier says where ([`Kind::Bundle`](carrier::record::Kind::Bundle)).
+//! one after the other, and a record in the carrier says where ([`Kind::Bundle`](carrier::record::Kind::Bundle)). A long message
+//! is a bundle of its own, which may begin behind others and end beyond their part of the ring.
 //!
 //! A bundle keeps its place until the program has taken its record out of the carrier. The kernel tells how many of these records
 //! are left: it counts the memory of all unread records, and each record of a bundle takes the same. So nothing that a program
@@ -14,8 +15,8 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use carrier::record::{BUNDLE_BYTES_MAX, HEADER_BYTES, Header, Kind};
-use carrier::status_page::RING_BYTES;
+use carrier::record::{HEADER_BYTES, Header, Kind, RECORD_BYTES_MAX, SHARED_BYTES_MAX};
+use carrier::status_page::{RING_BYTES, RING_SHARED_BYTES};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use tokio::sync::Notify;
 
@@ -45,6 +46,8 @@ struct State {
     provided: usize,
     /// The end of the last bundle.
     end: usize,
+    /// Size of the bundle for which a place was looked for last.
+    wanted: usize,
     /// The places of the bundles whose records may be in the carrier, the oldest first.
     unread: VecDeque<Range<usize>>,
     /// Number of bundles so far, modulo 2^64.
@@ -104,6 +107,7 @@ impl ReceiveRing {
             return Place::NoMemory;
         }
         state.forget_read(unread_bytes);
+        state.wanted = bytes;
         let Some(free) = state.free(bytes) else { return Place::Full };
         let needed = needed_bytes(&free, bytes);
         if needed > state.provided {
@@ -171,11 +175,14 @@ impl ReceiveRing {
         self.grown.notified().await;
     }
 
-    /// Returns whether half of the ring is free, and no thread asks the system for memory.
-    pub(super) fn is_half_free(&self, unread_bytes: usize) -> bool {
+    /// Returns whether the bundle that found no place has one, and no thread asks the system for memory. Unless the bundle is a
+    /// long message, half of the ring is free, too.
+    pub(super) fn has_room(&self, unread_bytes: usize) -> bool {
         let mut state = self.state();
         state.forget_read(unread_bytes);
-        !state.is_growing && state.unread.iter().map(Range::len).sum::<usize>() <= RING_BYTES / 2
+        let unread: usize = state.unread.iter().map(Range::len).sum();
+        let is_due = unread <= RING_SHARED_BYTES / 2 || is_long(state.wanted);
+        !state.is_growing && is_due && state.free(state.wanted).is_some()
     }
 
     /// Takes a bundle out of the ring, because its record was taken back from the carrier. Returns its content; `None` if the
@@ -230,10 +237,16 @@ fn needed_bytes(free: &Range<usize>, bytes: usize) -> usize {
     (free.start + wanted).next_multiple_of(STEP_BYTES).min(RING_BYTES)
 }
 
+/// Returns whether a bundle of at least so many bytes is a long message, or was in a ring before.
+fn is_long(bytes: usize) -> bool {
+    bytes > RECORD_BYTES_MAX
+}
+
 impl State {
     /// Returns the part of a free range that has memory, if it has at least so many bytes.
     fn place(&self, free: &Range<usize>, bytes: usize) -> Place {
-        let end = free.end.min(self.provided).min(free.start + BUNDLE_BYTES_MAX);
+        let most = if is_long(bytes) { bytes } else { SHARED_BYTES_MAX };
+        let end = free.end.min(self.provided).min(free.start + most);
         if free.start + bytes <= end { Place::Free(free.start..end) } else { Place::NoMemory }
     }
 
@@ -257,9 +270,10 @@ impl State {
     /// Returns the free memory from the end of the last bundle on, or from the beginning, if it has at least so many bytes. A
     /// ring that is empty begins again: what it uses is in the caches.
     fn free(&self, bytes: usize) -> Option<Range<usize>> {
+        let end = if is_long(bytes) { RING_BYTES } else { RING_SHARED_BYTES };
         let (first, second) = match self.unread.front() {
-            None => (0..RING_BYTES, 0..0),
-            Some(oldest) if oldest.start < self.end => (self.end..RING_BYTES, 0..oldest.start),
+            None => (0..end, 0..0),
+            Some(oldest) if oldest.start < self.end => (self.end.min(end)..end, 0..oldest.start),
             Some(oldest) => (self.end..oldest.start, 0..0),
         };
         [first, second].into_iter().find(|free| free.len() >= bytes)
@@ -380,6 +394,8 @@ impl ReceiveRing {
 
 #[cfg(test)]
 mod tests {
+    use carrier::record::BUNDLE_BYTES_MAX;
+
     use super::*;
     use crate::users::closer::{Closers, Source};
     use crate::users::descriptor_budget::DescriptorBudget;
@@ -398,17 +414,48 @@ mod tests {
 
     #[test]
     fn a_bundle_keeps_its_place_until_its_record_was_read() {
-        let (ring, part) = (ReceiveRing::alone(), RING_BYTES / 4);
+        let (ring, part) = (ReceiveRing::alone(), RING_SHARED_BYTES / 8);
         let put = |bytes, unread| put(&ring, bytes, unread);
-        assert_eq!([put(part, 0), put(part, 1), put(part, 2)], [0, 1, 2].map(|n| Some(n * part)));
-        assert_eq!(put(part + 1, 3), None, "the end has no room, and the beginning is not free");
-        assert_eq!(put(part, 3), Some(3 * part));
-        assert_eq!(put(1, 4), None);
+        for number in 0..7 {
+            assert_eq!(put(part, number), Some(number * part));
+        }
+        assert_eq!(put(part + 1, 7), None, "the end has no room, and the beginning is not free");
+        assert_eq!(put(part, 7), Some(7 * part));
+        assert_eq!(put(1, 8), None);
         // The oldest was read.
-        assert_eq!(put(part + 1, 3), None);
-        assert_eq!([put(part / 2, 3), put(part / 2, 4), put(1, 5)], [Some(0), Some(part / 2), None]);
-        assert!(!ring.is_half_free(5 * record_cost_bytes()) && ring.is_half_free(3 * record_cost_bytes()));
+        assert_eq!(put(part + 1, 7), None);
+        assert_eq!([put(part / 2, 7), put(part / 2, 8), put(1, 9)], [Some(0), Some(part / 2), None]);
+        assert!(!ring.has_room(6 * record_cost_bytes()) && ring.has_room(5 * record_cost_bytes()));
         assert_eq!(put(1, 0), Some(0), "all were read: it begins again");
+    }
+
+    #[test]
+    fn a_long_message_lies_behind_others_and_ends_beyond_their_part() {
+        let (ring, longest) = (ReceiveRing::alone(), BUNDLE_BYTES_MAX);
+        let put = |bytes, unread| put(&ring, bytes, unread);
+        assert_eq!([put(100, 0), put(longest, 1)], [Some(0), Some(100)]);
+        assert_eq!(put(1, 2), None, "nothing else begins beyond the part of the others");
+        assert_eq!(put(50, 1), Some(0), "in front of it");
+        assert_eq!(put(longest, 2), None);
+        assert_eq!([put(longest, 1), put(50, 2)], [Some(50), None]);
+        assert_eq!([put(longest, 0), put(1, 1)], [Some(0), None]);
+        // The longest shared bundle fits behind it, but only a long message may lie there.
+        assert_eq!([put(SHARED_BYTES_MAX, 1), put(RECORD_BYTES_MAX, 2)], [Some(longest), None]);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_long_message_waits_for_its_own_place_alone() {
+        let ring = Arc::new(ReceiveRing::alone());
+        let closer = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Carriers);
+        let unread = |records: usize| records * record_cost_bytes();
+        let place = |bytes, records| ring.place(bytes, unread(records), closer.worker());
+        for records in 0..3 {
+            assert!(put(&ring, RING_BYTES / 3, records).is_some());
+        }
+        assert_eq!(place(BUNDLE_BYTES_MAX, 3), Place::Full);
+        let has_room = [3, 2, 1, 0].map(|records| ring.has_room(unread(records)));
+        assert_eq!(has_room, [false, false, true, true]);
+        assert_eq!(place(BUNDLE_BYTES_MAX, 0), Place::Free(0..BUNDLE_BYTES_MAX));
     }
 
     #[test]

@@ -196,16 +196,14 @@ impl OutboundRing {
     }
 
     /// Takes the content of the message that [`OutboundRing::front`] has returned. Returns, too, whether a writer waits for room
-    /// that there is now.
-    pub(super) fn take(&self, front: &FrontRecord) -> (Content, bool) {
+    /// that there is now. `None`: the host has no memory for the content, and the message stays.
+    pub(super) fn take(&self, front: &FrontRecord) -> Option<(Content, bool)> {
         let mut state = self.state();
         state.is_busy = true;
         let bytes = front.content_bytes();
-        let Some((ring, reader)) = state.parts(&self.memory) else {
-            return (Content { words: Vec::new(), bytes: 0 }, false);
-        };
-        let content = Content { words: reader.words(ring, HEADER_BYTES, bytes), bytes };
-        (content, reader.taken(ring, front.bytes))
+        let (ring, reader) = state.parts(&self.memory)?;
+        let content = Content { words: reader.words(ring, HEADER_BYTES, bytes)?, bytes };
+        Some((content, reader.taken(ring, front.bytes)))
     }
 
     /// Returns whether the first message is short.
@@ -333,7 +331,7 @@ impl OutboundRing {
 
     /// Returns whether half of the ring is free.
     pub(super) fn is_half_free(&self) -> bool {
-        self.state().waiting(&self.memory) <= ring::CONTENT_BYTES as u64 / 2
+        self.state().waiting(&self.memory) <= ring::ROOM_BYTES as u64 / 2
     }
 
     /// Returns the position behind the last message of the program.
@@ -351,13 +349,7 @@ impl OutboundRing {
 impl State {
     /// Returns the ring and its reader, if there is a ring.
     fn parts<'a>(&'a mut self, memory: &'a Memory) -> Option<(Ring<'a>, &'a mut Reader)> {
-        let words = self
-            .words
-            .as_ref()?
-            .words()
-            .words_u64()
-            .try_into()
-            .expect("the mapping has as many words as a ring");
+        let words = self.words.as_ref()?.words().words_u64();
         Some((Ring::new(words, memory.reader_words()), &mut self.reader))
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use carrier::record::{BUNDLE_BYTES_MAX, Flags, Header, Kind, Sequence};
+use carrier::record::{Flags, Header, Kind, SHARED_BYTES_MAX, Sequence};
 use swiftwater::internals::{self, MessageRun, Taken};
 use swiftwater::tokio::Association;
 use swiftwater::{Message, Received, RecvError, RecvInfo};
@@ -29,8 +29,9 @@ impl Bundled {
     ) -> Bundled {
         let mut bundled = Bundled { of_queue: 0, runs: held.runs().clone() };
         for item in held.items() {
-            if !item.may_share() || !bundle.push(item.header(), item.blocks().iter().map(|block| &block[..]))
-            {
+            let may_be_put = item.may_share() || bundled.of_queue == 0 && item.lies_in_ring();
+            let blocks = item.blocks().iter().map(|block| &block[..]);
+            if !may_be_put || !bundle.push(item.header(), blocks) {
                 return bundled;
             }
             bundled.of_queue += 1;
@@ -64,7 +65,7 @@ pub(super) fn take_along(
     // The next message is probably as long as the last one.
     let mut bytes = held.record_bytes();
     while let Some(last_bytes) = held.last_shared_bytes()
-        && bytes + last_bytes <= BUNDLE_BYTES_MAX
+        && bytes + last_bytes <= SHARED_BYTES_MAX
     {
         bytes += match internals::recv_run_no_poll(association) {
             Ok(Some(Taken::Run(run))) => held.push_run(run),

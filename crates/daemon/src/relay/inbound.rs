@@ -215,6 +215,12 @@ impl<'a> Inbound<'a> {
             .try_put_bundle(first_bytes, |bundle| bundled = Bundled::write(self.assoc, held, bundle));
         let is_put = put.map_err(|(not_put, messages)| self.waits_for(not_put, messages))?;
         if is_put {
+            // The ring bounds what the program has not read, so that a long message needs no part of the window.
+            if let Some(ToProgram::Message(_, first)) = held.items().front()
+                && self.assoc.holds_credit(first)
+            {
+                held_credit(self.assoc, first).release();
+            }
             bundled.remove_from(held);
         }
         Ok(is_put)

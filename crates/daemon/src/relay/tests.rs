@@ -19,6 +19,7 @@ use swiftwater::Address;
 use swiftwater::tokio::Association;
 
 mod departure;
+mod long;
 mod order;
 mod short;
 
@@ -371,7 +372,7 @@ fn fill_half(socket: &Socket) {
     for _ in 0..5 {
         put(socket, ID, &[0; 60_000]);
     }
-    assert!(socket.channel().waiting_bytes() > ring::CONTENT_BYTES as u64 / 2);
+    assert!(socket.channel().waiting_bytes() > ring::ROOM_BYTES as u64 / 2);
 }
 
 #[tokio::test(flavor = "local")]
@@ -652,8 +653,8 @@ fn take_all(socket: &Socket) -> Vec<Bytes> {
 /// Puts a message into a ring that was announced.
 fn put_into(ring: &OfferedMapping, socket: &Socket, content: &[u8]) -> PutOutcome {
     let memory = socket.channel().shared_pages().memory();
-    let words = ring.words_u64().try_into().expect("as many as a ring has");
-    Writer::new(Ring::new(words, memory.reader_words())).put(HEADER_BYTES + content.len(), |record| {
+    let writer = Writer::new(Ring::new(ring.words_u64(), memory.reader_words()));
+    writer.put(HEADER_BYTES + content.len(), |record| {
         record.push(&testing::header(ID, content.len()).encode());
         record.push(content);
     })
@@ -697,11 +698,11 @@ async fn a_ring_is_used_once_it_was_checked_and_behind_what_was_sent_before() {
 async fn a_ring_that_its_program_could_take_away_is_not_used() {
     let registry = registry();
     let (socket, program_end) = opened(&registry, Style::OneToOne);
-    let bytes = ring::BYTES as u64;
+    let bytes = ring::WORDS * 8;
     let unsealed = memfd_create("ring", MemfdFlags::ALLOW_SEALING).expect("a memfd");
-    rustix::io::pwrite(&unsealed, &vec![0; ring::BYTES], 0).expect("memory");
+    rustix::io::pwrite(&unsealed, &vec![0; bytes], 0).expect("memory");
     let sparse = memfd_create("ring", MemfdFlags::ALLOW_SEALING).expect("a memfd");
-    ftruncate(&sparse, bytes).expect("its length");
+    ftruncate(&sparse, bytes as u64).expect("its length");
     fcntl_add_seals(&sparse, SealFlags::SHRINK | SealFlags::FUTURE_WRITE).expect("its seals");
     let short = OfferedMapping::new("ring", ring::WORDS - 1).expect("memory");
     let broken = OfferedMapping::new("ring", ring::WORDS).expect("memory");

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use carrier::record::{Flags, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
+use carrier::record::{Flags, HEADER_BYTES, Header, LONG_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use swiftwater::internals::{MessageRun, Taken};
 use swiftwater::{LossKind, Message, RecvError};
 
@@ -175,7 +175,7 @@ impl InboundQueue {
     /// Returns the number of bytes that the first message takes in a bundle, about; `None` if it needs a record of its own.
     pub(crate) fn bundled_bytes(&self) -> Option<usize> {
         let first = match self.queue.front() {
-            Some(first) => first.may_share().then(|| first.record_bytes()),
+            Some(first) => first.lies_in_ring().then(|| first.record_bytes()),
             None => self.runs.front().map(bytes_of_each),
         };
         first.filter(|bytes| self.len() > 1 || *bytes >= BUNDLED_ALONE_BYTES)
@@ -232,8 +232,18 @@ impl ToProgram {
 
     /// Returns whether the item is a message that may share a record with others.
     pub(crate) fn may_share(&self) -> bool {
+        self.is_whole(PAYLOAD_BYTES_MAX)
+    }
+
+    /// Returns whether the item is a message that may lie in the receive ring: a long one does so alone.
+    pub(crate) fn lies_in_ring(&self) -> bool {
+        self.is_whole(LONG_BYTES_MAX)
+    }
+
+    /// Returns whether the item is a whole message of up to `bytes` bytes.
+    fn is_whole(&self, bytes: usize) -> bool {
         let ToProgram::Message(header, _) = self else { return false };
-        header.flags.contains(Flags::END) && header.bytes as usize <= PAYLOAD_BYTES_MAX
+        header.flags.contains(Flags::END) && header.bytes as usize <= bytes
     }
 
     /// Returns the number of bytes that the item takes in a record.

@@ -95,6 +95,9 @@ pub(crate) struct Rings {
     permits: Arc<UserPermits>,
 }
 
+// One pin suffices for memory that is no longer than a huge page.
+const _: () = assert!(ring::LONG_WORDS * size_of::<u64>() <= 2 << 20);
+
 /// The memory of a ring, counted for its user until dropped.
 pub(crate) struct RingMemory {
     words: PeerMapping,
@@ -115,10 +118,14 @@ impl Rings {
         Rings::new(Pins::pipes_for(1))
     }
 
-    /// Checks and maps the memory of a ring that a program of this user has made.
+    /// Checks and maps the memory of a ring that a program of this user has made: a long one, if it has as many words.
     pub(crate) fn map(&self, user: u32, memfd: impl AsFd) -> Result<RingMemory, Errno> {
         let permit = self.permits.take(user).ok_or(Errno::NFILE)?;
-        Ok(RingMemory { words: PeerMapping::new(memfd, ring::WORDS, &self.pins)?, _permit: permit })
+        let words = match PeerMapping::new(&memfd, ring::LONG_WORDS, &self.pins) {
+            Err(Errno::INVAL) => PeerMapping::new(&memfd, ring::WORDS, &self.pins)?,
+            long => long?,
+        };
+        Ok(RingMemory { words, _permit: permit })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests of short messages, which pass together in both directions.
 
 use carrier::bundle;
-use carrier::record::BUNDLE_BYTES_MAX;
+use carrier::record::SHARED_BYTES_MAX;
 
 use super::*;
 use crate::relay::outbound::pass_on;
@@ -149,7 +149,7 @@ async fn short_messages_of_a_peer_share_records_in_their_order() {
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
     let mut expected: Vec<_> = LENGTHS.iter().map(|bytes| content(*bytes)).collect();
     // Together longer than a bundle.
-    expected.extend((0..=BUNDLE_BYTES_MAX / 100).map(|number| content(100 + number % 8)));
+    expected.extend((0..=SHARED_BYTES_MAX / 100).map(|number| content(100 + number % 8)));
     let sends = async {
         for message in &expected {
             joined.peer.send(message).await.expect("it is open");
@@ -161,7 +161,7 @@ async fn short_messages_of_a_peer_share_records_in_their_order() {
     loop {
         let wait = inbound.step(&mut held, &mut |_| ());
         while let Some(record) = read_bundled(&joined.socket, &joined.program_end) {
-            assert!(record.len() <= BUNDLE_BYTES_MAX);
+            assert!(record.len() <= SHARED_BYTES_MAX);
             received.extend(contents(&record));
             records += 1;
         }
