@@ -71,7 +71,8 @@ pub struct SharersPage {
 pub struct Sending {
     /// Size of the carrier's send buffer to restore, halved; 0 while the buffer has that size.
     lowered_from: AtomicU32,
-    /// Number of the ring that a sharer has announced last. Others send records.
+    /// Number of the ring that a sharer has announced last, or was about to announce when it died. The writers of other rings send
+    /// records.
     ring: AtomicU32,
     /// Number of rings that were announced.
     rings: AtomicU32,
@@ -80,7 +81,7 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Returns whether the ring with this number is the last one that a sharer has announced.
+    /// Returns whether the sharers may use the ring with this number: it is the last one that a sharer has announced.
     #[inline]
     pub fn is_ring(&self, number: u32) -> bool {
         self.ring.load(Relaxed) == number
@@ -91,8 +92,13 @@ impl Sending {
         self.rings.fetch_add(1, Relaxed).wrapping_add(1).max(1)
     }
 
-    /// Notes that the daemon knows the ring with this number.
-    pub fn on_ring_announced(&self, number: u32) {
+    /// Returns the number of the ring that the sharers may use; 0 for none.
+    pub fn ring(&self) -> u32 {
+        self.ring.load(Relaxed)
+    }
+
+    /// Lets the sharers use the ring with this number, once the daemon reads it, and no other.
+    pub fn set_ring(&self, number: u32) {
         self.ring.store(number, Relaxed);
     }
 
@@ -426,7 +432,7 @@ mod tests {
         let sending = Sending::default();
         let number = sending.next_ring();
         assert!(!sending.is_ring(number));
-        sending.on_ring_announced(number);
+        sending.set_ring(number);
         assert!(sending.is_ring(number) && !sending.is_ring(number + 1));
         assert_eq!(sending.lowered_send_buffer(), None);
         // The kernel reports twice the argument that restores the size.

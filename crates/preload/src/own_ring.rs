@@ -115,14 +115,18 @@ impl OwnRing {
         let words = if is_long || self.is_long() { ring::LONG_WORDS } else { ring::WORDS };
         // Without a ring the messages go as records.
         let Ok((memory, memfd)) = make(words) else { return };
-        let number = pages.sharers.sending().next_ring();
-        // If this fails, the daemon continues with the earlier ring, and so does its writer.
-        if send(number, memfd.raw()).is_ok() {
-            self.used.store(0, Relaxed);
-            self.replace(memory, words);
-            self.number.store(number, Relaxed);
-            pages.sharers.sending().on_ring_announced(number);
+        let sending = pages.sharers.sending();
+        let (before, number) = (sending.ring(), sending.next_ring());
+        // Noted first: if this thread dies after `send`, the other sharers put no more messages into the ring that the daemon
+        // leaves.
+        sending.set_ring(number);
+        if send(number, memfd.raw()).is_err() {
+            // The daemon continues with the earlier ring, and so do its writers.
+            return sending.set_ring(before);
         }
+        self.used.store(0, Relaxed);
+        self.replace(memory, words);
+        self.number.store(number, Relaxed);
     }
 
     /// Replaces the memory by that of a fresh ring of so many words. The caller holds the write lock.
@@ -241,5 +245,19 @@ mod tests {
         assert!(socket.writes_to(&short, ring::WORDS));
         let long = socket.join(ring::LONG_WORDS);
         assert!(socket.writes_to(&long, ring::LONG_WORDS), "it is announced later");
+    }
+
+    /// The daemon may leave the earlier ring as soon as the record is sent, even if its sender has died.
+    #[test]
+    fn sharers_do_not_use_the_earlier_ring_from_before_another_is_announced() {
+        let socket = Socket::new();
+        let _short = socket.join(ring::WORDS);
+        let ring = &socket.descriptor.ring;
+        assert!(ring.writer(socket.pages()).is_some());
+        socket.count_until_announced(true, |_, _| {
+            assert!(ring.writer(socket.pages()).is_none());
+            Ok(())
+        });
+        assert!(ring.writer(socket.pages()).is_none(), "the daemon does not read the new one yet");
     }
 }
