@@ -74,6 +74,16 @@ fn a_message_that_is_longer_than_a_record_arrives_whole_and_in_its_place() {
 }
 
 #[test]
+fn a_sender_may_die_at_each_of_its_calls_while_it_announces_a_ring() {
+    run("killed_senders", &[]);
+}
+
+#[test]
+fn a_reader_may_die_at_each_of_its_calls_while_it_reads_long_messages() {
+    run("killed_readers", &[]);
+}
+
+#[test]
 fn a_ring_that_cannot_be_replaced_stays_in_use() {
     run("ring_replaced", &[]);
 }

@@ -8,6 +8,8 @@
 enum { LOCK_AT = 0, DATA_TAKEN_AT = 4, SHUT_READING_AT = 12, SHUT_WRITING_AT = 16, WRITE_LOCK_AT = 104, SENT_AT = 128 };
 /* More than a program sends before it has a ring. */
 enum { RING_AFTER = 40 };
+/* More than a record holds. */
+enum { LONG_BYTES = 70000 };
 
 /* The files of this name that are mapped here. */
 static int mapped(const char *name, uint32_t *places[], int count)
@@ -123,9 +125,10 @@ static void time_limits_of_senders_hold(int reader, int writer)
 }
 
 /* A program that writes nonsense into a ring loses its association, and no other is lost. Meanwhile it writes into a
- * second ring without pause. */
-static void broken_rings_harm_their_sockets_alone(int port)
+ * second ring without pause. Messages of `bytes` decide how long the rings are. */
+static void broken_rings_harm_their_sockets_alone(int port, size_t bytes)
 {
+    static char block[LONG_BYTES], taken[LONG_BYTES];
     int listener = listening(port, 0), writer = connected(port), reader = accept(listener, NULL, NULL);
     int broken[2], victims[2];
     uint32_t *rings[32], *others[32], *own[2] = {NULL, NULL};
@@ -136,7 +139,8 @@ static void broken_rings_harm_their_sockets_alone(int port)
         victims[n] = accept(listener, NULL, NULL);
         CHECK(victims[n] >= 0);
         for (int i = 0; i < RING_AFTER; i++)
-            CHECK(send(broken[n], "hello", 5, 0) == 5 && recv(victims[n], text, sizeof text, 0) == 5);
+            CHECK(send(broken[n], block, bytes, 0) == (ssize_t)bytes &&
+                  recv(victims[n], taken, bytes, MSG_WAITALL) == (ssize_t)bytes);
         count = mapped("memfd:swiftwater-ring", rings, 32);
         for (int i = 0; i < count; i++) {
             int is_old = 0;
@@ -149,11 +153,11 @@ static void broken_rings_harm_their_sockets_alone(int port)
     /* A tail that nobody writes. */
     for (int word = 0; word < 32; word += 2)
         __atomic_store_n(own[0] + word, 0x12345679, __ATOMIC_SEQ_CST);
-    while (send(broken[0], "again", 5, MSG_NOSIGNAL) == 5)
+    while (send(broken[0], block, bytes, MSG_NOSIGNAL) == (ssize_t)bytes)
         usleep(1000);
     CHECK(errno == EPIPE || errno == ECONNRESET || errno == EPROTO);
     ssize_t got;
-    while ((got = recv(victims[0], text, sizeof text, 0)) > 0)
+    while ((got = recv(victims[0], taken, sizeof taken, 0)) > 0)
         ;
     CHECK(got == -1 && errno == ECONNRESET);
     unsigned chance = 1;
@@ -162,7 +166,7 @@ static void broken_rings_harm_their_sockets_alone(int port)
         uint32_t *word = own[1] + (chance >> 8) % 512;
         __atomic_store_n(word, i % 3 ? chance : (chance >> 16) & 0xff8, __ATOMIC_SEQ_CST);
         /* A sender whose association has ended gives its ring up. */
-        if (i % 8 == 0 && send(broken[1], "again", 5, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EAGAIN)
+        if (i % 8 == 0 && send(broken[1], block, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EAGAIN)
             break;
     }
     CHECK(send(writer, "hello", 5, 0) == 5 && recv(reader, text, sizeof text, 0) == 5 && memcmp(text, "hello", 5) == 0);
@@ -205,7 +209,8 @@ int main(void)
     CHECK(poll(&(struct pollfd){.fd = reader, .events = POLLIN}, 1, 5000) == 1);
     time_limits_hold(reader);
     time_limits_of_senders_hold(reader, writer);
-    broken_rings_harm_their_sockets_alone(6402);
+    broken_rings_harm_their_sockets_alone(6402, 5);
+    broken_rings_harm_their_sockets_alone(6403, LONG_BYTES);
     memory_of_the_daemon_stays(writer, reader);
     no_number_ends_the_program(reader, writer);
     return 0;
