@@ -2,6 +2,8 @@
  * sctp_bindx, sctp_connectx. */
 #include "check.h"
 
+/* Hundreds of associations take half a minute on a busy machine. */
+enum { PATIENCE_S = 120 };
 enum { SCTP_INITMSG = 2, SCTP_EVENTS = 11, SCTP_STATUS = 14, SCTP_FRAGMENT_INTERLEAVE = 18, SCTP_PARTIAL_DELIVERY_POINT = 19 };
 enum { SCTP_BINDX_ADD = 100, SCTP_BINDX_REM = 101, SCTP_PEELOFF = 102, SCTP_PEER_ADDRS = 108, SCTP_LOCAL_ADDRS = 109, SCTP_CONNECTX = 110 };
 enum { SCTP_GET_ASSOC_NUMBER = 28, SCTP_GET_ASSOC_ID_LIST = 29 };
@@ -324,7 +326,7 @@ static void one_that_does_not_read(void)
     /* Waiting ends when the other reads. */
     pid_t reader = fork();
     if (reader == 0) {
-        alarm(30);
+        alarm(PATIENCE_S);
         changed(slow, COMM_UP);
         for (size_t bytes = 0; bytes < (sent + 1) * sizeof text;) {
             ssize_t n = recv(slow, text, sizeof text, 0);
@@ -395,7 +397,7 @@ static void one_that_has_shut_down(void)
     outlast_shutdown(fd, &a);
     pid_t waits = fork();
     if (waits == 0) {
-        alarm(30);
+        alarm(PATIENCE_S);
         int more = 0;
         while (sendto(fd, text, sizeof text, 0, (struct sockaddr *)&a, sizeof a) == sizeof text)
             more++;
@@ -525,6 +527,7 @@ static void aborted_before_it_is_up(void)
 int main(void)
 {
     begin();
+    alarm(PATIENCE_S);
     without_its_first_message();
     aborted_before_it_is_up();
     implicitly();
