@@ -224,17 +224,19 @@ fn wake(fd: RawFd) -> Result<()> {
 
 /// Makes the descriptor poll unwritable until the daemon has discarded this filler, which it does once half of the ring is free.
 fn fill(fd: RawFd, page: &SharersPage) -> Result<()> {
-    if page.sending().lowered_send_buffer().is_none() {
-        // Noted first: the next sender restores the size, also if this thread dies.
-        page.sending().on_send_buffer_lowered(system::send_buffer(fd)? as u32);
-    }
-    system::set_send_buffer(fd, 0)?;
     // With the count of records, as a message has it: the daemon may take the filler only for a record behind it.
     let sequence = Sequence::sent_after(page.records_sent());
     let header = Header { bytes: FILLER_BYTES as u32, sequence, ..Header::new(Kind::Filler) }.encode();
     let record = [Source::of(&header), Source::of(&[0; FILLER_BYTES])];
+    // Sent first: a small send buffer takes no filler while the daemon has not taken records of other programs, or those that
+    // preceded the ring, and would poll writable as soon as it has.
     match system::send(fd, Content::new(&record), None, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
-        Ok(_) | Err(Errno(libc::EAGAIN)) => Ok(()),
-        Err(error) => Err(error),
+        Ok(_) | Err(Errno(libc::EAGAIN)) => {}
+        Err(error) => return Err(error),
     }
+    if page.sending().lowered_send_buffer().is_none() {
+        // Noted before the change: the next sender restores the size, also if this thread dies.
+        page.sending().on_send_buffer_lowered(system::send_buffer(fd)? as u32);
+    }
+    system::set_send_buffer(fd, 0)
 }

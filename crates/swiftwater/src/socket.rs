@@ -15,7 +15,9 @@ use tpi::Errno;
 
 use self::published::Published;
 pub(crate) use self::receive::{Found, check_restart};
-pub(crate) use self::wait::{Fault, Wait, WaitError};
+#[cfg(feature = "tokio")]
+pub(crate) use self::wait::Fault;
+pub(crate) use self::wait::{Wait, WaitError};
 use crate::error::{CloseReason, Loss};
 use crate::shard::{Inner, ShardOwner};
 

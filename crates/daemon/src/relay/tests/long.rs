@@ -128,8 +128,8 @@ async fn a_long_message_of_a_peer_needs_no_memfd_once_the_ring_has_memory() {
                 (header.kind == Kind::Data).then(|| content.to_vec())
             }));
             match wait {
-                Some(Wait::Turn) => inbound.next_turn().await,
-                Some(Wait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
+                Some(InboundWait::Turn) => inbound.next_turn().await,
+                Some(InboundWait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
                 _ if records.is_empty() => soon(joined.association().readable()).await.expect("it is open"),
                 _ => {}
             }
