@@ -1,6 +1,5 @@
 //! The socket at the other end of an association, if it is one of this daemon.
 
-use super::drain::Drain;
 use crate::state::association::SocketAssociation;
 use crate::state::send_queue::QueueFront;
 use crate::state::socket::Socket;
@@ -11,16 +10,19 @@ use crate::state::socket::Socket;
 pub(crate) fn declare_upper_data(socket: &Socket, assoc: &SocketAssociation) {
     let Some((socket, id)) = socket.relayed().other_end(assoc) else { return };
     let Some(assoc) = socket.associations().get(id) else { return };
-    let queue = assoc.send_queue();
-    let has_upper_data = match queue {
-        None => socket.channel().waiting_bytes() > 0,
+    let has_records = socket.channel().waiting_bytes() > 0;
+    match assoc.send_queue() {
+        None if has_records => assoc.set_has_upper_data(true),
+        None => {}
         Some(queue) => {
-            // Only the records say which association they are for.
-            Drain::new(&socket).take(&socket);
-            matches!(queue.front(), QueueFront::Message(..))
+            if has_records {
+                assoc.set_has_upper_records(true);
+                // Its relay drains the channel.
+                queue.wake();
+            }
+            if has_records || matches!(queue.front(), QueueFront::Message(..)) {
+                assoc.set_has_upper_data(true);
+            }
         }
-    };
-    if has_upper_data {
-        assoc.set_has_upper_data(true);
     }
 }

@@ -116,6 +116,11 @@ impl<'a> Outbound<'a, QueueSource<'a>> {
     pub(crate) fn from_queue(ends: Ends<'a>, queue: &'a SendQueue) -> Self {
         Outbound::new(ends, QueueSource::new(ends, queue))
     }
+
+    /// Records that the channel was drained, see [`QueueWait::Drained`](queue_source::QueueWait::Drained).
+    pub(crate) fn on_drained(&mut self) {
+        self.source.on_drained();
+    }
 }
 
 impl<'a, S: Source> Outbound<'a, S> {

@@ -43,7 +43,9 @@ mod tests {
 
     use super::*;
     use crate::channel::style::Style;
+    use crate::relay::drain::Drain;
     use crate::relay::other_end::declare_upper_data;
+    use crate::relay::outbound::queue_source::QueueWait;
     use crate::relay::outbound::{Ends, Outbound, OutboundWait};
     use crate::state::registry::Registry;
     use crate::state::send_queue::Messages;
@@ -139,13 +141,40 @@ mod tests {
         let queue = first.assoc.send_queue().expect("it has one");
         let mut outbound = Outbound::from_queue(first.ends(), &queue);
         assert_eq!(outbound.step(), Ok(OutboundWait::Message));
-        let sent = 2 * RECORDS_PER_TURN + 1;
-        (0..sent).for_each(|_| send(&first.program_end, first.assoc.id(), b"earlier"));
+        // Messages to others come first.
+        (0..2 * RECORDS_PER_TURN).for_each(|_| send(&first.program_end, AssocId::new(77), b"to others"));
+        send(&first.program_end, first.assoc.id(), b"earlier");
+        declare_upper_data(&second.socket, &second.assoc);
+        soon(queue.filled()).await;
+        // Its relay may be the first to run.
+        assert_eq!(outbound.step(), Ok(OutboundWait::Own(QueueWait::Drained)));
         shut_down(&second, &first).await;
-        while outbound.step() != Ok(OutboundWait::Message) {
-            outbound.next_turn().await;
+        let mut drain = Drain::new(&first.socket);
+        while drain.step(&first.socket).is_none() {
+            // A program that sends to others without pause delays nothing.
+            send(&first.program_end, AssocId::new(77), b"later");
         }
-        assert_eq!(received(&second).await, sent);
+        outbound.on_drained();
+        assert_eq!(outbound.step(), Ok(OutboundWait::Message));
+        assert_eq!(received(&second).await, 1);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn messages_behind_those_that_had_no_room_are_still_sent() {
+        let registry = registry();
+        let (first, second) = ends(&registry, Style::OneToMany).await;
+        let queue = first.assoc.send_queue().expect("it has one");
+        let mut outbound = Outbound::from_queue(first.ends(), &queue);
+        first.assoc.set_has_upper_data(true);
+        second.association().shutdown().await.expect("it is open");
+        assert!(soon(first.association().recv()).await.expect("it is open").is_none());
+        // The peer may be another host, and nobody has declared these.
+        send(&first.program_end, first.assoc.id(), b"earlier");
+        assert_eq!(outbound.step(), Ok(OutboundWait::Own(QueueWait::Drained)));
+        assert_eq!(Drain::new(&first.socket).step(&first.socket), None);
+        outbound.on_drained();
+        assert_eq!(outbound.step(), Ok(OutboundWait::Message));
+        assert_eq!(received(&second).await, 1);
     }
 
     #[tokio::test(flavor = "local")]

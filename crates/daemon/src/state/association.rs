@@ -44,6 +44,8 @@ pub(crate) struct SocketAssociation {
     tasks: AssociationTasks,
     /// Whether the association knows of data of the upper layer, see [`SocketAssociation::set_has_upper_data`].
     has_upper_data: Cell<bool>,
+    /// Whether some of that may be in the channel of a one-to-many socket, see [`SocketAssociation::set_has_upper_records`].
+    has_upper_records: Cell<bool>,
     /// The association whose stream this one's was linked with last. The stack knows whether the link has ended.
     linked_with: Cell<AssocId>,
     /// The permit of an association of a one-to-many socket.
@@ -73,6 +75,7 @@ impl SocketAssociation {
             send_queue: RefCell::default(),
             tasks: AssociationTasks::default(),
             has_upper_data: Cell::new(false),
+            has_upper_records: Cell::new(false),
             linked_with: Cell::default(),
             permit: OnceCell::new(),
         }
@@ -134,6 +137,16 @@ impl SocketAssociation {
     /// Returns whether the association knows of such messages.
     pub(crate) fn has_upper_data(&self) -> bool {
         self.has_upper_data.get()
+    }
+
+    /// Sets whether records in the channel of a one-to-many socket may be such messages.
+    pub(crate) fn set_has_upper_records(&self, has_upper_records: bool) {
+        self.has_upper_records.set(has_upper_records);
+    }
+
+    /// Returns whether records in the channel of a one-to-many socket may be such messages.
+    pub(crate) fn has_upper_records(&self) -> bool {
+        self.has_upper_records.get()
     }
 
     /// Returns whether the peer has shut the association down while there are such messages, so that no message may follow them.

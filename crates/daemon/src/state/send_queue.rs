@@ -114,6 +114,11 @@ impl SendQueue {
         self.filled.notified().await;
     }
 
+    /// Wakes the task that waits for a message.
+    pub(crate) fn wake(&self) {
+        self.filled.notify_one();
+    }
+
     /// Removes the first message, which was passed on.
     pub(crate) fn pop(&self) {
         let mut queued = self.queued();

@@ -15,7 +15,7 @@ use crate::channel::putter::Putter;
 use crate::relay::drain::Drain;
 use crate::relay::inbound::{Inbound, InboundWait};
 use crate::relay::outbound::channel_source::{ChannelSource, UserMemory};
-use crate::relay::outbound::queue_source::InboundDone;
+use crate::relay::outbound::queue_source::QueueWait;
 use crate::relay::outbound::{Ends, Outbound, OutboundWait};
 use crate::relay::{Departure, notifications};
 use crate::state::association::SocketAssociation;
@@ -82,7 +82,11 @@ pub(super) async fn relay_send_queue(
             OutboundWait::Message => queue.filled().await,
             OutboundWait::Association => room(association).await,
             OutboundWait::Channel(blocked) => outbound.unblocked(blocked).await,
-            OutboundWait::Own(InboundDone) => assoc.inbound_done().await,
+            OutboundWait::Own(QueueWait::InboundDone) => assoc.inbound_done().await,
+            OutboundWait::Own(QueueWait::Drained) => {
+                drain_with_memory(socket, association).await;
+                outbound.on_drained();
+            }
         }
     }
 }
@@ -177,6 +181,20 @@ pub(crate) async fn drain(socket: &Socket) -> bool {
         is_complete
     };
     timeout(STUCK_WAIT, drained).await.unwrap_or(false)
+}
+
+/// Drains as [`drain`] does, once more if the user's memory was used up and there is some again before the association ends.
+async fn drain_with_memory(socket: &Socket, association: &Association) {
+    if drain(socket).await {
+        return;
+    }
+    let has_memory = tokio::select! {
+        () = socket.channel().room() => true,
+        _ = association.closed() => false,
+    };
+    if has_memory {
+        drain(socket).await;
+    }
 }
 
 /// Notifies the program of associations whose data is all acknowledged (`SCTP_SENDER_DRY_EVENT`). Notifications that find

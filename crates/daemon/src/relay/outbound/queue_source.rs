@@ -5,15 +5,19 @@ use carrier::record::Header;
 use swiftwater::SendError;
 
 use super::{Ends, Next, OutboundWait, Source, is_shutdown_pending, unsent};
-use crate::relay::drain::Drain;
 use crate::state::inbound_queue::ToProgram;
 use crate::state::send_queue::{QueueFront, SendQueue};
-use crate::users::quantum::RECORDS_PER_TURN;
 
-/// The end of the inbound direction: the program first hears of the end of the association, and of the messages that were sent
-/// before.
+/// The events that only this source waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct InboundDone;
+pub(crate) enum QueueWait {
+    /// The end of the inbound direction: the program first hears of the end of the association, and of the messages that were sent
+    /// before.
+    InboundDone,
+    /// The records that are in the channel at this moment are in the send queues of their associations. Then
+    /// [`Outbound::on_drained`](super::Outbound::on_drained) is called.
+    Drained,
+}
 
 /// The queue is empty and closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub(crate) struct QueueSource<'a> {
     ends: Ends<'a>,
     queue: &'a SendQueue,
     first: First,
+    /// Whether the channel was drained since the peer has shut the association down.
+    is_drained: bool,
 }
 
 /// The state of the first message in the queue.
@@ -39,14 +45,20 @@ enum First {
 
 impl<'a> QueueSource<'a> {
     pub(super) fn new(ends: Ends<'a>, queue: &'a SendQueue) -> QueueSource<'a> {
-        QueueSource { ends, queue, first: First::Whole }
+        QueueSource { ends, queue, first: First::Whole, is_drained: false }
     }
 
-    /// Takes records out of the channel if the peer has shut the association down, because they may be for this association. Returns
-    /// whether there were any.
-    fn takes_more(&self) -> bool {
-        let Ends { socket, assoc, .. } = self.ends;
-        assoc.has_last_upper_data() && Drain::new(socket).take(socket).is_none()
+    /// Returns whether the channel may contain messages that the program has sent to this association before the peer has shut it
+    /// down, or does so next. Only the records say which association they are for.
+    fn needs_drain(&self) -> bool {
+        let assoc = self.ends.assoc;
+        assoc.has_upper_records() || assoc.has_last_upper_data() && !self.is_drained
+    }
+
+    pub(super) fn on_drained(&mut self) {
+        let assoc = self.ends.assoc;
+        assoc.set_has_upper_records(false);
+        self.is_drained = assoc.has_last_upper_data();
     }
 
     fn remove_first(&mut self) {
@@ -56,7 +68,7 @@ impl<'a> QueueSource<'a> {
 }
 
 impl Source for QueueSource<'_> {
-    type Own = InboundDone;
+    type Own = QueueWait;
     type End = QueueClosed;
 
     fn on_sending_shut(&self) {
@@ -70,13 +82,15 @@ impl Source for QueueSource<'_> {
         Ok(())
     }
 
-    fn next(&mut self, _weight_max: usize) -> Result<Next<InboundDone>, QueueClosed> {
+    fn next(&mut self, _weight_max: usize) -> Result<Next<QueueWait>, QueueClosed> {
         match self.queue.front() {
             QueueFront::Message(header, _) if self.first == First::Shutdown => {
                 Ok(Next::Message(header, Bytes::new()))
             }
             QueueFront::Message(header, content) => Ok(Next::Message(header, content)),
-            QueueFront::Nothing if self.takes_more() => Ok(Next::Handled { weight: RECORDS_PER_TURN }),
+            QueueFront::Nothing if self.needs_drain() => {
+                Ok(Next::Waits { wait: OutboundWait::Own(QueueWait::Drained), has_untaken: true })
+            }
             QueueFront::Nothing => {
                 self.ends.association.flush();
                 Ok(Next::Waits { wait: OutboundWait::Message, has_untaken: false })
@@ -100,7 +114,7 @@ impl Source for QueueSource<'_> {
         refused: &SendError,
         header: Header,
         content: Bytes,
-    ) -> Result<Vec<ToProgram>, InboundDone> {
+    ) -> Result<Vec<ToProgram>, QueueWait> {
         if *refused == SendError::PeerShutdown {
             self.queue.refuse();
         }
@@ -109,7 +123,7 @@ impl Source for QueueSource<'_> {
         let cause = if is_closed { assoc.end_cause() } else { 0 };
         let reports = unsent(self.ends.socket, assoc, header, content, cause);
         if is_closed && !reports.is_empty() && !assoc.is_inbound_done() {
-            return Err(InboundDone);
+            return Err(QueueWait::InboundDone);
         }
         self.first = if is_shutdown_pending { First::Shutdown } else { First::Refused };
         Ok(reports)

@@ -5,7 +5,7 @@ use std::pin::pin;
 use carrier::sharers_page::SharersPage;
 
 use super::*;
-use crate::relay::outbound::queue_source::InboundDone;
+use crate::relay::outbound::queue_source::QueueWait;
 
 #[tokio::test(flavor = "local")]
 async fn messages_behind_those_that_a_program_has_left_unread_are_not_taken() {
@@ -56,7 +56,7 @@ async fn messages_for_an_association_that_has_ended_return_behind_its_end_and_wi
     joined.peer.abort("enough");
     soon(joined.association().closed()).await;
     assert!(queue.push(testing::header(ID, 6), Bytes::from_static(b"a word")));
-    assert_eq!(outbound.step(), Ok(OutboundWait::Own(InboundDone)));
+    assert_eq!(outbound.step(), Ok(OutboundWait::Own(QueueWait::InboundDone)));
     assert!(read(&joined.program_end).is_none());
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, joined.association());
     let mut held = InboundQueue::default();
