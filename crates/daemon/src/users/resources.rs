@@ -61,7 +61,7 @@ impl Resources {
             pins_of_pages,
             rings,
             close_watches: CloseWatches::new(),
-            tap_files: Arc::default(),
+            tap_files: Arc::new(TapFiles::new()),
         }
     }
 

@@ -8,7 +8,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -17,6 +16,7 @@ use std::time::Duration;
 use swiftwater::modules::RecordSink;
 
 use super::record_buffer::RecordBuffer;
+use super::user_permits::{Permit, UserPermits};
 use crate::system::journal::{Cause, log};
 use crate::system::lock::lock;
 
@@ -24,43 +24,28 @@ use crate::system::lock::lock;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Maximum number of files that are written at a time. Each takes a descriptor and a buffer.
 const FILES_MAX: usize = 256;
+/// Maximum number of these files with associations of one user.
+const USER_FILES_MAX: usize = FILES_MAX / 4 * 3;
 /// Time limit for writing the remaining records when the daemon ends.
 const REST_WAIT: Duration = Duration::from_secs(5);
 
 /// The files of a daemon, and the thread that writes them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct TapFiles {
-    /// Number of files that are open, or are to be opened.
-    count: Arc<AtomicUsize>,
+    /// A permit for each file that is open, or is to be opened.
+    permits: Arc<UserPermits>,
     /// The list of work of the writing thread, once there was a file.
     writer: Mutex<Option<Sender<Work>>>,
 }
 
 enum Work {
-    Create(Arc<Shared>, Place),
+    Create(Arc<Shared>, Permit),
     /// The file has records to write.
     Write(Arc<Shared>),
     /// The tap has ended.
     Close(Arc<Shared>),
     /// All earlier work is done when this is answered.
     Answer(SyncSender<()>),
-}
-
-/// A place among [`FILES_MAX`], released when dropped.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(count: &Arc<AtomicUsize>) -> Option<Place> {
-        let more = |count: usize| (count < FILES_MAX).then_some(count + 1);
-        count.fetch_update(Relaxed, Relaxed, more).ok()?;
-        Some(Place(Arc::clone(count)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
 }
 
 /// A file of records.
@@ -76,23 +61,31 @@ struct Shared {
     /// Closed when the file ends, because the disk has refused records or the file.
     buffer: RecordBuffer,
     /// The file while it is open. Only the writing thread locks it.
-    file: Mutex<Option<(File, Place)>>,
+    file: Mutex<Option<(File, Permit)>>,
 }
 
 impl TapFiles {
+    pub(crate) fn new() -> TapFiles {
+        TapFiles { permits: UserPermits::new(FILES_MAX, USER_FILES_MAX), writer: Mutex::default() }
+    }
+
     /// Creates a file with this path, for an association of a user. It must not exist, and is for the daemon's user alone. If it
     /// cannot be created, the log says so, and the file takes no records.
     ///
     /// # Errors
     ///
-    /// Too many files are open, or there is no thread to write them.
+    /// Too many files are open, of this user or of all, or there is no thread to write them.
     pub(crate) fn create(&self, path: PathBuf, user: u32) -> io::Result<TapFile> {
-        let too_many = || io::Error::other(format!("{FILES_MAX} taps write files already"));
-        let place = Place::take(&self.count).ok_or_else(too_many)?;
+        let too_many = || {
+            io::Error::other(format!(
+                "taps write {FILES_MAX} files already, or {USER_FILES_MAX} of the associations of this user"
+            ))
+        };
+        let permit = self.permits.take_unused(user).ok_or_else(too_many)?;
         let writer = self.writer()?;
         let (buffer, file) = (RecordBuffer::new(BUFFER_BYTES), Mutex::default());
         let shared = Arc::new(Shared { path, cause: Cause::User(user), buffer, file });
-        writer.send(Work::Create(Arc::clone(&shared), place)).map_err(|_| no_writer())?;
+        writer.send(Work::Create(Arc::clone(&shared), permit)).map_err(|_| no_writer())?;
         Ok(TapFile { shared, writer })
     }
 
@@ -125,7 +118,7 @@ fn write_files(work: &Receiver<Work>) {
     let mut records = Vec::new();
     for work in work {
         match work {
-            Work::Create(file, place) => file.create(place),
+            Work::Create(file, permit) => file.create(permit),
             Work::Write(file) => file.write(&mut records),
             Work::Close(file) => drop(lock(&file.file).take()),
             // No task waits for the answer any more.
@@ -136,9 +129,9 @@ fn write_files(work: &Receiver<Work>) {
 
 /// The work of the writing thread.
 impl Shared {
-    fn create(&self, place: Place) {
+    fn create(&self, permit: Permit) {
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path) {
-            Ok(file) => *lock(&self.file) = Some((file, place)),
+            Ok(file) => *lock(&self.file) = Some((file, permit)),
             Err(error) => self.fail(&error),
         }
     }
@@ -194,7 +187,7 @@ mod tests {
     #[test]
     fn records_are_written_in_order_to_a_file_that_was_not_there() {
         in_folder("tap", |folder| {
-            let (files, path) = (TapFiles::default(), folder.join("tap"));
+            let (files, path) = (TapFiles::new(), folder.join("tap"));
             let mut file = files.create(path.clone(), 1).expect("room");
             let second = files.create(path.clone(), 1).expect("room");
             for number in 0u32..1000 {
@@ -212,9 +205,15 @@ mod tests {
     #[test]
     fn a_file_counts_until_its_tap_has_ended() {
         in_folder("taps", |folder| {
-            let files = TapFiles::default();
-            let create = |n: usize| files.create(folder.join(n.to_string()), 1);
-            let mut open: Vec<_> = (0..FILES_MAX).map(|n| create(n).expect("room")).collect();
+            let files = TapFiles::new();
+            let create = |n: usize| {
+                let user = if n < USER_FILES_MAX { 1 } else { 2 };
+                files.create(folder.join(n.to_string()), user)
+            };
+            let of_user = |n: usize, user| files.create(folder.join(format!("{n} of {user}")), user);
+            let mut open: Vec<_> = (0..USER_FILES_MAX).map(|n| create(n).expect("room")).collect();
+            assert!(of_user(0, 1).is_err(), "others may need the rest");
+            open.extend((USER_FILES_MAX..FILES_MAX).map(|n| create(n).expect("room for another user")));
             assert!(create(FILES_MAX).is_err());
             files.finish();
             assert!(create(FILES_MAX).is_err(), "all are open");
@@ -227,8 +226,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_created_takes_no_place() {
-        let files = TapFiles::default();
+    fn a_file_that_cannot_be_created_takes_no_permit() {
+        let files = TapFiles::new();
         for _ in 0..2 * FILES_MAX {
             let file = files.create("/nowhere/tap".into(), 1).expect("room");
             files.finish();

@@ -57,6 +57,14 @@ impl UserPermits {
         Some(self.permit(&mut taken, user))
     }
 
+    /// Takes a permit for a user that no user has. Returns `None` if there is none, or this user has the maximum.
+    pub(crate) fn take_unused(self: &Arc<Self>, user: u32) -> Option<Permit> {
+        let mut taken = self.taken();
+        let of_user = taken.of_users.get(&user).map_or(0, BTreeMap::len);
+        let is_granted = taken.count < self.max && of_user < self.of_user_max;
+        is_granted.then(|| self.permit(&mut taken, user))
+    }
+
     fn permit(self: &Arc<Self>, taken: &mut Taken, user: u32) -> Permit {
         let lost = Arc::new(Notify::new());
         let number = taken.next;
