@@ -37,7 +37,7 @@ pub(crate) const NO_REASON: &str = "";
 pub(crate) const BROKEN: &str = "the program has broken its socket";
 
 pub(crate) fn abort(association: &Association, reason: &str) {
-    association.clone().abort(reason);
+    association.abort(reason);
 }
 
 #[cfg(test)]
