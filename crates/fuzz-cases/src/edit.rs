@@ -19,7 +19,7 @@ const CHECKSUM: Range<usize> = 8..12;
 /// Changes a packet at most this many times.
 const EDITS_MAX: usize = 4;
 
-/// Makes the change to a packet that the input names. `history` has earlier packets, parts of which the changes may use.
+/// Makes the change to a packet that the input names. The changes may use parts of the earlier packets in `history`.
 pub(crate) fn edit(input: &mut Input<'_>, mut bytes: Vec<u8>, history: &VecDeque<Outgoing>) -> Vec<u8> {
     for _ in 0..=input.below(EDITS_MAX) {
         if bytes.len() < HEADER_BYTES {

@@ -9,7 +9,7 @@ use sctp_message::AssociationId;
 /// them. The numbers of associations begin with 0, which is why 0 cannot stand for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Which {
-    /// The only association of a one-to-one stream; no association of a one-to-many stream.
+    /// The primitive names no association. On a one-to-one stream it concerns the only one, on a one-to-many stream none.
     #[default]
     Only,
     /// The association with this number.

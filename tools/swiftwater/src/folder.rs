@@ -24,7 +24,7 @@ const LINKS_MAX: usize = 40;
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o777);
 
-/// A link, pipe or folder itself, of which nothing can be read or written.
+/// A link, pipe or folder itself, which cannot be read or written.
 const ITSELF: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const FOLDER: OFlags = ITSELF.union(OFlags::DIRECTORY);
 const NEW_FILE: OFlags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::CLOEXEC);
@@ -83,7 +83,7 @@ impl Folder {
         }
     }
 
-    /// Returns whether this folder has something of this name, be it a link that leads nowhere.
+    /// Returns whether this folder has an entry of this name. A link that leads nowhere is one.
     pub(crate) fn has(&self, name: impl AsRef<OsStr>) -> bool {
         statat(&self.0, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }

@@ -80,7 +80,7 @@ pub(crate) fn processor_time_of_children() -> Duration {
     time_of(UsageWho::RUSAGE_CHILDREN)
 }
 
-/// What the processors of this system have done until a moment.
+/// The work of the processors of this system until a moment.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     at: Instant,

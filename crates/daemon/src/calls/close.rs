@@ -1,4 +1,4 @@
-//! What a program waits for after it has closed a descriptor.
+//! Handles what the programs of a user have closed, before the next call of such a program.
 
 use rustix::io::Errno;
 

@@ -30,7 +30,7 @@ pub(crate) struct Putter {
     waiting: Option<Charge>,
     /// The rest of a message that waits, and whose beginning may have been put as plain content.
     plain_rest: Option<Message>,
-    /// What was obtained for a record that waits, or for a bundle.
+    /// The attempt to put a record or a bundle, which is repeated while it is blocked.
     record: Option<RecordAttempt>,
 }
 

@@ -288,7 +288,7 @@ fn move_all(ready: &Folder, folder: &Folder) -> io::Result<()> {
             _ => {}
         }
     }
-    // A folder of which a part is removed is not ready.
+    // A folder is not ready once a part of it is removed.
     remove_new(folder)?;
     folder.rename(READY, folder, NEW)?;
     remove_new(folder)

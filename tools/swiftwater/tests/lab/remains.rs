@@ -1,4 +1,4 @@
-//! What a command may leave behind: its processes, whatever they are called, and its namespaces.
+//! The remains of a command: its processes, under any name, and its namespaces.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

@@ -193,7 +193,7 @@ pub(super) fn tell(
     }
 }
 
-/// Returns whether packets of which the median and the 99th percentile are so late were not on a line of the promised delay.
+/// Returns whether the line did not keep its promised delay, given the median and the 99th percentile of the packets' lateness.
 pub(in crate::lab) fn is_late([p50, p99]: [Duration; 2]) -> bool {
     p50 > LATE_P50_MAX || p99 > LATE_MAX
 }

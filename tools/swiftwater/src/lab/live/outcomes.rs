@@ -14,7 +14,7 @@ const PUBLISHED: Source = Source::Published(Clock::Live);
 const MARK_TOLERANCE_S: f64 = 0.5;
 
 /// Returns the measured outcomes, each load followed by the results of the virtual clock and by published results; those of runs
-/// longer than ours come last. Leaves out the loads of which nothing was measured.
+/// longer than ours come last. Leaves out the loads without a measurement.
 pub(super) fn outcomes(
     plan: &Plan,
     cells: &[Cell],

@@ -25,7 +25,7 @@ const CONTROL: &str = "bbr";
 /// Share of the time of a load of TCP that is not measured: its slow start.
 const TCP_START_SHARE: f64 = 0.25;
 
-/// What fills the lines.
+/// The traffic that fills the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Load {
@@ -65,11 +65,11 @@ pub(super) struct Loaded {
     pub(super) host_dropped: u64,
     /// Processors that the emulator used while the lines were full.
     pub(super) processors: f64,
-    /// What each path carried in each direction.
+    /// The traffic that each path carried in each direction.
     pub(super) carried: Vec<[Carried; 2]>,
 }
 
-/// What a line carried.
+/// The traffic that a line carried.
 #[derive(Clone, Debug)]
 pub(super) enum Carried {
     /// A flood of datagrams.
@@ -135,7 +135,7 @@ pub(super) fn tcp(hosts: &Hosts, paths: &[PathSpec], time: Duration) -> Result<L
     })
 }
 
-/// What the emulator tells at a moment of a load of TCP.
+/// The counters and lines of the emulator at a moment of a load of TCP.
 struct Look {
     counts: EmulatorCounts,
     host_dropped: u64,
