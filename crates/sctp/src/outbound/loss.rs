@@ -28,12 +28,12 @@ impl Outbound {
         path: &mut Path,
         flight_bytes: usize,
     ) -> usize {
-        let (mut losses, mut late_at) = (Losses::default(), None);
+        let (mut losses, mut loss_timer) = (Losses::default(), None);
         while let Some((number, verdict)) = path.judge_oldest(cx.now) {
             let reason = match verdict {
                 Verdict::Unknown => break,
                 Verdict::Late(at) if self.is_in_flight(path, number) => {
-                    late_at = Some(at);
+                    loss_timer = Some(at);
                     break;
                 }
                 Verdict::Overtaken => LossReason::ReorderingThreshold,
@@ -42,7 +42,7 @@ impl Outbound {
             let Some((number, packet)) = path.pop_packet() else { break };
             self.lose_packet(cx.now, path, &PacketLoss { number, packet: &packet, reason }, &mut losses);
         }
-        path.expect_oldest_by(late_at);
+        path.expect_oldest_by(loss_timer);
         if losses.reduces {
             path.retransmit_at_once();
         }
