@@ -7,6 +7,7 @@ mod arrivals;
 pub(crate) mod blocked;
 pub(crate) mod busy_poll;
 pub(crate) mod carrier_socket;
+mod credit_release;
 pub(crate) mod endpoint;
 mod form;
 mod form_change;
@@ -23,7 +24,6 @@ mod reset;
 pub(crate) mod ring;
 pub(crate) mod shared_pages;
 pub(crate) mod style;
-mod unread;
 mod unread_long_messages;
 pub(crate) mod window_credit;
 

@@ -1,4 +1,4 @@
-//! The messages of a channel that its program has not read yet, and the task that releases what they hold as it reads.
+//! Releases the credit and the memory that unread messages hold, as the program reads them.
 
 use std::rc::Rc;
 use std::time::Duration;
