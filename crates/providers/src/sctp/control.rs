@@ -29,11 +29,11 @@ impl SctpDriver {
         self.with_endpoint(cx, |endpoint, host| endpoint.set_primary(now, id, address, host))
     }
 
-    /// Changes the settings of an association, except those that its handshake has negotiated, or the settings of the
+    /// Changes the options of an association, except those that its handshake has negotiated, or the options of the
     /// associations that a listener accepts from now on. On a one-to-many stream, the latter are those of
     /// [`Which::Only`].
     ///
-    /// Returns false, and changes nothing, if another listener on the port has one of the addresses in these settings.
+    /// Returns false, and changes nothing, if another listener on the port has one of the addresses in these options.
     pub fn change_config(
         &mut self,
         cx: &mut Cx<'_>,
@@ -62,7 +62,7 @@ impl SctpDriver {
         }
     }
 
-    /// Changes the settings of one path of an association, or of all paths without an address.
+    /// Changes the options of one path of an association, or of all paths without an address.
     ///
     /// # Errors
     ///

@@ -169,7 +169,7 @@ impl SctpDriver {
         self.minors.disconnect(s)
     }
 
-    /// Returns the settings of the association of a one-to-one stream, or of one association of a one-to-many stream.
+    /// Returns the options of the association of a one-to-one stream, or of one association of a one-to-many stream.
     pub fn config(&self, s: StreamId, association: Which) -> Option<Arc<AssociationConfig>> {
         self.endpoint.config(self.association(s, association)?)
     }

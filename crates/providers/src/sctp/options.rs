@@ -1,6 +1,6 @@
 //! Option management (`T_OPTMGMT_REQ`): checks, returns and sets options by the rules of XTI.
 //!
-//! `table` describes each option: its access, and how its value is read from and written to the settings of an
+//! `table` describes each option: its access, and how its value is read from and written to the options of an
 //! association.
 
 mod table;

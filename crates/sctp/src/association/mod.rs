@@ -8,7 +8,7 @@
 //! | `messages` | messages of the user, on their way into the send queue |
 //! | `flush_rule` | when enough waits to be worth a transmission |
 //! | `causes` | error causes of ABORT and ERROR |
-//! | `settings` | changes of options while the association runs |
+//! | `options` | changes of options while the association runs |
 //! | `view` | what users read of an association |
 //! | `receive` | chunks of a packet, in their order |
 //! | `schedule` | selection of the path of a packet with data |
@@ -51,6 +51,7 @@ mod init;
 mod messages;
 mod mtu;
 mod observe;
+mod options;
 mod peer;
 mod peer_errors;
 mod probe_answers;
@@ -61,7 +62,6 @@ mod restart;
 mod retry;
 mod returns;
 mod schedule;
-mod settings;
 mod setup;
 mod shutdown;
 mod timer_state;

@@ -256,7 +256,7 @@ fn an_interval_counts_from_now_on() {
 }
 
 #[test]
-fn settings_of_one_path_stay_when_others_change() {
+fn options_of_one_path_stay_when_others_change() {
     let mut peer = with_two_paths(9);
     set_path(&mut peer, Some(SECOND), PathOptions { retries_max: Some(2), ..PathOptions::default() })
         .unwrap();
@@ -290,7 +290,7 @@ fn there_is_no_setting_for_an_address_of_somebody_else() {
 }
 
 #[test]
-fn negotiated_settings_stay() {
+fn negotiated_options_stay() {
     let mut peer = Peer::established(12);
     let streams = peer.endpoint.statistics(peer.id).unwrap().streams_out;
     set(&mut peer, AssociationConfig { streams_out: 99, ecn: false, trace: true, ..plain() });
