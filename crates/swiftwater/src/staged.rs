@@ -100,7 +100,7 @@ impl StagedExecutive {
             return self.write_down(s, association, info, data, when);
         };
         if lent.is_observed && lent.stage.fits(info, data.len()) {
-            match self.executive.show_write(s, association, info, data) {
+            match self.executive.show_write(s, association, info, data, Instant::now) {
                 Shown::Passed => {}
                 shown => return Ok(self.hand_over(s, shown, association, info, data)),
             }

@@ -13,7 +13,9 @@ use crate::timers::{Alarm, TimerId};
 /// The executive at a time, for the calls whose effects depend on it; made by [`Executive::at`].
 ///
 /// Drivers and modules see this time ([`Cx::now`], [`Q::now`](crate::Q::now)). The other calls are those of the [`Executive`]
-/// itself: they need no time, or begin timers, which run from the next time that the executive is given.
+/// itself. [`Executive::write`] asks for the time if modules are pushed or the message has a lifetime. In the others, such as
+/// ioctls and pushes of modules, drivers and modules see the time that the executive was given last, and timers that they begin
+/// run from the next.
 #[derive(Debug)]
 pub struct At<'a> {
     executive: &'a mut Executive,

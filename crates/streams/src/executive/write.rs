@@ -12,7 +12,7 @@ use crate::head::WriteAs;
 use crate::identifiers::{DriverId, Place, StreamId};
 use crate::message::{Control, Kind, Message, Seen};
 use crate::scheduler::Post;
-use crate::stream::Stream;
+use crate::stream::{Stream, Streams};
 use crate::{Primitive, SendInfo, Which};
 
 impl Executive {
@@ -22,7 +22,8 @@ impl Executive {
     /// fill a block, when the driver is idle, before any other message, and on [`At::flush_head`](super::At::flush_head) and
     /// [`Executive::flush`].
     ///
-    /// `now` returns the time; it is called only if the message has a lifetime, which begins now.
+    /// `now` returns the time. It is called only if modules are pushed, which see it, or if the message has a lifetime, which
+    /// begins now.
     ///
     /// # Errors
     ///
@@ -36,8 +37,7 @@ impl Executive {
         bytes: &[u8],
         now: impl FnOnce() -> Instant,
     ) -> Result<(), WriteError> {
-        self.begin_lifetime(&info, now);
-        let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
+        let Some(stream) = self.streams.begin_write(s, &info, now) else { return Err(WriteError::Closed) };
         let direct = !info.more && stream.head.writes_directly() && !stream.waits_below();
         if !direct {
             return self.write_by_the_way(s, association, info, bytes);
@@ -62,14 +62,6 @@ impl Executive {
             self.write_to_modules(s, driver, Place::BelowHead, association, info, bytes);
         }
         Ok(())
-    }
-
-    /// Advances the time for a message with a lifetime.
-    #[inline]
-    fn begin_lifetime(&mut self, info: &SendInfo, now: impl FnOnce() -> Instant) {
-        if info.lifetime.is_some() {
-            self.advance(now());
-        }
     }
 
     /// Writes past the empty stack of modules: the driver admits and takes the message in one step.
@@ -162,9 +154,23 @@ impl Executive {
     }
 
     /// Shows a write to the modules of a stream, which only observe. The caller then passes the message to the object that the
-    /// driver has lent.
+    /// driver has lent. `now` is that of [`Executive::write`].
     #[inline]
-    pub fn show_write(&mut self, s: StreamId, association: Which, info: &SendInfo, bytes: &[u8]) -> Shown {
+    pub fn show_write(
+        &mut self,
+        s: StreamId,
+        association: Which,
+        info: &SendInfo,
+        bytes: &[u8],
+        now: impl FnOnce() -> Instant,
+    ) -> Shown {
+        let _ = self.streams.begin_write(s, info, now);
+        self.show_now(s, association, info, bytes)
+    }
+
+    /// Shows a write to the modules, which see the time that the executive has.
+    #[inline]
+    fn show_now(&mut self, s: StreamId, association: Which, info: &SendInfo, bytes: &[u8]) -> Shown {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Shown::Gone };
         let kind = Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info: *info }));
         match stream.show_written(s, &Seen::written(&kind, bytes), scheduler) {
@@ -174,8 +180,8 @@ impl Executive {
         }
     }
 
-    /// Writes a message that [`Executive::show_write`] has handed over to a module, from this module downward. The driver has
-    /// taken back the object that it had lent.
+    /// Writes a message that [`Executive::show_write`] has handed over to a module, from this module downward, at the time of that
+    /// call. The driver has taken back the object that it had lent.
     #[cold]
     pub fn write_from(
         &mut self,
@@ -210,7 +216,7 @@ impl Executive {
         bytes: Bytes,
         now: impl FnOnce() -> Instant,
     ) -> Result<(), WriteError> {
-        self.begin_lifetime(&info, now);
+        self.streams.begin_write(s, &info, now).ok_or(WriteError::Closed)?;
         self.flush_head(s)?;
         self.check_canput(s, 0)?;
         let Some(stream) = self.streams.get(s) else { return Err(WriteError::Closed) };
@@ -275,7 +281,7 @@ impl Executive {
         info: SendInfo,
         bytes: &[u8],
     ) {
-        match self.show_write(s, association, &info, bytes) {
+        match self.show_now(s, association, &info, bytes) {
             Shown::Passed => {
                 let cx = &mut Cx::new(&mut self.streams);
                 // The driver has admitted the message a moment ago.
@@ -483,6 +489,23 @@ impl Executive {
             self.drivers[driver.0].put(&mut Cx::new(&mut self.streams), s, message);
         }
         self.deliver_posts();
+    }
+}
+
+impl Streams {
+    /// Returns the stream of a write. Advances the time if something may depend on it: a module, or the lifetime of the message.
+    #[inline]
+    fn begin_write(
+        &mut self,
+        s: StreamId,
+        info: &SendInfo,
+        now: impl FnOnce() -> Instant,
+    ) -> Option<&mut Stream> {
+        let (stream, scheduler) = self.parts(s)?;
+        if info.lifetime.is_some() || stream.has_modules() {
+            scheduler.timers.advance(now());
+        }
+        Some(stream)
     }
 }
 

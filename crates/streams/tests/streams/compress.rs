@@ -1,7 +1,5 @@
 //! The module that compresses messages (Swiftwater's own; SVR4.2 DDI/DKI `put(D2)`, `srv(D2)`).
 
-use std::time::Instant;
-
 use streams::modules::Compress;
 use streams::{Chain, Errno, Interest, Kind, Message, PopError, ReadError, RecvInfo, SendInfo, Which};
 
@@ -30,7 +28,7 @@ fn compress_begins_when_the_other_end_has_answered() {
     assert_eq!(carry(&mut a, &mut b), long.len() + 1);
     carry(&mut b, &mut a);
     let info = SendInfo { ppid: 46, stream: 7, ..SendInfo::default() };
-    a.executive.write(a.s, Which::Only, info, long.as_bytes(), Instant::now).unwrap();
+    a.executive.write(a.s, Which::Only, info, long.as_bytes(), epoch).unwrap();
     a.write("!").unwrap();
     let wire_bytes = carry(&mut a, &mut b);
     assert!(wire_bytes < long.len() / 10, "{wire_bytes} bytes for {}", long.len());
@@ -60,7 +58,7 @@ fn compressed_messages_wait_for_the_reader_and_keep_their_window() {
     let credited = |rig: &Rig| rig.state().consumed.iter().map(|(_, bytes)| bytes).sum::<usize>();
     let before = credited(&b);
     for _ in 0..20 {
-        a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000], Instant::now).unwrap();
+        a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000], epoch).unwrap();
     }
     let wire_bytes = carry(&mut a, &mut b);
     b.executive.at(epoch()).run();
@@ -79,9 +77,8 @@ fn compressed_messages_wait_for_the_reader_and_keep_their_window() {
 #[test]
 fn a_module_that_leaves_takes_what_was_compressed_before_the_other_end_knew() {
     let (mut a, mut b) = compressing();
-    let send = |a: &mut Rig| {
-        a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000], Instant::now).unwrap()
-    };
+    let send =
+        |a: &mut Rig| a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000], epoch).unwrap();
     for _ in 0..10 {
         send(&mut a);
     }
@@ -158,7 +155,7 @@ fn a_module_comes_again_after_it_has_left() {
     let (mut a, mut b) = compressing();
     for _ in 0..3 {
         leave_and_come_again(&mut b, &mut a);
-        a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000], Instant::now).unwrap();
+        a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000], epoch).unwrap();
         assert!(carry(&mut a, &mut b) < 1000);
         assert_eq!(b.executive.getmsg(b.s).unwrap().unwrap().data, [7; 60_000][..]);
     }
@@ -243,7 +240,7 @@ fn compress_sends_nothing_of_its_own_in_a_record() {
     let (mut b, _) = pushed("compress", &[]);
     let part = |rig: &mut Rig, text: &str, more| {
         let info = SendInfo { more, ..SendInfo::default() };
-        rig.executive.write(rig.s, Which::Only, info, text.as_bytes(), Instant::now).unwrap();
+        rig.executive.write(rig.s, Which::Only, info, text.as_bytes(), epoch).unwrap();
         let _ = rig.executive.at(epoch()).flush_head(rig.s);
     };
     part(&mut a, "begun, ", true);
@@ -282,7 +279,7 @@ fn a_message_that_looks_like_the_modules_own_arrives_as_it_is() {
     carry(&mut a, &mut b);
     carry(&mut b, &mut a);
     let own = SendInfo { ppid: Compress::PPID, ..SendInfo::default() };
-    a.executive.write(a.s, Which::Only, own, &[0], Instant::now).unwrap();
+    a.executive.write(a.s, Which::Only, own, &[0], epoch).unwrap();
     carry(&mut a, &mut b);
     let mut last = None;
     while let Some(m) = b.executive.getmsg(b.s).unwrap() {
@@ -330,7 +327,7 @@ fn an_answer_that_comes_too_late_is_dropped() {
 fn a_module_waits_for_what_the_second_module_of_the_other_end_has_wrapped() {
     let (mut a, mut b) = compressing();
     let send = |rig: &mut Rig| {
-        rig.executive.write(rig.s, Which::Only, SendInfo::default(), &[7; 60_000], Instant::now).unwrap()
+        rig.executive.write(rig.s, Which::Only, SendInfo::default(), &[7; 60_000], epoch).unwrap()
     };
     // Ten wrapped messages from b to a.
     for _ in 0..10 {

@@ -20,7 +20,7 @@ fn executive(driver: impl Driver) -> (Executive, DriverId, StreamId) {
 }
 
 fn write(executive: &mut Executive, s: StreamId, text: &str) -> Result<(), WriteError> {
-    let written = executive.write(s, Which::Only, SendInfo::default(), text.as_bytes(), Instant::now);
+    let written = executive.write(s, Which::Only, SendInfo::default(), text.as_bytes(), epoch);
     executive.at(epoch()).run();
     written
 }

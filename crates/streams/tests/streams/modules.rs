@@ -1,7 +1,7 @@
 //! The modules that come with the executive (`bufmod(7)`, `strlog(D3)`; `limit` and `filter` are Swiftwater's own).
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use streams::modules::{self, Trace};
 use streams::{Chain, Flush, Message, Primitive, PushError, RecvInfo, SendInfo, Which};
@@ -71,6 +71,19 @@ fn limit_holds_its_rate_of_messages() {
 }
 
 #[test]
+fn limit_lets_a_message_go_at_once_that_is_written_after_a_pause() {
+    let (mut rig, start) = pushed("limit", &["messages=1"]);
+    let (s, info) = (rig.s, SendInfo::default());
+    rig.executive.write(s, Which::Only, info, b"1", || start).unwrap();
+    // The last packet or timer was shortly after that.
+    rig.executive.timeout(start + Duration::from_millis(200));
+    rig.executive.at(epoch()).run();
+    rig.executive.write(s, Which::Only, info, b"2", || start + Duration::from_secs(10)).unwrap();
+    rig.executive.write_bytes(s, Which::Only, info, "3".into(), || start + Duration::from_secs(20)).unwrap();
+    assert_eq!(rig.received(), ["1", "2", "3"]);
+}
+
+#[test]
 fn limit_holds_its_rate_of_bits_within_a_percent_both_ways() {
     let (mut rig, start) = pushed("limit", &["bits=8M"]);
     let block = "x".repeat(1000);
@@ -89,7 +102,7 @@ fn limit_may_count_each_stream_for_itself() {
     let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
     let write = |rig: &mut Rig, stream, text: &str| {
         let info = SendInfo { stream, ..SendInfo::default() };
-        rig.executive.write(rig.s, Which::Only, info, text.as_bytes(), Instant::now).unwrap();
+        rig.executive.write(rig.s, Which::Only, info, text.as_bytes(), epoch).unwrap();
     };
     write(&mut rig, 1, "1a");
     write(&mut rig, 1, "1b");
@@ -135,7 +148,7 @@ fn limit_lets_no_release_pass_the_data_before_it() {
     let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
     for stream in [1, 1, 2] {
         let info = SendInfo { stream, ..SendInfo::default() };
-        rig.executive.write(rig.s, Which::Only, info, b"down", Instant::now).unwrap();
+        rig.executive.write(rig.s, Which::Only, info, b"down", epoch).unwrap();
         rig.up(Message::optdata_ind(
             Which::Only,
             RecvInfo { stream, ..RecvInfo::default() },
@@ -162,7 +175,7 @@ fn limit_lets_no_message_pass_between_the_parts_of_a_record() {
     let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
     for (stream, more, text) in [(1, true, "begin, "), (1, false, "end"), (2, false, "other")] {
         let info = SendInfo { stream, more, ..SendInfo::default() };
-        rig.executive.write(rig.s, Which::Only, info, text.as_bytes(), Instant::now).unwrap();
+        rig.executive.write(rig.s, Which::Only, info, text.as_bytes(), epoch).unwrap();
     }
     rig.executive.at(epoch()).run();
     assert_eq!(rig.received(), ["begin, "]);
@@ -191,9 +204,7 @@ fn filter_chooses_by_identifier_and_stream() {
     let (mut rig, _) = pushed("filter", &["drop=1", "ppid=5", "stream=2"]);
     for (ppid, stream) in [(5, 2), (5, 1), (4, 2)] {
         let info = SendInfo { ppid, stream, ..SendInfo::default() };
-        rig.executive
-            .write(rig.s, Which::Only, info, format!("{ppid} {stream}").as_bytes(), Instant::now)
-            .unwrap();
+        rig.executive.write(rig.s, Which::Only, info, format!("{ppid} {stream}").as_bytes(), epoch).unwrap();
     }
     assert_eq!(rig.received(), ["5 1", "4 2"]);
 }
@@ -257,7 +268,7 @@ fn a_trace_is_a_line_for_each_message() {
     };
     rig.executive.push(rig.s, Box::new(Trace::new(Box::new(take)))).unwrap();
     let info = SendInfo { stream: 3, ppid: 60, unordered: true, ..SendInfo::default() };
-    rig.executive.write(rig.s, Which::Only, info, b"a \"line\"\n", Instant::now).unwrap();
+    rig.executive.write(rig.s, Which::Only, info, b"a \"line\"\n", epoch).unwrap();
     rig.executive.at(start + Duration::from_millis(1500));
     rig.up(Message::optdata_ind(
         Which::Only,

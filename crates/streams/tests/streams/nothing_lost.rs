@@ -1,8 +1,6 @@
 //! Tests that an accepted message arrives once and in order, whatever happens to its stream (Swiftwater's own; STREAMS
 //! programmer's guide, "Message queues and service procedures").
 
-use std::time::Instant;
-
 use proptest::prelude::*;
 use streams::{Admission, DriverInfo, Message, ModuleInfo, QueueInfo, RecvInfo, SendInfo, Which};
 
@@ -45,7 +43,7 @@ fn apply(rig: &mut Rig, step: &Step, written: &mut Vec<u8>, sent: &mut Vec<u8>, 
         Step::Write { more } => {
             let bytes = word(written.len() as u32);
             let info = SendInfo { more, ..SendInfo::default() };
-            if rig.executive.write(rig.s, Which::Only, info, &bytes, Instant::now).is_ok() {
+            if rig.executive.write(rig.s, Which::Only, info, &bytes, epoch).is_ok() {
                 written.extend(bytes);
             }
         }

@@ -1,12 +1,12 @@
 //! Modules that look at messages without moving them (Swiftwater's own; the order is that of `putnext(D3)` of SVR4.2 DDI/DKI).
 
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use streams::modules::{Counter, NullMod};
 use streams::{
     Admission, Cx, Driver, DriverInfo, Errno, Executive, Flush, Kind, Message, Module, ModuleInfo, Open, Q,
-    QueueInfo, ReadError, Seen, SendInfo, Side, StreamId, Which, WriteData, WriteError,
+    QueueInfo, ReadError, Seen, SendInfo, Shown, Side, StreamId, Which, WriteData, WriteError,
 };
 
 use crate::support::{Rig, data, epoch, text};
@@ -202,7 +202,7 @@ fn a_write_that_is_observed_does_not_pass_what_waits_for_the_driver() {
     let s = rig.executive.open(driver).unwrap();
     rig.executive.push(s, Box::new(NullMod)).unwrap();
     let write = |executive: &mut Executive, text: &str| {
-        executive.write(s, Which::Only, SendInfo::default(), text.as_bytes(), Instant::now).unwrap();
+        executive.write(s, Which::Only, SendInfo::default(), text.as_bytes(), epoch).unwrap();
     };
     write(&mut rig.executive, "first");
     assert!(rig.executive.lend(s, |_: &mut Direct| Some(())).is_some());
@@ -212,4 +212,43 @@ fn a_write_that_is_observed_does_not_pass_what_waits_for_the_driver() {
     assert!(rig.executive.lend(s, |_: &mut Direct| Some(())).is_none());
     assert_eq!(*taken.lock().unwrap(), ["first"]);
     assert_eq!(rig.executive.describe(s).unwrap().driver.write.messages, 2);
+}
+
+/// Notes the time that it sees with each message, and handles messages that begin with `p` itself.
+struct Clock(Arc<Mutex<Vec<Instant>>>);
+
+impl Module for Clock {
+    fn name(&self) -> &str {
+        "clock"
+    }
+    fn observes(&self) -> bool {
+        true
+    }
+    fn observe(&mut self, _side: Side, now: Instant, m: &Seen<'_>) -> bool {
+        let observes = m.whole() != Some(b"p");
+        self.0.lock().unwrap().extend(observes.then_some(now));
+        observes
+    }
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        self.0.lock().unwrap().push(q.now());
+        q.pass(m);
+    }
+}
+
+#[test]
+fn a_module_sees_the_time_of_each_write() {
+    let mut rig = Rig::new();
+    let seen = Arc::default();
+    rig.executive.push(rig.s, Box::new(Clock(Arc::clone(&seen)))).unwrap();
+    let at = |s| move || epoch() + Duration::from_secs(s);
+    let (s, info) = (rig.s, SendInfo::default());
+    rig.executive.write(s, Which::Only, info, b"observed", at(1)).unwrap();
+    rig.executive.write(s, Which::Only, info, b"p", at(2)).unwrap();
+    rig.executive.write_bytes(s, Which::Only, info, "a block".into(), at(3)).unwrap();
+    assert_eq!(rig.executive.show_write(s, Which::Only, &info, b"lent", at(4)), Shown::Passed);
+    let Shown::HandedOver(position) = rig.executive.show_write(s, Which::Only, &info, b"p", at(5)) else {
+        panic!("the module handles it");
+    };
+    rig.executive.write_from(s, position, Which::Only, info, b"p");
+    assert_eq!(*seen.lock().unwrap(), [1, 2, 3, 4, 5].map(|s| at(s)()));
 }

@@ -169,7 +169,7 @@ impl Rig {
     }
 
     pub(crate) fn write(&mut self, text: &str) -> Result<(), streams::WriteError> {
-        self.executive.write(self.s, Which::Only, SendInfo::default(), text.as_bytes(), Instant::now)
+        self.executive.write(self.s, Which::Only, SendInfo::default(), text.as_bytes(), epoch)
     }
 
     /// Returns the data of the messages that have reached the driver.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use streams::modules::{RecordSink, Tap};
@@ -22,7 +22,7 @@ fn tap_writes_a_file_that_pcap_readers_open() {
     let tap = Tap::new(Box::new(take), (start, Duration::from_secs(1_000_000_000)), (1234, 5678));
     rig.executive.push(rig.s, Box::new(tap)).unwrap();
     let info = SendInfo { stream: 3, ppid: 60, ..SendInfo::default() };
-    rig.executive.write(rig.s, Which::Only, info, b"hello", Instant::now).unwrap();
+    rig.executive.write(rig.s, Which::Only, info, b"hello", epoch).unwrap();
     rig.up(Message::optdata_ind(
         Which::Only,
         RecvInfo { stream: 3, ppid: 60, tsn: 9, ssn: 4, ..RecvInfo::default() },

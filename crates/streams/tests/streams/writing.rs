@@ -1,6 +1,7 @@
 //! Writing at the head (`write(2)`, `putmsg(2)`; `streamio(7)` I_SWROPT, I_CANPUT).
 
-use std::time::Instant;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use streams::modules::NullMod;
@@ -79,4 +80,25 @@ fn a_message_larger_than_a_block_has_memory_of_its_own() {
     let large = vec![1; Pool::BLOCK_BYTES + 1];
     assert_eq!(pool.copy_in(&large), large);
     assert_eq!(pool.copy_in(&large[1..]), large[1..]);
+}
+
+#[test]
+fn a_write_reads_the_clock_only_for_modules_or_a_lifetime() {
+    let mut rig = Rig::new();
+    let (s, info) = (rig.s, SendInfo::default());
+    let never = || -> Instant { panic!("nothing sees the time") };
+    rig.executive.write(s, Which::Only, info, b"copied", never).unwrap();
+    rig.executive.write_bytes(s, Which::Only, info, "a block".into(), never).unwrap();
+    let reads = Cell::new(0);
+    let clock = || {
+        reads.set(reads.get() + 1);
+        epoch()
+    };
+    let brief = SendInfo { lifetime: Some(Duration::from_millis(1).into()), ..info };
+    rig.executive.write(s, Which::Only, brief, b"copied", clock).unwrap();
+    assert_eq!(reads.get(), 1);
+    rig.executive.push(s, Box::new(NullMod)).unwrap();
+    rig.executive.write(s, Which::Only, info, b"copied", clock).unwrap();
+    rig.executive.write_bytes(s, Which::Only, info, "a block".into(), clock).unwrap();
+    assert_eq!(reads.get(), 3);
 }
