@@ -115,10 +115,28 @@ fn send_error(error: WriteError) -> SendError {
     match error {
         WriteError::WouldBlock => SendError::WouldBlock,
         WriteError::Refused(reason) => reason.into(),
-        // The core refuses the messages of this caller before they pass modules.
-        WriteError::Failed(Errno::EINVAL | Errno::EMSGSIZE) => {
-            SendError::Failed("a module has sent a message that SCTP refuses".into())
+        WriteError::HungUp | WriteError::Closed => SendError::Closed,
+        WriteError::Failed(Errno::ENOTCONN | Errno::EPIPE) => SendError::Closed,
+        // A module has failed, or has sent a message that SCTP refuses. The messages of this caller are refused as `Refused`.
+        WriteError::Failed(errno) => SendError::Failed(format!("the stream has failed: {errno}").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_end_of_an_association_is_reported_as_closed() {
+        for end in [Errno::ENOTCONN, Errno::EPIPE].map(WriteError::Failed) {
+            assert_eq!(send_error(end), SendError::Closed);
         }
-        WriteError::Failed(_) | WriteError::HungUp | WriteError::Closed => SendError::Closed,
+        for (errno, reason) in [
+            (Errno::EIO, "the stream has failed: input or output failed (EIO)"),
+            (Errno::EMSGSIZE, "the stream has failed: the message is too long (EMSGSIZE)"),
+            (Errno(4711), "the stream has failed: system error number 4711"),
+        ] {
+            assert_eq!(send_error(WriteError::Failed(errno)), SendError::Failed(reason.into()));
+        }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use streams::{Chain, IoctlRequest, Kind, Message, Module, Q, Seen, SendInfo, Side, Which};
-use swiftwater::AssociationState;
 use swiftwater::modules::{BufMod, Counter};
+use swiftwater::{AssociationState, SendError};
 
 use crate::pair::{must_end, pair, recv_whole};
 
@@ -103,7 +103,8 @@ fn a_module_that_panics_fails_its_stream_and_nothing_else() {
         // The fault occurs on the way up, in the thread that takes the message in.
         faulty_peer.send(b"!").unwrap();
         assert!(faulty.recv().is_err());
-        assert!(faulty.send(b"more").is_err());
+        let failed = SendError::Failed("the stream has failed: input or output failed (EIO)".into());
+        assert_eq!(faulty.send(b"more"), Err(failed));
         for i in 0..100u8 {
             sound.send(&[i]).unwrap();
             assert_eq!(recv_whole(&sound_peer).unwrap(), [i]);
