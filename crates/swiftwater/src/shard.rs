@@ -117,7 +117,7 @@ impl Shard {
         if written == Written::MayBeDue && inner.executive.flush_due() {
             inner.flush(false);
             // The sender reads SACKs before its next decision to send, unless a thread has just taken arrivals.
-            if !inner.arrivals.take_were_taken() {
+            if !inner.arrivals.take_arrived() {
                 inner.take_arrivals();
             }
         } else if inner.flush_delay.on_send() {

@@ -27,11 +27,19 @@ pub(crate) async fn return_memory_of_associations(count: impl Fn() -> usize) {
     let mut ended = Ended::default();
     loop {
         tokio::time::sleep(COUNTS).await;
-        if ended.record(count()) {
+        if ended.record(count()) == Freed::Much {
             // The task fails only when the runtime ends.
             let _ = tokio::task::spawn_blocking(shared_memory::return_freed).await;
         }
     }
+}
+
+/// The memory that ended associations have freed since memory was last returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Freed {
+    /// Little, or more is about to follow.
+    Little,
+    Much,
 }
 
 /// Finds out from their number at intervals whether many associations have ended.
@@ -43,12 +51,15 @@ struct Ended {
 }
 
 impl Ended {
-    /// Records that there are `count` now. Returns whether many have ended, and no more do.
-    fn record(&mut self, count: usize) -> bool {
+    /// Records that there are `count` now. Much is freed if many have ended, and no more do.
+    fn record(&mut self, count: usize) -> Freed {
         let has_ceased = count >= std::mem::replace(&mut self.before, count);
-        let many = has_ceased && self.most.saturating_sub(count) >= ENDED_MANY;
-        self.most = if many { count } else { self.most.max(count) };
-        many
+        if has_ceased && self.most.saturating_sub(count) >= ENDED_MANY {
+            self.most = count;
+            return Freed::Much;
+        }
+        self.most = self.most.max(count);
+        Freed::Little
     }
 }
 
@@ -78,7 +89,7 @@ mod tests {
     fn memory_is_returned_once_when_the_last_of_many_has_ended() {
         let mut ended = Ended::default();
         let many = |counts: &[usize], ended: &mut Ended| -> Vec<bool> {
-            counts.iter().map(|count| ended.record(*count)).collect()
+            counts.iter().map(|count| ended.record(*count) == Freed::Much).collect()
         };
         assert_eq!(many(&[0, 1000, 1000, 600, 200, 10], &mut ended), [false; 6], "they still end");
         assert_eq!(many(&[10, 10, 12], &mut ended), [true, false, false]);

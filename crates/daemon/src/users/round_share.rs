@@ -109,7 +109,7 @@ impl Turn {
     /// turn is also over if it could not begin at once.
     pub(crate) fn spend(&mut self, records: usize) -> TurnState {
         let of_time = self.records_of_time();
-        let begins = self.begins_at_once();
+        let has_begun = self.try_begin();
         let records = records.max(of_time);
         let used = records.min(self.held);
         self.held -= used;
@@ -117,7 +117,7 @@ impl Turn {
         if of_time > used {
             self.share.owe(of_time - used);
         }
-        if !begins {
+        if !has_begun {
             return TurnState::Over;
         }
         if self.quantum.spend(records) == TurnState::Lasts && self.held > 0 {
@@ -174,7 +174,8 @@ impl Turn {
         (time.as_micros() / TIME_PER_RECORD.as_micros()) as usize
     }
 
-    fn begins_at_once(&mut self) -> bool {
+    /// Begins a turn unless one lasts. Returns false if the share of the user has too little left.
+    fn try_begin(&mut self) -> bool {
         if self.held == 0 {
             let Ok(records) = self.share.free.try_acquire_many(RECORDS_PER_TURN as u32) else {
                 self.share.refill_if_short();
@@ -361,7 +362,7 @@ mod tests {
     async fn a_task_returns_what_it_has_not_used() {
         let share = RoundShare::new();
         let mut turns: Vec<Turn> = (0..RECORDS_PER_ROUND).map(|_| Turn::new(&share)).collect();
-        let begun = turns.iter_mut().map(Turn::begins_at_once).take_while(|begun| *begun).count();
+        let begun = turns.iter_mut().map(Turn::try_begin).take_while(|begun| *begun).count();
         assert_eq!(begun, RECORDS_PER_ROUND / RECORDS_PER_TURN);
         turns.clear();
         assert_eq!(share.free.available_permits(), RECORDS_PER_ROUND);

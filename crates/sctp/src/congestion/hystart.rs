@@ -40,6 +40,13 @@ pub(super) enum SlowStart {
     Done,
 }
 
+/// What the rates of rounds say about the line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Line {
+    HasRoom,
+    Full,
+}
+
 impl SlowStart {
     /// Returns the growth of the window for this many acknowledged bytes.
     pub(super) fn growth_bytes(self, acked_bytes: usize) -> usize {
@@ -120,7 +127,7 @@ impl HyStart {
         self.measure(acked);
         if self.round_end.is_none_or(|end| !end.is_after(acked.newest_packet)) {
             self.round_end = Some(acked.next_packet);
-            if self.begin_round() {
+            if self.begin_round() == SlowStart::Done {
                 return SlowStart::Done;
             }
         }
@@ -143,32 +150,31 @@ impl HyStart {
         self.hides_queue = min_rtt < RISE_MIN;
     }
 
-    /// Compares the rate of a round with the largest one. Returns whether the line is full: the rate has stopped growing at the
-    /// ceiling. If the ceiling permits no queue of [`RISE_MIN`], nothing else ends slow start, and the window would stay at the
-    /// ceiling forever.
-    fn judge_rate(&mut self) -> bool {
+    /// Compares the rate of a round with the largest one. The line is full if the rate has stopped growing at the ceiling. If the
+    /// ceiling permits no queue of [`RISE_MIN`], nothing else ends slow start, and the window would stay at the ceiling forever.
+    fn judge_rate(&mut self) -> Line {
         let at_ceiling = std::mem::take(&mut self.at_ceiling);
         if self.bytes_per_s > self.grown_bytes_per_s.saturating_add(self.grown_bytes_per_s / 4) {
             (self.grown_bytes_per_s, self.full_rounds) = (self.bytes_per_s, 0);
         } else if at_ceiling && self.hides_queue {
             self.full_rounds += 1;
         }
-        self.full_rounds >= FULL_ROUNDS
+        if self.full_rounds >= FULL_ROUNDS { Line::Full } else { Line::HasRoom }
     }
 
-    /// Returns whether the line is full, or conservative slow start has lasted long enough.
-    fn begin_round(&mut self) -> bool {
-        if self.judge_rate() {
-            return true;
+    /// Begins a round. Slow start is done if the line is full, or conservative slow start has lasted long enough.
+    fn begin_round(&mut self) -> SlowStart {
+        if self.judge_rate() == Line::Full {
+            return SlowStart::Done;
         }
         self.last_round = std::mem::take(&mut self.round);
         self.quarter = Least::default();
-        let Some(conservative) = &mut self.conservative else { return false };
+        let Some(conservative) = &mut self.conservative else { return SlowStart::Double };
         if conservative.rounds == CONSERVATIVE_ROUNDS {
-            return true;
+            return SlowStart::Done;
         }
         conservative.rounds += 1;
-        false
+        SlowStart::Conservative
     }
 
     /// Decides whether slow start ends (RFC 9406 §4.2), by the least round-trip time of a quarter.

@@ -32,9 +32,9 @@ impl Arrivals {
         self.are_likely
     }
 
-    /// Returns whether arrivals were taken since the last call.
+    /// Returns whether arrivals were taken since the last call of this method.
     #[inline]
-    pub(super) fn take_were_taken(&mut self) -> bool {
+    pub(super) fn take_arrived(&mut self) -> bool {
         std::mem::take(&mut self.were_taken)
     }
 

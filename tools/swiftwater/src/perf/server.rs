@@ -289,7 +289,8 @@ impl RunningTest {
                 );
             }
             let event = self.events.recv_timeout(reports.as_ref().map_or(CHECK_INTERVAL, Reports::wait));
-            if silence.observe(Instant::now(), event.is_ok(), Meter::total(&self.meters)) {
+            let total = Meter::total(&self.meters);
+            if silence.observe(Instant::now(), event.is_ok(), total) == Client::Silent {
                 return Err(format!("the client has sent nothing for {} s", SILENCE_MAX.as_secs()));
             }
             match event {
@@ -403,6 +404,14 @@ fn read_client(mut control: Control, events: &Sender<Event>) {
     let _ = events.send(Event::ClientGone);
 }
 
+/// What a client has done lately.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Client {
+    Active,
+    /// Nothing has come from it for [`SILENCE_MAX`].
+    Silent,
+}
+
 /// Watches for a client that neither says nor sends anything.
 struct Silence {
     since: Instant,
@@ -414,12 +423,13 @@ impl Silence {
         Self { since: now, counted: (0, 0) }
     }
 
-    /// Observes whether there was an event, and all that has arrived. Returns whether the limit has passed since anything came.
-    fn observe(&mut self, now: Instant, event: bool, counted: (u64, u64)) -> bool {
+    /// Observes whether there was an event, and all that has arrived.
+    fn observe(&mut self, now: Instant, event: bool, counted: (u64, u64)) -> Client {
         if event || counted != self.counted {
             *self = Self { since: now, counted };
         }
-        now.saturating_duration_since(self.since) > SILENCE_MAX
+        let is_silent = now.saturating_duration_since(self.since) > SILENCE_MAX;
+        if is_silent { Client::Silent } else { Client::Active }
     }
 }
 
@@ -488,10 +498,11 @@ mod tests {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
         let mut silence = Silence::new(began);
-        assert!(!silence.observe(at(60), false, (0, 0)) && silence.observe(at(61), false, (0, 0)));
-        assert!(!silence.observe(at(61), true, (0, 0)), "a message has come");
-        assert!(!silence.observe(at(120), false, (1, 64)), "data has come");
-        assert!(!silence.observe(at(180), false, (1, 64)) && silence.observe(at(181), false, (1, 64)));
+        let mut observe = |seconds, event, counted| silence.observe(at(seconds), event, counted);
+        assert_eq!([60, 61].map(|at| observe(at, false, (0, 0))), [Client::Active, Client::Silent]);
+        assert_eq!(observe(61, true, (0, 0)), Client::Active, "a message has come");
+        assert_eq!(observe(120, false, (1, 64)), Client::Active, "data has come");
+        assert_eq!([180, 181].map(|at| observe(at, false, (1, 64))), [Client::Active, Client::Silent]);
     }
 
     #[test]
