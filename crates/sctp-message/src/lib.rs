@@ -20,7 +20,8 @@ pub use refusal::SendError;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Identifies an association of one endpoint. The endpoint reuses it after the end of the association.
+/// Identifies an association of one endpoint. The endpoint reuses it as soon as the association has ended, even before the
+/// program has read the event that reports the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AssociationId(pub u32);
 
