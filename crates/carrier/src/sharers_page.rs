@@ -71,8 +71,8 @@ pub struct SharersPage {
 pub struct Sending {
     /// Size of the carrier's send buffer to restore, halved; 0 while the buffer has that size.
     lowered_from: AtomicU32,
-    /// Number of the ring that a sharer has announced last, or was about to announce when it died. The writers of other rings send
-    /// records.
+    /// Number of the ring that a sharer has announced last, or was about to announce when it died. The writers of other rings
+    /// send records.
     ring: AtomicU32,
     /// Number of rings that were announced.
     rings: AtomicU32,

@@ -295,8 +295,8 @@ impl Endpoint {
         }
     }
 
-    /// Removes the message at the front of the ring; returns its content. `None`: the host has no memory for that, and the message
-    /// stays.
+    /// Removes the message at the front of the ring; returns its content. `None`: the host has no memory for that, and the
+    /// message stays.
     fn take_front(&self, front: &FrontRecord) -> Option<Content> {
         self.busy_polling.record_came();
         let (content, has_room_again) = self.ring.take(front)?;

@@ -180,8 +180,8 @@ impl Executive {
         }
     }
 
-    /// Writes a message that [`Executive::show_write`] has handed over to a module, from this module downward, at the time of that
-    /// call. The driver has taken back the object that it had lent.
+    /// Writes a message that [`Executive::show_write`] has handed over to a module, from this module downward, at the time of
+    /// that call. The driver has taken back the object that it had lent.
     #[cold]
     pub fn write_from(
         &mut self,

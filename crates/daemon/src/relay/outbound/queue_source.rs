@@ -11,8 +11,8 @@ use crate::state::send_queue::{QueueFront, SendQueue};
 /// The events that only this source waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueWait {
-    /// The end of the inbound direction: the program first hears of the end of the association, and of the messages that were sent
-    /// before.
+    /// The end of the inbound direction: the program first hears of the end of the association, and of the messages that were
+    /// sent before.
     InboundDone,
     /// The records that are in the channel at this moment are in the send queues of their associations. Then
     /// [`Outbound::on_drained`](super::Outbound::on_drained) is called.
