@@ -1,9 +1,9 @@
-/* Under `swiftwater run`: sends messages of 16 MB without waiting to addresses where nobody answers, and keeps its socket.
+/* Under `swiftwater run`: sends messages without waiting to addresses where nobody answers, and keeps its socket.
  *
- *   hoarder COUNT   each message to an address of its own */
+ *   hoarder COUNT BYTES   each message, of so many bytes, to an address of its own */
 #include "hostile.h"
 
-enum { MESSAGE_BYTES = 16 * 1000 * 1000, REMOTE_UDP_ENCAPS_PORT = 132 };
+enum { REMOTE_UDP_ENCAPS_PORT = 132 };
 
 struct udpencaps {
     int32_t assoc_id;
@@ -27,19 +27,20 @@ static int silent_port(uint16_t *port)
 int main(int argc, char **argv)
 {
     begin();
-    CHECK(argc == 2);
+    CHECK(argc == 3);
     struct udpencaps encapsulation = {0};
     silent_port(&encapsulation.port);
     int many = socket(AF_INET, SOCK_SEQPACKET, 132), count = atoi(argv[1]), taken = 0;
     CHECK(many >= 0);
     CHECK(setsockopt(many, 132, REMOTE_UDP_ENCAPS_PORT, &encapsulation, sizeof encapsulation) == 0);
-    char *message = calloc(1, MESSAGE_BYTES);
+    const ssize_t bytes = atoi(argv[2]);
+    char *message = calloc(1, bytes);
     CHECK(message);
     for (int i = 0; i < count; i++) {
         struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(10000 + i)};
         to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        ssize_t sent = sendto(many, message, MESSAGE_BYTES, MSG_DONTWAIT, (struct sockaddr *)&to, sizeof to);
-        CHECK(sent == MESSAGE_BYTES || (sent < 0 && (errno == EAGAIN || errno == ENOBUFS)));
+        ssize_t sent = sendto(many, message, bytes, MSG_DONTWAIT, (struct sockaddr *)&to, sizeof to);
+        CHECK(sent == bytes || (sent < 0 && (errno == EAGAIN || errno == ENOBUFS)));
         taken += sent > 0;
     }
     /* The messages that fit were taken. */

@@ -8,7 +8,7 @@
  *   in_flight empty PORT       with a record of no bytes behind another record
  *   in_flight full PORT        both ends of an association that has no room
  *   in_flight shut PORT        the same, and both ends were shut down afterwards
- *   in_flight many PORT        one-to-many
+ *   in_flight many PORT        one-to-many, which the daemon reads unless the user has no memory left
  *   in_flight answer PORT      in an answer that the program does not take
  *
  *   in_flight free PORT        checks that the port is free */
