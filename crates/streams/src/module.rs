@@ -155,7 +155,8 @@ impl<'a> Q<'a> {
     #[inline]
     pub(crate) fn at(
         stream: StreamId,
-        (index, side): (usize, Side),
+        index: usize,
+        side: Side,
         parts: Parts<'a>,
         scheduler: &'a mut Scheduler,
         ahead: &'a mut Ahead,

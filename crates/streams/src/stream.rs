@@ -579,7 +579,7 @@ impl Stream {
         }
         let mut ahead = Ahead::default();
         let parts = Parts { modules, head, device };
-        let Some((module, mut q)) = Q::at(s, (index, side), parts, scheduler, &mut ahead) else { return };
+        let Some((module, mut q)) = Q::at(s, index, side, parts, scheduler, &mut ahead) else { return };
         // Taken last, the message is moved once.
         if let Some(Post { message: m, .. }) = q.take_current() {
             match side {
@@ -633,7 +633,8 @@ impl Stream {
     pub(crate) fn run_timer(
         &mut self,
         s: StreamId,
-        (index, serial): (usize, u32),
+        index: usize,
+        serial: u32,
         side: Side,
         timer: TimerId,
         scheduler: &mut Scheduler,
@@ -657,7 +658,7 @@ impl Stream {
         let Stream { head, modules, device, .. } = self;
         let mut ahead = Ahead::default();
         let parts = Parts { modules, head, device };
-        let Some((module, mut q)) = Q::at(s, (index, side), parts, scheduler, &mut ahead) else {
+        let Some((module, mut q)) = Q::at(s, index, side, parts, scheduler, &mut ahead) else {
             return Ok(());
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| {

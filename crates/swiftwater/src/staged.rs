@@ -74,8 +74,9 @@ impl StagedExecutive {
 
     fn return_open_stages(&mut self) {
         while let Some(Lent { stream, stage, .. }) = self.stages.pop() {
-            let size = (stage.messages(), stage.data_bytes());
-            self.executive.take_back(stream, size, |driver: &mut SctpDriver| driver.return_stage(stage));
+            let (messages, bytes) = (stage.messages(), stage.data_bytes());
+            self.executive
+                .take_back(stream, messages, bytes, |driver: &mut SctpDriver| driver.return_stage(stage));
         }
     }
 
@@ -184,9 +185,9 @@ impl StagedExecutive {
         batch: &mut Batch,
     ) -> Option<Result<Written, WriteError>> {
         self.return_stages();
-        let size = (batch.messages(), batch.data_bytes());
+        let (messages, bytes) = (batch.messages(), batch.data_bytes());
         let take = |driver: &mut SctpDriver| driver.write_batch(s, association, batch);
-        Some(self.executive.write_past(s, size, take)?.map(|()| Written::MayBeDue))
+        Some(self.executive.write_past(s, messages, bytes, take)?.map(|()| Written::MayBeDue))
     }
 
     #[inline]

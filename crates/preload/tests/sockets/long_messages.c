@@ -233,8 +233,7 @@ static void handlers_send(int from, int to)
 }
 
 /* What a sender was told was sent arrives, nothing comes in part, and the next sender goes on. A message that a sender was not
-/* told
- * of, because it died first, may come after one of the next sender. */
+ * told of, because it died first, may come after one of the next sender. */
 static void senders_die(int from, int to)
 {
     enum { SENDERS = 12, OTHER = 1 };

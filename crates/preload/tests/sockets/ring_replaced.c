@@ -1,6 +1,5 @@
 /* A sender of long messages needs a longer ring than it has. If it cannot announce one because the carrier is full, the ring that
-/* it
- * has stays in use. */
+ * it has stays in use. */
 #include "check.h"
 
 enum { SHORT = 1000, LONG = 100000, MESSAGES_MAX = 100000, REFUSALS = 20 };

@@ -227,41 +227,54 @@ pub(crate) fn is_unicast(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || broadcast)
 }
 
-/// Appends an INIT ACK (RFC 9260 §3.3.3) in answer to the INIT of `peer`, with at most the number of streams that the INIT
-/// permits. It is sent to the address `to`. It lists as many local addresses as `bytes_max` permits.
-pub(crate) fn write_init_ack(
-    config: &AssociationConfig,
-    cookie: &StateCookie,
-    local: &LocalAddresses,
-    (peer, to): (&PeerInit, IpAddr),
-    (sealed, bytes_max): (&[u8], usize),
-    out: &mut Vec<u8>,
-) {
-    let mut others = Vec::new();
-    parameter::StateCookie { cookie: sealed }.write(&mut others);
-    cookie.extensions.write(&mut others);
-    write_adaptation(config, &mut others);
-    // RFC 9260 §3.2.2: each unrecognized parameter is reported in a separate parameter.
-    let mut reported = Parameters::new(&peer.unrecognized);
-    while let Some(Ok(raw)) = reported.next_raw() {
-        parameter::UnrecognizedParameter { parameter: raw.whole }.write(&mut others);
+/// The answer to an INIT.
+pub(crate) struct InitAnswer<'a> {
+    pub(crate) config: &'a AssociationConfig,
+    pub(crate) cookie: &'a StateCookie,
+    pub(crate) sealed_cookie: &'a [u8],
+    pub(crate) local: &'a LocalAddresses,
+    pub(crate) peer: &'a PeerInit,
+    /// The address that the INIT came from, and to which the answer is sent.
+    pub(crate) to: IpAddr,
+    /// Limit of the answer's bytes.
+    pub(crate) bytes_max: usize,
+}
+
+impl InitAnswer<'_> {
+    /// Appends the INIT ACK (RFC 9260 §3.3.3), with at most the number of streams that the INIT permits, and as many local
+    /// addresses as there is room for.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let Self { config, cookie, sealed_cookie, local, peer, to, bytes_max } = *self;
+        let mut others = Vec::new();
+        parameter::StateCookie { cookie: sealed_cookie }.write(&mut others);
+        cookie.extensions.write(&mut others);
+        write_adaptation(config, &mut others);
+        // RFC 9260 §3.2.2: each unrecognized parameter is reported in a separate parameter.
+        let mut reported = Parameters::new(&peer.unrecognized);
+        while let Some(Ok(raw)) = reported.next_raw() {
+            parameter::UnrecognizedParameter { parameter: raw.whole }.write(&mut others);
+        }
+        let families = peer.families(to);
+        let ours = local.listed();
+        let mut parameters = Vec::new();
+        write_addresses(
+            ours,
+            |address| families.has(address) && is_in_scope(address, to, ours),
+            &mut parameters,
+        );
+        let room = bytes_max.saturating_sub(INIT_CHUNK_BYTES + others.len());
+        parameters.truncate(whole_parameters_bytes(&parameters, room));
+        parameters.append(&mut others);
+        InitAck {
+            initiate_tag: cookie.local_tag,
+            a_rwnd: initial_window(config),
+            outbound_streams: cookie.streams_out,
+            inbound_streams: config.streams_in_max.max(1),
+            initial_tsn: cookie.local_initial_tsn,
+            parameters: Parameters::new(&parameters),
+        }
+        .write(out);
     }
-    let families = peer.families(to);
-    let ours = local.listed();
-    let mut parameters = Vec::new();
-    write_addresses(ours, |address| families.has(address) && is_in_scope(address, to, ours), &mut parameters);
-    let room = bytes_max.saturating_sub(INIT_CHUNK_BYTES + others.len());
-    parameters.truncate(whole_parameters_bytes(&parameters, room));
-    parameters.append(&mut others);
-    InitAck {
-        initiate_tag: cookie.local_tag,
-        a_rwnd: initial_window(config),
-        outbound_streams: cookie.streams_out,
-        inbound_streams: config.streams_in_max.max(1),
-        initial_tsn: cookie.local_initial_tsn,
-        parameters: Parameters::new(&parameters),
-    }
-    .write(out);
 }
 
 /// Returns the length of the first of these parameters that fit in `room` bytes.

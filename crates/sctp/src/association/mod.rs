@@ -104,7 +104,7 @@ use timer_state::TimerState;
 pub(crate) use causes::{abort_chunk, error_chunk, reports_stale_cookie, write_abort};
 pub(crate) use events::RETURNED_MAX;
 pub use flush_rule::FlushWhen;
-pub(crate) use init::{BadInit, PeerInit, is_unicast, write_address_list, write_init_ack};
+pub(crate) use init::{BadInit, InitAnswer, PeerInit, is_unicast, write_address_list};
 pub use view::{AssociationView, PathView};
 
 /// The fields of both states of the setup.

@@ -16,8 +16,8 @@ use super::incoming::{Handled, Incoming};
 use super::listeners::Listener;
 use super::{AssociationId, Endpoint, PathHints, PeerKey, Reply};
 use crate::association::{
-    Association, BadInit, Context, PeerInit, abort_chunk, error_chunk, write_abort, write_address_list,
-    write_init_ack,
+    Association, BadInit, Context, InitAnswer, PeerInit, abort_chunk, error_chunk, write_abort,
+    write_address_list,
 };
 use crate::config::{AssociationConfig, COOKIE_INCREMENT_MAX, RECEIVE_WINDOW_BYTES_MIN};
 use crate::cookie::{CookieError, StateCookie, TieTags};
@@ -109,10 +109,16 @@ impl Endpoint {
             addresses,
         };
         let sealed = self.cookies.seal(&cookie);
-        let bytes_max = answer_bytes_max(route.remote, packet.as_bytes().len());
-        let reply = self.reply_to(route, header, init.initiate_tag, |out| {
-            write_init_ack(&config, &cookie, &local, (&peer, route.remote.ip()), (&sealed, bytes_max), out);
-        });
+        let answer = InitAnswer {
+            config: &config,
+            cookie: &cookie,
+            sealed_cookie: &sealed,
+            local: &local,
+            peer: &peer,
+            to: route.remote.ip(),
+            bytes_max: answer_bytes_max(route.remote, packet.as_bytes().len()),
+        };
+        let reply = self.reply_to(route, header, init.initiate_tag, |out| answer.write(out));
         self.push_answer(Reply { dscp: config.dscp, ..reply });
     }
 
@@ -151,7 +157,7 @@ impl Endpoint {
     ) -> Option<Offer> {
         let listed = std::iter::once(route.remote.ip()).chain(peer.addresses.iter().copied());
         let ports = Ports { local: header.destination_port, peer: header.source_port };
-        if let Some(id) = self.owner_of_any(listed.clone(), (route.remote.port(), route.local), ports) {
+        if let Some(id) = self.owner_of_any(listed.clone(), route.remote.port(), route.local, ports) {
             return self.offer_again(id, route, header, peer);
         }
         let from = (route.remote.ip(), header.source_port);
@@ -261,7 +267,7 @@ impl Endpoint {
         {
             return self.refuse_cookie();
         }
-        let existing = self.owner_of_cookie(&cookie, (route.remote.port(), route.local));
+        let existing = self.owner_of_cookie(&cookie, route.remote.port(), route.local);
         let own = existing.and_then(|id| self.associations.get(id)).map(|a| a.identity());
         let (same_local, same_peer) = match &own {
             Some(own) => (own.local_tag == cookie.local_tag, own.peer_tag == Some(cookie.peer_tag)),
@@ -315,23 +321,29 @@ impl Endpoint {
 
     /// Returns the existing association of a cookie: by its tag, or by the ports and one of the addresses of its INIT. The tag
     /// takes precedence, because the peer's UDP port may have changed on the way (RFC 6951 §5.4).
-    fn owner_of_cookie(&self, cookie: &StateCookie, way: (u16, Option<IpAddr>)) -> Option<AssociationId> {
+    fn owner_of_cookie(
+        &self,
+        cookie: &StateCookie,
+        udp_port: u16,
+        local: Option<IpAddr>,
+    ) -> Option<AssociationId> {
         let ports = Ports { local: cookie.local_port, peer: cookie.peer_port };
         let by_tag = self.by_tag.get(&cookie.local_tag).copied().filter(|id| {
             self.associations.get(*id).is_some_and(|association| {
                 let own = association.identity();
                 Ports { local: own.local_port, peer: own.peer_port } == ports
-                    && association.local().serve(way.1)
+                    && association.local().serve(local)
             })
         });
-        by_tag.or_else(|| self.owner_of_any(cookie.addresses.iter().copied(), way, ports))
+        by_tag.or_else(|| self.owner_of_any(cookie.addresses.iter().copied(), udp_port, local, ports))
     }
 
     /// Returns the association between these ports that has one of the addresses and receives packets at `local`.
     fn owner_of_any(
         &self,
         addresses: impl IntoIterator<Item = IpAddr>,
-        (udp_port, local): (u16, Option<IpAddr>),
+        udp_port: u16,
+        local: Option<IpAddr>,
         ports: Ports,
     ) -> Option<AssociationId> {
         addresses

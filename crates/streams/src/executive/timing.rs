@@ -146,7 +146,7 @@ impl Executive {
             Alarm::Ioctl { id } => stream.head.expire_ioctl(s, id, scheduler),
             Alarm::Close => self.close_now(s),
             Alarm::Procedure { place: Place::Module(index), serial, side } => {
-                stream.run_timer(s, (usize::from(index), serial), side, timer, scheduler);
+                stream.run_timer(s, index.into(), serial, side, timer, scheduler);
             }
             Alarm::Procedure { .. } => {
                 let driver = stream.driver();

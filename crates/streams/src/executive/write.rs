@@ -101,7 +101,8 @@ impl Executive {
     pub fn write_past<D: Driver>(
         &mut self,
         s: StreamId,
-        (messages, bytes): (usize, usize),
+        messages: usize,
+        bytes: usize,
         take: impl FnOnce(&mut D) -> Admission,
     ) -> Option<Result<(), WriteError>> {
         let Some(stream) = self.streams.get_mut(s) else { return Some(Err(WriteError::Closed)) };
@@ -139,7 +140,8 @@ impl Executive {
     pub fn take_back<D: Driver>(
         &mut self,
         s: StreamId,
-        (messages, bytes): (usize, usize),
+        messages: usize,
+        bytes: usize,
         take: impl FnOnce(&mut D),
     ) {
         let Some(stream) = self.streams.get(s) else { return };

@@ -30,7 +30,7 @@ fn a_driver_lends_only_what_no_module_and_no_earlier_write_misses() {
     let mut rig = Rig::new();
     let lends = |rig: &mut Rig| rig.executive.lend(rig.s, |_: &mut Device| Some(())).is_some();
     assert!(lends(&mut rig));
-    rig.executive.take_back(rig.s, (3, 12), |_: &mut Device| ());
+    rig.executive.take_back(rig.s, 3, 12, |_: &mut Device| ());
     let stats = rig.executive.head_stats(rig.s).unwrap();
     assert_eq!((stats.messages_written, stats.bytes_written), (3, 12));
     rig.executive.push(rig.s, Box::new(NullMod)).unwrap();
