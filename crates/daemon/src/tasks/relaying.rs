@@ -59,10 +59,10 @@ async fn until_over<'a>(
         OutboundWait::Message => channel.readable().await,
         OutboundWait::Channel(blocked) => unless_broken(socket, outbound.unblocked(blocked)).await?,
         OutboundWait::Own(UserMemory) => {
-            unless_broken(socket, unless_discarded(socket, pin!(channel.room()))).await??;
+            unless_broken(socket, unless_discarded(socket, association, pin!(channel.room()))).await??;
         }
         OutboundWait::Association => {
-            unless_broken(socket, unless_discarded(socket, pin!(room(association)))).await??;
+            unless_broken(socket, unless_discarded(socket, association, pin!(room(association)))).await??;
         }
     }
     Ok(())
@@ -140,9 +140,10 @@ pub(super) async fn breach(socket: &Socket) {
 }
 
 /// Waits for memory or room for the program's messages. Returns the departure if the program has closed the socket in a way that
-/// discards these messages.
+/// discards these messages, or has closed it and the association has ended.
 async fn unless_discarded(
     socket: &Socket,
+    association: &Association,
     mut needed: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<(), Departure> {
     tokio::select! {
@@ -156,8 +157,12 @@ async fn unless_discarded(
     if socket.channel().is_left_unread(0).await {
         return Err(Departure::Unread);
     }
-    needed.await;
-    Ok(())
+    tokio::select! {
+        biased;
+        // Memory may be there again and again, and not suffice.
+        _ = association.closed() => Err(Departure::Closed),
+        () = needed => Ok(()),
+    }
 }
 
 /// Takes the records that the program has sent before a request. Returns false if records stay because the user's memory is used
