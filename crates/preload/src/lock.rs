@@ -154,39 +154,35 @@ fn duration(time: libc::timespec) -> Option<Duration> {
 pub(crate) fn hold<'a>(word: &'a AtomicU32, patience: &Patience) -> Result<Held<'a>, LockError> {
     let thread = thread_id();
     let list = List::of_this_thread();
-    if list.is_pending(word) {
+    // A thread that only waits for the lock has announced it, too.
+    if list.is_pending(word) && word.load(Relaxed) & FUTEX_TID_MASK == thread {
         return Err(LockError::HeldByThisThread);
     }
-    let taken = |before, after| {
-        let pending = list.announce(word);
-        match word.compare_exchange(before, after, AcqRel, Relaxed) {
-            Ok(_) => Some(Held { word, thread, pending, inherited: before & FUTEX_OWNER_DIED != 0 }),
-            Err(_) => {
-                pending.withdraw();
-                None
-            }
-        }
-    };
-    match taken(0, thread) {
-        Some(held) => Ok(held),
+    // Announced also while this thread waits: if it dies after it was woken, the kernel wakes the next waiter.
+    let pending = list.announce(word);
+    let taken = match word.compare_exchange(0, thread, AcqRel, Relaxed) {
+        Ok(before) => Ok(before),
         // Others may wait, too: the release that follows this wakes one of them.
-        None => wait(word, patience, |free| taken(free, thread | FUTEX_WAITERS)),
+        Err(_) => wait(word, thread | FUTEX_WAITERS, patience),
+    };
+    match taken {
+        Ok(before) => Ok(Held { word, thread, pending, inherited: before & FUTEX_OWNER_DIED != 0 }),
+        Err(error) => {
+            pending.withdraw();
+            Err(error)
+        }
     }
 }
 
-/// Waits for the lock. Calls `take` with each word that means that no thread holds the lock.
+/// Waits until no thread holds the lock, and takes it with the word `taken`. Returns the word before.
 #[cold]
-fn wait<'a>(
-    word: &AtomicU32,
-    patience: &Patience,
-    take: impl Fn(u32) -> Option<Held<'a>>,
-) -> Result<Held<'a>, LockError> {
+fn wait(word: &AtomicU32, taken: u32, patience: &Patience) -> Result<u32, LockError> {
     loop {
         let found = word.load(Relaxed);
         if found & FUTEX_TID_MASK == 0 {
-            match take(found) {
-                Some(held) => return Ok(held),
-                None => continue,
+            match word.compare_exchange(found, taken, AcqRel, Relaxed) {
+                Ok(before) => return Ok(before),
+                Err(_) => continue,
             }
         }
         // The mark is set before this waiter gives up: a wake-up that reached it may have been meant for the next.
@@ -210,10 +206,12 @@ impl Drop for Held<'_> {
         let (mine, contended) = (self.thread, self.thread | FUTEX_WAITERS);
         // If a sharer has written another word meanwhile, that word stays.
         if self.word.compare_exchange(mine, 0, AcqRel, Relaxed).is_err()
-            && self.word.compare_exchange(contended, 0, AcqRel, Relaxed).is_ok()
+            // The mark stays: if the woken thread dies, the release by the next holder wakes another one.
+            && self.word.compare_exchange(contended, FUTEX_WAITERS, AcqRel, Relaxed).is_ok()
+            && futex(self.word, libc::FUTEX_WAKE, 1, None) == Ok(0)
         {
-            // The call fails only if no thread waits.
-            let _ = futex(self.word, libc::FUTEX_WAKE, 1, None);
+            // No thread waits. This fails if another one has taken the lock, whose release finds that out again.
+            let _ = self.word.compare_exchange(FUTEX_WAITERS, 0, AcqRel, Relaxed);
         }
         self.pending.withdraw();
     }
@@ -254,16 +252,21 @@ pub(crate) unsafe fn abandon_since(mark: Mark) {
         // The call fails only if no thread waits.
         let _ = futex(word, libc::FUTEX_WAKE, 1, None);
     }
+    if word.load(Relaxed) == FUTEX_WAITERS {
+        // This thread may have been woken to take it.
+        let _ = futex(word, libc::FUTEX_WAKE, 1, None);
+    }
     Pending { list, before: mark.0 }.withdraw();
 }
 
-/// Makes the system call `FUTEX_WAIT` while the word is `value`, or `FUTEX_WAKE` of `value` waiters.
-fn futex(word: &AtomicU32, operation: c_int, value: u32, within: Option<Duration>) -> Result<()> {
+/// Makes the system call `FUTEX_WAIT` while the word is `value`, or `FUTEX_WAKE` of `value` waiters. Returns the number of threads
+/// woken.
+fn futex(word: &AtomicU32, operation: c_int, value: u32, within: Option<Duration>) -> Result<c_long> {
     let within = within.map(system::timespec);
     let within: *const libc::timespec = within.as_ref().map_or(ptr::null(), |within| within);
     // SAFETY: the word and the time outlive the call.
     match unsafe { system_call!(libc::SYS_futex, word.as_ptr(), operation, value, within) } {
-        0.. => Ok(()),
+        woken @ 0.. => Ok(woken),
         _ => Err(Errno::last()),
     }
 }
@@ -388,6 +391,42 @@ mod tests {
         assert!(held.inherited);
         drop(held);
         assert!(!hold(&word, &Patience::of_a_request()).expect("it is free").inherited);
+    }
+
+    /// Waits until this thread of the process sleeps in a futex.
+    fn until_in_futex(thread: u32) {
+        let (file, call) = (format!("/proc/self/task/{thread}/syscall"), format!("{} ", libc::SYS_futex));
+        while !std::fs::read_to_string(&file).is_ok_and(|text| text.starts_with(&call)) {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_waiter_that_dies_after_it_was_woken_leaves_the_others_a_wake_up() {
+        let word = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let held = hold(&word, &Patience::of_a_look()).expect("it is free");
+            let contended = thread_id() | FUTEX_WAITERS;
+            word.store(contended, Relaxed);
+            // They do not take the lock when they are woken, as if they were killed.
+            let waiters = [(); 2].map(|()| {
+                let (tell, told) = std::sync::mpsc::channel();
+                let word = &word;
+                let waiter = scope.spawn(move || {
+                    tell.send(thread_id()).expect("the test waits for it");
+                    futex(word, libc::FUTEX_WAIT, contended, Some(Duration::from_secs(20)))
+                });
+                until_in_futex(told.recv().expect("the waiter tells"));
+                waiter
+            });
+            drop(held);
+            drop(hold(&word, &Patience::of_a_look()).expect("nobody holds it"));
+            for waiter in waiters {
+                assert_eq!(waiter.join().expect("it ends"), Ok(0), "woken");
+            }
+        });
+        drop(hold(&word, &Patience::of_a_look()).expect("nobody holds it"));
+        assert_eq!(word.load(Relaxed), 0, "nobody waits");
     }
 
     /// Calls `f` with the identifier of a thread that lives meanwhile.
