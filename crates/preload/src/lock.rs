@@ -259,8 +259,8 @@ pub(crate) unsafe fn abandon_since(mark: Mark) {
     Pending { list, before: mark.0 }.withdraw();
 }
 
-/// Makes the system call `FUTEX_WAIT` while the word is `value`, or `FUTEX_WAKE` of `value` waiters. Returns the number of threads
-/// woken.
+/// Makes the system call `FUTEX_WAIT` while the word is `value`, or `FUTEX_WAKE` of `value` waiters. Returns the number of
+/// threads woken.
 fn futex(word: &AtomicU32, operation: c_int, value: u32, within: Option<Duration>) -> Result<c_long> {
     let within = within.map(system::timespec);
     let within: *const libc::timespec = within.as_ref().map_or(ptr::null(), |within| within);

@@ -282,6 +282,25 @@ mod tests {
         assert!(received.is_ok_and(|(_, bytes)| bytes > 0), "a notification");
     }
 
+    #[tokio::test(flavor = "local")]
+    async fn a_closed_socket_without_an_association_waits_for_no_memory() {
+        let registry = registry();
+        let listener = registry.stack().listen(7).expect("a free port");
+        let server = Address {
+            hosts: vec![IpAddr::from([127, 0, 0, 1])],
+            port: 7,
+            udp_port: Some(registry.stack().udp_port()),
+        };
+        let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
+        let association = connected.expect("it listens");
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        drop(program_end);
+        accepted.expect("an association comes").0.abort("it ends");
+        let no_memory = pin!(std::future::pending());
+        let waited = soon(unless_discarded(&socket, &association, no_memory)).await;
+        assert!(matches!(waited, Err(Departure::Closed)), "{waited:?}");
+    }
+
     const SOCKETS: u32 = 40;
     /// Fewer than one turn allows.
     const RECORDS: usize = 20;
