@@ -47,6 +47,8 @@ struct Case {
     /// Some lines may lose several packets in a row.
     lossy: bool,
     talks: bool,
+    /// Whether associations are to end.
+    ends: bool,
     left_bytes: usize,
     records: u64,
 }
@@ -89,6 +91,7 @@ impl Case {
             early: false,
             lossy: lines.loss_max > 0.0,
             talks: dice.one_in(2),
+            ends: false,
             dice,
             simulation,
             wire: Trace::new(),
@@ -249,6 +252,15 @@ impl Case {
         hosts.map(|host| std::mem::take(&mut self.simulation.node_mut(host).app.deliveries)).collect()
     }
 
+    /// Shuts down all associations, also those that a late COOKIE ECHO has set up: without heartbeats they would not end.
+    fn shut_down_all(&mut self) {
+        for host in 0..self.simulation.hosts() {
+            for id in self.simulation.node(host).app.open() {
+                self.simulation.shutdown(host, id);
+            }
+        }
+    }
+
     /// Lets time pass until `done`, while chatter continues.
     fn run_until(&mut self, what: &str, done: impl Fn(&Simulation<App>) -> bool) {
         let end = self.simulation.now() + PROGRESS_LIMIT;
@@ -261,6 +273,9 @@ impl Case {
             );
             if self.talks {
                 self.chatter();
+            }
+            if self.ends {
+                self.shut_down_all();
             }
             self.simulation.run_for_with(slice, &mut self.wire);
             slice = (slice * 5 / 4).min(Duration::from_secs(60));
@@ -281,11 +296,7 @@ impl Case {
         });
         self.check();
         self.nothing_is_counted();
-        for host in 0..self.simulation.hosts() {
-            for id in self.simulation.node(host).app.open() {
-                self.simulation.shutdown(host, id);
-            }
-        }
+        self.ends = true;
         let nobody = |simulation: &Simulation<App>| {
             (0..simulation.hosts()).all(|host| simulation.node(host).endpoint.association_count() == 0)
         };
