@@ -188,13 +188,14 @@ pub(crate) async fn drain(socket: &Socket) -> bool {
     timeout(STUCK_WAIT, drained).await.unwrap_or(false)
 }
 
-/// Drains as [`drain`] does, once more if the user's memory was used up and there is some again before the association ends.
+/// Drains as [`drain`] does, and once more if the user's memory was used up and there is some again soon. The peer, which may be a
+/// program of another user, waits meanwhile.
 async fn drain_with_memory(socket: &Socket, association: &Association) {
     if drain(socket).await {
         return;
     }
     let has_memory = tokio::select! {
-        () = socket.channel().room() => true,
+        room = timeout(STUCK_WAIT, socket.channel().room()) => room.is_ok(),
         _ = association.closed() => false,
     };
     if has_memory {

@@ -32,7 +32,7 @@ const REST_WAIT: Duration = Duration::from_secs(5);
 /// The files of a daemon, and the thread that writes them.
 #[derive(Debug)]
 pub(crate) struct TapFiles {
-    /// A permit for each file that is open, or is to be opened.
+    /// Limits the number of open files. A file takes its permit before the thread creates it.
     permits: Arc<UserPermits>,
     /// The list of work of the writing thread, once there was a file.
     writer: Mutex<Option<Sender<Work>>>,

@@ -4,23 +4,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sctp::{AssociationConfig, PathId, PathOptions, SendInfo};
+use sctp::{PathId, PathOptions, SendInfo};
 
 use lab::packets::data_of;
 use lab::script::Peer;
 
-use crate::several_paths::{answers, established};
-
-const SECOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 9));
-
-/// Returns a peer with two addresses that have both answered.
-fn with_two_paths(seed: u8) -> Peer {
-    let mut peer = established(seed, AssociationConfig::default(), &[SECOND]);
-    peer.expects("COOKIE ACK");
-    peer.waits(Duration::ZERO);
-    assert_eq!(answers(&mut peer).ip(), SECOND);
-    peer
-}
+use crate::several_paths::{SECOND, with_two_paths};
 
 fn over(peer: &Peer, address: IpAddr) -> SendInfo {
     let path = peer.endpoint.path_to(peer.id, address);

@@ -10,9 +10,7 @@ use lab::packets::{data_of, has};
 use lab::script::{Peer, plain};
 use lab::{A, B, TwoHosts};
 
-use crate::several_paths::{answers, established};
-
-const SECOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 9));
+use crate::several_paths::{SECOND, answers, with_two_paths};
 
 fn set(peer: &mut Peer, config: AssociationConfig) {
     peer.endpoint.set_config(peer.now, peer.id, &config, &mut peer.app);
@@ -27,15 +25,6 @@ fn set_path(peer: &mut Peer, address: Option<IpAddr>, options: PathOptions) -> R
 
 fn paths(peer: &Peer) -> Vec<PathStatistics> {
     peer.endpoint.statistics(peer.id).unwrap().paths
-}
-
-/// Returns a peer with two addresses that have both answered.
-fn with_two_paths(seed: u8) -> Peer {
-    let mut peer = established(seed, AssociationConfig::default(), &[SECOND]);
-    peer.expects("COOKIE ACK");
-    peer.waits(Duration::ZERO);
-    assert_eq!(answers(&mut peer).ip(), SECOND);
-    peer
 }
 
 #[test]

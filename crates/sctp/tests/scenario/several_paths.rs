@@ -11,7 +11,8 @@ use sctp_wire::parameter::{Ipv4, Ipv6, Parameters};
 use lab::packets::{each_chunk, kinds};
 use lab::script::Peer;
 
-const SECOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 9));
+/// Second address of the peer.
+pub(crate) const SECOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 9));
 
 /// The peer has connected and lists a second address.
 pub(crate) fn established(seed: u8, config: AssociationConfig, list: &[IpAddr]) -> Peer {
@@ -23,6 +24,15 @@ pub(crate) fn established_at(mut peer: Peer, list: &[IpAddr]) -> Peer {
     let cookie = takes_cookie(&mut peer, list);
     peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
     peer.id = peer.app.events[0].id;
+    peer
+}
+
+/// Returns a peer with two addresses that have both answered.
+pub(crate) fn with_two_paths(seed: u8) -> Peer {
+    let mut peer = established(seed, AssociationConfig::default(), &[SECOND]);
+    peer.expects("COOKIE ACK");
+    peer.waits(Duration::ZERO);
+    assert_eq!(answers(&mut peer).ip(), SECOND);
     peer
 }
 
