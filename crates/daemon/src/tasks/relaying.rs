@@ -188,8 +188,8 @@ pub(crate) async fn drain(socket: &Socket) -> bool {
     timeout(STUCK_WAIT, drained).await.unwrap_or(false)
 }
 
-/// Drains as [`drain`] does, and once more if the user's memory was used up and there is some again soon. The peer, which may be a
-/// program of another user, waits meanwhile.
+/// Drains as [`drain`] does, and once more if the user's memory was used up and there is some again soon. The peer, which may be
+/// a program of another user, waits meanwhile.
 async fn drain_with_memory(socket: &Socket, association: &Association) {
     if drain(socket).await {
         return;
