@@ -48,7 +48,7 @@ pub(crate) struct App {
     pub(crate) deliveries: DeliveryLog,
     setup: Setup,
     config: Arc<AssociationConfig>,
-    unread: BTreeMap<u32, Unread>,
+    unread: BTreeMap<AssociationId, Unread>,
     listeners: HashMap<u16, ListenerId>,
     /// Number of the last record; those of the other host have other numbers.
     records: u64,
@@ -153,7 +153,6 @@ impl App {
     /// Reads up to this many messages of every association, or half of a message if `messages` is 0.
     pub(crate) fn read(&mut self, endpoint: &mut Endpoint, messages: usize) {
         for (&id, unread) in &mut self.unread {
-            let id = AssociationId(id);
             let half = unread.messages.front().map_or(0, |(bytes, _)| bytes / 2);
             if messages == 0 && half > 0 {
                 endpoint.consumed(id, half, 0);
@@ -180,7 +179,7 @@ impl App {
         for entry in self.deliveries.open() {
             let statistics = endpoint.statistics(entry.id).expect("what has not ended is there");
             assert_bounded(&statistics, &self.config);
-            let unread = self.unread.get(&entry.id.0).map_or(0, |unread| unread.bytes);
+            let unread = self.unread.get(&entry.id).map_or(0, |unread| unread.bytes);
             let held = statistics.receive_buffered_bytes as usize;
             assert!(unread <= held, "{unread} bytes are not read, {held} counted");
             let packets = endpoint.remembered_packets(entry.id);
@@ -202,7 +201,7 @@ impl App {
 
     /// Keeps data that waits to be read.
     fn keep(&mut self, id: AssociationId, bytes: usize, charges: usize) {
-        let unread = self.unread.entry(id.0).or_default();
+        let unread = self.unread.entry(id).or_default();
         unread.messages.push_back((bytes, charges));
         unread.bytes += bytes;
     }
@@ -245,7 +244,7 @@ impl Host for App {
             }
         }
         if let Event::Closed(_) = event {
-            self.unread.remove(&id.0);
+            self.unread.remove(&id);
         }
     }
 

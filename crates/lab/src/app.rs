@@ -87,7 +87,7 @@ pub struct App {
     unread: VecDeque<(AssociationId, usize, usize)>,
     unread_bytes: usize,
     writable: Vec<AssociationId>,
-    backlog: BTreeMap<u32, Backlog>,
+    backlog: BTreeMap<AssociationId, Backlog>,
 }
 
 impl Default for App {
@@ -167,7 +167,7 @@ impl App {
 
     /// Sends messages, each as soon as the association accepts it.
     pub fn send(&mut self, id: AssociationId, messages: impl IntoIterator<Item = (SendInfo, Bytes)>) {
-        self.backlog.entry(id.0).or_default().messages.extend(messages);
+        self.backlog.entry(id).or_default().messages.extend(messages);
     }
 
     /// Returns whether every message was accepted.
@@ -205,10 +205,9 @@ impl App {
     /// Sends the messages that the associations accept.
     fn write(&mut self, endpoint: &mut Endpoint) {
         for id in std::mem::take(&mut self.writable) {
-            self.backlog.entry(id.0).or_default().full = false;
+            self.backlog.entry(id).or_default().full = false;
         }
         for (&id, backlog) in &mut self.backlog {
-            let id = AssociationId(id);
             while !backlog.full
                 && let Some((info, message)) = backlog.messages.front()
             {

@@ -97,7 +97,7 @@ impl Peer {
         Peer {
             endpoint,
             app: App::default(),
-            id: AssociationId(0),
+            id: AssociationId::FIRST,
             now: Time::from_nanos(1_000_000_000),
             address: SocketAddr::from(([10, 0, 0, 9], 9899)),
             endpoint_tag: 0,

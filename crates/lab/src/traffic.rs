@@ -125,10 +125,10 @@ impl Traffic {
 
     /// Returns an association that this application knows.
     pub fn flow(&self, id: AssociationId) -> Option<&Flow> {
-        self.flows.get(id.0 as usize)
+        self.flows.get(id.serial() as usize)
     }
 
-    /// Returns every association, by its identifier.
+    /// Returns every association, in the order in which they began.
     pub fn flows(&self) -> &[Flow] {
         &self.flows
     }
@@ -147,7 +147,7 @@ impl Traffic {
     }
 
     fn flow_mut(&mut self, id: AssociationId) -> &mut Flow {
-        let index = id.0 as usize;
+        let index = id.serial() as usize;
         if index >= self.flows.len() {
             self.flows.resize_with(index + 1, Flow::default);
         }
@@ -157,7 +157,7 @@ impl Traffic {
     /// Sets a new source of an association.
     fn begin(&mut self, id: AssociationId) {
         self.ready.push(id);
-        if self.flows[id.0 as usize].source.deadline().is_some() && !self.timed.contains(&id) {
+        if self.flows[id.serial() as usize].source.deadline().is_some() && !self.timed.contains(&id) {
             self.timed.push(id);
         }
     }
@@ -165,7 +165,7 @@ impl Traffic {
     /// Sends as much as the association accepts.
     fn write(&mut self, id: AssociationId, endpoint: &mut Endpoint) {
         let now = self.now;
-        let flow = &mut self.flows[id.0 as usize];
+        let flow = &mut self.flows[id.serial() as usize];
         while !flow.full
             && flow.closed.is_none()
             && let Some(bytes) = flow.source.next(now)
@@ -206,7 +206,7 @@ impl Application for Traffic {
         }
         let now = self.now;
         for &id in &self.timed {
-            if self.flows[id.0 as usize].source.deadline().is_some_and(|at| at <= now) {
+            if self.flows[id.serial() as usize].source.deadline().is_some_and(|at| at <= now) {
                 self.ready.push(id);
             }
         }
@@ -216,7 +216,7 @@ impl Application for Traffic {
     }
 
     fn deadline(&self) -> Option<Time> {
-        self.timed.iter().filter_map(|id| self.flows[id.0 as usize].source.deadline()).min()
+        self.timed.iter().filter_map(|id| self.flows[id.serial() as usize].source.deadline()).min()
     }
 }
 

@@ -17,19 +17,81 @@ mod refusal;
 
 pub use refusal::SendError;
 
+use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Identifies an association of one endpoint. The endpoint reuses it as soon as the association has ended, even before the
-/// program has read the event that reports the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AssociationId(pub u32);
+/// Identifies an association of one endpoint, also after its end: the identifier of an association that has ended names no
+/// other. (An endpoint counts its associations with 32 bits; identifiers recur after 2³² associations at the earliest.)
+///
+/// Its text is the number of associations that the endpoint had before this one:
+///
+/// ```
+/// # use sctp_message::AssociationId;
+/// assert_eq!(AssociationId::FIRST.to_string(), "0");
+/// assert_eq!(AssociationId::new(0, 17).to_string(), "17");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AssociationId {
+    /// One more than the index, so that the word 0 names no association.
+    place: NonZeroU32,
+    serial: u32,
+}
 
 impl AssociationId {
-    /// Returns the index of the association in tables of the endpoint.
+    /// The first association of an endpoint. Its identifier precedes all others.
+    pub const FIRST: AssociationId = AssociationId { place: NonZeroU32::MIN, serial: 0 };
+
+    /// Returns the identifier of the association at this index of the endpoint's tables that has this serial number.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `index` is [`u32::MAX`].
+    #[inline]
+    pub const fn new(index: u32, serial: u32) -> Self {
+        AssociationId {
+            place: NonZeroU32::MIN.checked_add(index).expect("a table has a place for it"),
+            serial,
+        }
+    }
+
+    /// Returns a small number that no other association of the endpoint has at the same time, for tables.
     #[inline]
     pub const fn index(self) -> usize {
-        self.0 as usize
+        self.place.get() as usize - 1
+    }
+
+    /// Returns the number of associations that the endpoint had before this one, modulo 2³².
+    #[inline]
+    pub const fn serial(self) -> u32 {
+        self.serial
+    }
+
+    /// Returns the identifier as two words, of which the first is never 0.
+    #[inline]
+    pub const fn to_words(self) -> [u32; 2] {
+        [self.place.get(), self.serial]
+    }
+
+    /// Returns the identifier of these two words; `None` if the first is 0.
+    #[inline]
+    pub const fn from_words([place, serial]: [u32; 2]) -> Option<Self> {
+        match NonZeroU32::new(place) {
+            Some(place) => Some(AssociationId { place, serial }),
+            None => None,
+        }
+    }
+}
+
+impl fmt::Debug for AssociationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AssociationId").field(&self.serial).finish()
+    }
+}
+
+impl fmt::Display for AssociationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serial.fmt(f)
     }
 }
 

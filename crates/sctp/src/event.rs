@@ -107,7 +107,7 @@ pub enum Event {
         /// The stream sequence number of the message.
         ssn: u16,
     },
-    /// The association has ended. Its identifier may be reused after this event.
+    /// The association has ended.
     Closed(CloseReason),
 }
 

@@ -82,7 +82,7 @@ impl Stack {
         reason: &'a str,
         ends: F,
     ) -> AbortBursts<'a, F> {
-        AbortBursts { stack: self, reason, ends, next: Some(AssociationId(0)) }
+        AbortBursts { stack: self, reason, ends, next: Some(AssociationId::FIRST) }
     }
 
     /// Calls the provider at once, and sends the resulting packets. Returns `None` if a fault has closed the stack.

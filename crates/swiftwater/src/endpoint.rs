@@ -44,15 +44,9 @@ use crate::stack::Stack;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// # Reuse of identifiers
-///
-/// The [`AssociationId`] of an association is free as soon as it has ended, before the program has read
-/// [`Event::Down`](crate::Event::Down), and the next association may get it. A message that the program then sends to the old
-/// association goes to the new one, without an error. What [`Endpoint::recv`] returns is in order: all messages and events of the
-/// old association come before those of the next.
-///
-/// A program whose messages must never reach another peer uses a [`Listener`](crate::Listener), with an
-/// [`Association`](crate::Association) for each peer, which is never that of another one.
+/// An [`AssociationId`] belongs to one association for ever. Calls with the identifier of an association that has ended fail,
+/// also before the program has read [`Event::Down`](crate::Event::Down): a message never reaches another peer than the one that
+/// the program means.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub(crate) shared: Arc<SharedEndpoint>,
@@ -100,9 +94,6 @@ impl Endpoint {
     }
 
     /// Sends one message to a peer; waits while the association's send buffer is full.
-    ///
-    /// If the association has ended and the program has not read [`Event::Down`](crate::Event::Down) yet, the identifier may be
-    /// that of [another association](Endpoint#reuse-of-identifiers) already, which then gets the message.
     ///
     /// ```
     /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};

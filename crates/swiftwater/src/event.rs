@@ -37,8 +37,6 @@ pub enum Event {
     PeerShutdown,
     /// The association has ended: `None` if both sides have shut down (`SCTP_SHUTDOWN_COMP`), otherwise the reason
     /// (`SCTP_COMM_LOST`), and `SendFailed` follows for messages that were not delivered.
-    ///
-    /// Another association may have the identifier already ([`Endpoint`](crate::Endpoint#reuse-of-identifiers)).
     Down(Option<Loss>),
     /// The path to an address of the peer has changed (`SCTP_PEER_ADDR_CHANGE`).
     PathChanged {

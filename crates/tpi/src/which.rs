@@ -6,18 +6,18 @@ use sctp_message::AssociationId;
 ///
 /// A one-to-one stream has one association at most: primitives there name none, and a name is ignored. A one-to-many
 /// stream has several: the provider names one in every indication, and a request without a name concerns none of
-/// them. The numbers of associations begin with 0, which is why 0 cannot stand for none.
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Which {
     /// The primitive names no association. On a one-to-one stream it concerns the only one, on a one-to-many stream none.
     #[default]
     Only,
-    /// The association with this number.
+    /// The association with this identifier.
     Id(AssociationId),
 }
 
 impl Which {
-    /// Returns the number of the association, if the primitive has one.
+    /// Returns the identifier of the association, if the primitive names one.
     #[inline]
     pub const fn id(self) -> Option<AssociationId> {
         match self {

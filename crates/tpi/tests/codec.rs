@@ -64,7 +64,8 @@ fn plain_primitives_have_the_sizes_of_the_headers() {
 fn the_first_association_is_not_the_only_one() {
     let release = |association| words(&Primitive::OrdrelReq { association }.encode());
     assert_eq!(release(Which::Only), [10]);
-    assert_eq!(release(Which::Id(AssociationId(0))), [10, 1, 0]);
+    assert_eq!(release(Which::Id(AssociationId::FIRST)), [10, 1, 0]);
+    assert_eq!(release(Which::Id(AssociationId::new(1, 5))), [10, 2, 5]);
 }
 
 #[test]
@@ -137,8 +138,7 @@ fn other_bytes_are_refused_as_primitives_for_their_reason() {
         (bytes(&[24, 0, 40, 16, 40, 132, 0x8001, 0, 0, 0, 0, 0, 0, 8]), DecodeError::BadValue(8)),
         (bytes(&[24, 0, 40, 16, 40, 132, 0x8001, 0, 0, 0, 0, 0, 257, 0]), DecodeError::BadValue(257)),
         (bytes(&[26, 0, 32, 16, 32, 132, 0x8004, 0, 0, 0, 0, 4]), DecodeError::BadValue(4)),
-        // An association has a number or none.
-        (bytes(&[10, 2, 5]), DecodeError::BadValue(2)),
+        // Where the first word names no association, the second must be 0.
         (bytes(&[10, 0, 5]), DecodeError::BadValue(5)),
         (bytes(&[10, 1]), DecodeError::Truncated),
     ];
@@ -157,7 +157,9 @@ fn addresses() -> impl Strategy<Value = Box<Addresses>> {
 }
 
 fn which() -> impl Strategy<Value = Which> {
-    any::<Option<u32>>().prop_map(|number| number.map_or(Which::Only, |number| AssociationId(number).into()))
+    any::<Option<(u16, u32)>>().prop_map(|id| {
+        id.map_or(Which::Only, |(index, serial)| AssociationId::new(index.into(), serial).into())
+    })
 }
 
 fn send_info() -> impl Strategy<Value = SendInfo> {

@@ -37,7 +37,7 @@ pub struct App {
     read_at: Option<Time>,
     /// Bytes of each message, and its overhead.
     unread: VecDeque<(AssociationId, usize, usize)>,
-    backlog: BTreeMap<u32, Backlog>,
+    backlog: BTreeMap<AssociationId, Backlog>,
 }
 
 impl App {
@@ -59,7 +59,7 @@ impl App {
     }
 
     pub fn wish(&mut self, id: AssociationId, wish: Wish) {
-        self.backlog.entry(id.0).or_default().wishes.push_back(wish);
+        self.backlog.entry(id).or_default().wishes.push_back(wish);
     }
 
     /// Returns whether the program has handed in all that it can.
@@ -106,7 +106,6 @@ impl App {
 
     fn write(&mut self, endpoint: &mut Endpoint) {
         for (&id, backlog) in &mut self.backlog {
-            let id = AssociationId(id);
             while let Some(&Wish { info, record, part_bytes }) =
                 backlog.wishes.front().filter(|_| !backlog.full)
             {
@@ -169,10 +168,10 @@ impl Host for App {
         self.deliveries.event(id, &event);
         self.unread.extend(event.receive_credit().map(|bytes| (id, bytes, 1)));
         match event {
-            Event::Writable => self.backlog.entry(id.0).or_default().full = false,
+            Event::Writable => self.backlog.entry(id).or_default().full = false,
             Event::Closed(_) => {
                 self.unread.retain(|(of, ..)| *of != id);
-                self.backlog.remove(&id.0);
+                self.backlog.remove(&id);
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use ::sctp::ReceiveCharge;
 use streams::{StreamId, Which};
 
-/// Charges of ended associations by their name, in the order in which they ended: an identifier may be reused.
+/// Charges of ended associations by their name, in the order in which they ended: a one-to-one stream may have had several.
 type Ended = HashMap<Which, VecDeque<ReceiveCharge>>;
 
 /// Keeps charges until the messages are read or their stream is closed.

@@ -69,11 +69,11 @@ struct Opened {
     state: State,
 }
 
-/// All tables. Stream indices and association identifiers are small and dense.
+/// All tables. The indices of streams and associations are small and dense.
 #[derive(Debug, Default)]
 pub(super) struct Minors {
     by_stream: Vec<Option<Opened>>,
-    by_association: Vec<Option<Owner>>,
+    by_association: Vec<Option<(AssociationId, Owner)>>,
     listeners: HashMap<ListenerId, StreamId>,
     /// The listeners of streams that have an association of their own, with their backlog: the address stays theirs, and they
     /// listen again when they are idle.
@@ -81,8 +81,7 @@ pub(super) struct Minors {
     waiting: HashMap<u32, Waiting>,
     /// The ends of the associations of one-to-one streams that are still open.
     disconnects: HashMap<StreamId, Disconnect>,
-    /// An identifier of an association may be reused while an ended association still waits, so each waiting one gets a
-    /// number.
+    /// The number of the next association that waits (`SEQ_number`).
     next_sequence: u32,
 }
 
@@ -175,12 +174,13 @@ impl Minors {
         if at >= self.by_association.len() {
             self.by_association.resize_with(at + 1, || None);
         }
-        self.by_association[at] = Some(owner);
+        self.by_association[at] = Some((id, owner));
     }
 
     #[inline]
     pub(super) fn owner(&self, id: AssociationId) -> Option<Owner> {
-        *self.by_association.get(id.index())?
+        let (owned, owner) = (*self.by_association.get(id.index())?)?;
+        (owned == id).then_some(owner)
     }
 
     /// Returns the stream of an association, and how primitives of this stream name the association.
@@ -199,7 +199,8 @@ impl Minors {
     }
 
     pub(super) fn take_owner(&mut self, id: AssociationId) -> Option<Owner> {
-        self.by_association.get_mut(id.index())?.take()
+        let entry = self.by_association.get_mut(id.index())?;
+        entry.take_if(|(owned, _)| *owned == id).map(|(_, owner)| owner)
     }
 
     /// Records a `T_DISCON_IND` on its way up a one-to-one stream.
@@ -262,8 +263,7 @@ impl Minors {
 
     /// Returns the associations of a one-to-many stream.
     pub(super) fn owned_by(&self, s: StreamId) -> Vec<AssociationId> {
-        let ids = self.by_association.iter().enumerate();
-        let mine = ids.filter(|(_, owner)| **owner == Some(Owner::OneToMany(s)));
-        mine.map(|(id, _)| AssociationId(id as u32)).collect()
+        let owned = self.by_association.iter().flatten();
+        owned.filter(|(_, owner)| *owner == Owner::OneToMany(s)).map(|(id, _)| *id).collect()
     }
 }

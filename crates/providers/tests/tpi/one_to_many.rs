@@ -11,7 +11,7 @@ use tpi::{Addresses, AssociationId, Primitive, PrimitiveCode, TError, Which};
 
 const OTHER_PORT: u16 = PORT + 1;
 /// The first association of an endpoint, whose number could be mistaken for none.
-const FIRST: Which = Which::Id(AssociationId(0));
+const FIRST: Which = Which::Id(AssociationId::FIRST);
 
 /// Returns a one-to-many stream and its peer. Their association is the first one of the endpoint.
 fn first(rig: &mut Rig) -> (StreamId, StreamId) {
@@ -57,7 +57,7 @@ fn options_of_the_stream_are_not_those_of_its_first_association() {
 fn options_for_an_association_that_has_ended_change_nothing() {
     let mut rig = Rig::new();
     let (many, _) = first(&mut rig);
-    let gone = Which::Id(AssociationId(9));
+    let gone = Which::Id(AssociationId::new(9, 9));
     let config = AssociationConfig { streams_in_max: 3, ..AssociationConfig::default() };
     let change = |driver: &mut SctpDriver, cx: &mut Cx<'_>| driver.change_config(cx, many, gone, config);
     assert_eq!(rig.executive.at(rig.now).with_driver(rig.driver, change), Some(true));

@@ -111,11 +111,11 @@ mod tests {
         let mut admissions = Admissions::default();
         for n in 0..3 {
             assert_eq!(limit(&admissions, LISTENER, "10.0.0.1", (3, 9)), None, "{n} of 3");
-            admissions.enter(AssociationId(n), LISTENER, None);
+            admissions.enter(AssociationId::new(n, n), LISTENER, None);
         }
         assert_eq!(limit(&admissions, LISTENER, "10.0.0.1", (3, 9)), Some(AtLimit::Listener));
         assert_eq!(limit(&admissions, OTHER_LISTENER, "10.0.0.1", (3, 9)), None, "it has its own");
-        admissions.leave(AssociationId(1));
+        admissions.leave(AssociationId::new(1, 1));
         assert_eq!(limit(&admissions, LISTENER, "10.0.0.1", (3, 9)), None);
         assert_eq!(limit(&admissions, LISTENER, "10.0.0.1", (2, 9)), Some(AtLimit::Listener), "two are left");
     }
@@ -125,12 +125,12 @@ mod tests {
         let mut admissions = Admissions::default();
         for n in 0..3 {
             assert_eq!(limit(&admissions, LISTENER, "10.0.0.9", (9, 3)), None, "{n} of 3");
-            admissions.enter(AssociationId(n), LISTENER, Some(ip(&format!("10.0.0.{n}"))));
+            admissions.enter(AssociationId::new(n, n), LISTENER, Some(ip(&format!("10.0.0.{n}"))));
         }
         assert_eq!(limit(&admissions, LISTENER, "10.0.0.9", (9, 3)), Some(AtLimit::Prefix));
         assert_eq!(limit(&admissions, LISTENER, "10.0.1.9", (9, 3)), None, "another network");
         assert_eq!(limit(&admissions, OTHER_LISTENER, "10.0.0.9", (9, 3)), None, "another listener");
-        admissions.leave(AssociationId(0));
+        admissions.leave(AssociationId::new(0, 0));
         assert_eq!(limit(&admissions, LISTENER, "10.0.0.9", (9, 3)), None);
         assert_eq!(limit(&admissions, LISTENER, "10.0.0.9", (9, 2)), Some(AtLimit::Prefix), "two are left");
     }
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn peers_on_this_host_are_one_prefix() {
         let mut admissions = Admissions::default();
-        (0..3).for_each(|n| admissions.enter(AssociationId(n), LISTENER, None));
+        (0..3).for_each(|n| admissions.enter(AssociationId::new(n, n), LISTENER, None));
         let limits = Limits { listener_max: 9, prefix_max: 3 };
         assert_eq!(admissions.limit(LISTENER, None, limits), Some(AtLimit::Prefix));
         assert_eq!(admissions.limit(OTHER_LISTENER, None, limits), None);
@@ -147,7 +147,7 @@ mod tests {
             None,
             "another host says that it is there"
         );
-        admissions.leave(AssociationId(2));
+        admissions.leave(AssociationId::new(2, 2));
         assert_eq!(admissions.limit(LISTENER, None, limits), None);
     }
 
@@ -155,13 +155,17 @@ mod tests {
     fn nothing_is_kept_of_associations_that_have_ended() {
         let mut admissions = Admissions::default();
         for n in 0..100 {
-            admissions.enter(AssociationId(n), ListenerId(n), Some(IpAddr::from([10, 0, n as u8, 1])));
+            admissions.enter(
+                AssociationId::new(n, n),
+                ListenerId(n),
+                Some(IpAddr::from([10, 0, n as u8, 1])),
+            );
         }
         // An outgoing association was never counted.
-        admissions.leave(AssociationId(100));
+        admissions.leave(AssociationId::new(100, 100));
         assert_eq!((admissions.by_listener.len(), admissions.by_prefix.len()), (100, 100));
         for n in 0..100 {
-            admissions.leave(AssociationId(n));
+            admissions.leave(AssociationId::new(n, n));
         }
         assert!(admissions.origins.is_empty(), "a remote peer chooses how many there are");
         assert!(admissions.by_listener.is_empty() && admissions.by_prefix.is_empty());

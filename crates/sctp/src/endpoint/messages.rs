@@ -92,7 +92,7 @@ impl Endpoint {
     /// # use sctp::{AssociationId, BatchLimits, Endpoint, EndpointConfig, FlushWhen};
     /// let limits = BatchLimits { segments_max: 1, bytes_max: 1500 };
     /// let mut endpoint = Endpoint::new(EndpointConfig::default(), [0; 32], limits);
-    /// let stage = endpoint.lend_stage(AssociationId(0), 16, FlushWhen::Rule);
+    /// let stage = endpoint.lend_stage(AssociationId::FIRST, 16, FlushWhen::Rule);
     /// assert!(stage.is_none(), "there is no association");
     /// ```
     #[inline]

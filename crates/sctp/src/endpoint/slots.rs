@@ -50,6 +50,8 @@ impl Slot {
 #[derive(Default)]
 pub(super) struct Slots {
     slab: Slab<Box<Slot>>,
+    /// The serial number of the next association.
+    next_serial: u32,
     /// Associations with a reason to transmit at once.
     due: VecDeque<AssociationId>,
     /// Associations whose data waits for a window, or for more data to bundle.
@@ -66,7 +68,8 @@ impl Slots {
 
     #[inline]
     pub(super) fn get(&self, id: AssociationId) -> Option<&Association> {
-        self.slab.get(id.index()).map(|slot| &slot.association)
+        let slot = self.slab.get(id.index())?;
+        (slot.association.id() == id).then_some(&slot.association)
     }
 
     /// Returns an association to change. If the change may make it due, move its deadline or end it, the caller updates its queue
@@ -78,7 +81,7 @@ impl Slots {
 
     #[inline]
     fn slot_mut(&mut self, id: AssociationId) -> Option<&mut Slot> {
-        self.slab.get_mut(id.index()).map(|slot| &mut **slot)
+        self.slab.get_mut(id.index()).filter(|slot| slot.association.id() == id).map(|slot| &mut **slot)
     }
 
     /// Returns all associations, in any order.
@@ -86,7 +89,7 @@ impl Slots {
         self.slab.iter().map(|(_, slot)| &slot.association)
     }
 
-    /// Returns the associations from identifier `first` on, in the order of identifiers.
+    /// Returns the associations from the place of `first` on, in the order of their identifiers.
     pub(super) fn iter_from(&self, first: AssociationId) -> impl Iterator<Item = &Association> {
         let places = first.index()..self.slab.capacity();
         places.filter_map(|place| self.slab.get(place)).map(|slot| &slot.association)
@@ -94,7 +97,7 @@ impl Slots {
 
     /// Returns the identifier that the next association must have.
     pub(super) fn next_id(&self) -> AssociationId {
-        AssociationId(self.slab.vacant_key() as u32)
+        AssociationId::new(self.slab.vacant_key() as u32, self.next_serial)
     }
 
     /// Adds an association, whose identifier is that of [`Slots::next_id`].
@@ -109,6 +112,7 @@ impl Slots {
             armed_later: None,
         }));
         assert_eq!(key, id.index(), "the identifier was taken from the vacant entry");
+        self.next_serial = self.next_serial.wrapping_add(1);
     }
 
     /// Removes an association, also from its queue.
@@ -265,7 +269,7 @@ impl Slots {
     /// Copies waiting fragments out of their receive blocks.
     pub(super) fn detach(&mut self) {
         for id in self.attached.drain(..) {
-            if let Some(slot) = self.slab.get_mut(id.index()) {
+            if let Some(slot) = self.slab.get_mut(id.index()).filter(|slot| slot.association.id() == id) {
                 slot.is_attached = false;
                 slot.association.detach();
             }

@@ -10,12 +10,12 @@ use crate::time::Time;
 /// is due, the real deadline is entered. So restarting T3 at every SACK costs nothing.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    heap: BinaryHeap<Reverse<(Time, u32)>>,
+    heap: BinaryHeap<Reverse<(Time, AssociationId)>>,
 }
 
 impl Timers {
     pub(super) fn push(&mut self, at: Time, id: AssociationId) {
-        self.heap.push(Reverse((at, id.0)));
+        self.heap.push(Reverse((at, id)));
     }
 
     #[cfg(feature = "testing")]
@@ -36,6 +36,6 @@ impl Timers {
         if self.next()? > now {
             return None;
         }
-        self.heap.pop().map(|Reverse((_, id))| AssociationId(id))
+        self.heap.pop().map(|Reverse((_, id))| id)
     }
 }

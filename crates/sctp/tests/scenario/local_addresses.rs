@@ -206,7 +206,7 @@ fn an_association_of_one_address_leaves_that_of_another_in_peace() {
     assert_eq!(peer.endpoint.association_count(), 1);
     let ack = build(PEER_PORT, PORT, tag, |out| ShutdownAck.write(out));
     answers(&mut peer, FIRST, &ack);
-    assert_eq!(peer.endpoint.local_addresses(sctp::AssociationId(0)), Some(vec![FIRST]));
+    assert_eq!(peer.endpoint.local_addresses(sctp::AssociationId::FIRST), Some(vec![FIRST]));
 }
 
 #[test]

@@ -3,18 +3,25 @@
 use std::time::Duration;
 
 use sctp::config::RtoConfig;
-use sctp::{Admission, AssociationConfig, CloseReason, Event, SendError, SendInfo};
+use sctp::{
+    Admission, AssociationConfig, AssociationId, AssociationState, CloseReason, Event, SendError, SendInfo,
+};
 use sctp_wire::chunk::{Abort, DataFlags, Shutdown, ShutdownAck, ShutdownComplete};
 
 use lab::packets::{has, kinds};
 use lab::script::Peer;
-use lab::{A, B, Fate, TwoHosts};
+use lab::{A, B, Fate, PORT_A, PORT_B, TwoHosts};
 
 const SOON: Duration = Duration::from_secs(60);
 
 fn both_closed(hosts: &TwoHosts) -> bool {
     [A, B].iter().all(|&n| hosts.closed(n) == Some(CloseReason::Shutdown))
         && [A, B].iter().all(|&n| hosts.node(n).endpoint.association_count() == 0)
+}
+
+fn state_of(hosts: &TwoHosts, id: AssociationId) -> Option<AssociationState> {
+    let mut associations = hosts.node(A).endpoint.associations();
+    associations.find_map(|(other, state)| (other == id).then_some(state))
 }
 
 #[test]
@@ -36,6 +43,26 @@ fn three_packets_end_an_idle_association_from_either_side() {
         );
         assert!(hosts.app(1 - side).saw(|e| *e == Event::PeerShutdown));
     }
+}
+
+#[test]
+fn the_identifier_of_an_ended_association_names_no_other() {
+    let mut hosts = TwoHosts::new(1);
+    let (old, _) = hosts.establish();
+    hosts.shutdown(A, old);
+    hosts.run_until("both are closed", SOON, both_closed);
+
+    let new = hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+    assert_eq!((old.index(), new.index()), (0, 0), "the place in the tables is used again");
+    hosts.run_until("the next one is up", SOON, |hosts| {
+        state_of(hosts, new) == Some(AssociationState::Established)
+    });
+    hosts.abort(A, old, b"not this one");
+    hosts.shutdown(A, old);
+    let endpoint = &mut hosts.node_mut(A).endpoint;
+    assert!(matches!(endpoint.admit(old, &SendInfo::default(), 1), Admission::Fail(SendError::Closed)));
+    assert!(endpoint.statistics(old).is_none());
+    assert_eq!(state_of(&hosts, new), Some(AssociationState::Established));
 }
 
 #[test]

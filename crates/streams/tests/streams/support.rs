@@ -10,7 +10,7 @@ use streams::{
 };
 
 /// An association of a stream with several.
-pub(crate) const ONE: Which = Which::Id(AssociationId(1));
+pub(crate) const ONE: Which = Which::Id(AssociationId::new(1, 1));
 
 /// Returns the time at which all executives of these tests begin.
 pub(crate) fn epoch() -> Instant {

@@ -15,8 +15,6 @@ use crate::event::Received;
 use crate::options::StackOptions;
 
 /// Sends to and receives from any number of peers; [`swiftwater::Endpoint`](crate::Endpoint) for tasks. Clones share it.
-///
-/// Identifiers are [used again](crate::Endpoint#reuse-of-identifiers).
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub(crate) shared: Arc<SharedEndpoint>,
@@ -52,9 +50,6 @@ impl Endpoint {
     }
 
     /// Sends one message to a peer; waits while the association's send buffer is full.
-    ///
-    /// If the association has ended and the program has not read [`Event::Down`](crate::Event::Down) yet, the identifier may be
-    /// that of [another association](crate::Endpoint#reuse-of-identifiers) already, which then gets the message.
     ///
     /// # Errors
     ///

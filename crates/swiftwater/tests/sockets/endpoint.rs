@@ -63,6 +63,44 @@ fn serves_many_peers() {
 }
 
 #[test]
+fn the_identifier_of_an_ended_association_names_no_other() {
+    must_end(|| {
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
+        let ann = Association::connect(endpoint.address()).unwrap();
+        ann.send(b"from ann").unwrap();
+        let (old, _) = next_message(&endpoint);
+        ann.close().unwrap();
+        while endpoint.peer_addr(old).is_some() {
+            std::thread::yield_now();
+        }
+        // The program has not read the end yet when the next association begins.
+        let bob = Association::connect(endpoint.address()).unwrap();
+        bob.send(b"from bob").unwrap();
+        let down = loop {
+            match next_event(&endpoint) {
+                (id, Event::Down(why)) => break (id, why),
+                (_, Event::Up | Event::PeerShutdown) => {}
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(down, (old, None));
+        let (new, _) = next_message(&endpoint);
+        assert_eq!((old.index(), new.index()), (0, 0), "the place in the tables is used again");
+        assert_ne!(old, new);
+
+        let info = SendInfo::default();
+        assert_eq!(endpoint.send_to(old, b"for ann", &info), Err(SendError::Closed));
+        assert_eq!(endpoint.try_send_to(old, b"for ann", &info), Err(SendError::Closed));
+        assert_eq!(endpoint.peer_addr(old), None);
+        assert_eq!(endpoint.statistics(old), None);
+        assert!(endpoint.update_options(old, |options| options.nodelay = true).is_err());
+        endpoint.abort(old, "for ann");
+        endpoint.send_to(new, b"for bob", &info).unwrap();
+        assert_eq!(bob.recv().unwrap().unwrap().to_vec(), b"for bob");
+    });
+}
+
+#[test]
 fn connects_and_hears_of_it() {
     must_end(|| {
         let listener = listen();

@@ -64,8 +64,11 @@ impl<W: Write> Writer<W> {
         let place = Place::of(record);
         match &record.event {
             Event::Started { association, local_port, peer_port } => {
-                let data =
-                    Started { association: association.0, local_port: *local_port, peer_port: *peer_port };
+                let data = Started {
+                    association: association.serial(),
+                    local_port: *local_port,
+                    peer_port: *peer_port,
+                };
                 self.put(&place, names::STARTED, data)
             }
             Event::PathAdded { remote } => {
