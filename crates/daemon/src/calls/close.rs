@@ -1,4 +1,4 @@
-//! Handles what the programs of a user have closed, before the next call of such a program.
+//! Handles the sockets that the programs of a user have closed, before the next call of such a program.
 
 use rustix::io::Errno;
 

@@ -40,7 +40,7 @@ pub(super) enum SlowStart {
     Done,
 }
 
-/// What the rates of rounds say about the line.
+/// Whether the line has room for a faster sender, by the rates of rounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Line {
     HasRoom,

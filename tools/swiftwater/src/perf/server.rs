@@ -404,7 +404,7 @@ fn read_client(mut control: Control, events: &Sender<Event>) {
     let _ = events.send(Event::ClientGone);
 }
 
-/// What a client has done lately.
+/// Whether a client is active, by its last messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Client {
     Active,

@@ -153,7 +153,7 @@ impl Look {
     /// Returns what the paths carried since `before`, each direction by a connection with one of these congestion controls.
     fn since(self, before: Look, controls: Vec<[String; 2]>) -> Loaded {
         let seconds = (self.at - before.at).as_secs_f64().max(1e-9);
-        // What waits in the queue has not been on the line yet.
+        // Queued bytes have not been on the line yet.
         let left = |state: LineState| state.bytes_accepted.saturating_sub(state.queued_bytes as u64);
         let carried = self.states.iter().zip(&before.states).zip(controls);
         let carried = carried.map(|((after, before), [there, back])| {
