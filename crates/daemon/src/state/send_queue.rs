@@ -31,8 +31,8 @@ pub(crate) enum QueueFront {
 /// The messages that one association of a one-to-many socket has not accepted yet.
 pub(crate) struct SendQueue {
     pages: Rc<SharedPages>,
-    /// The association's entry in the pages.
-    entry: Option<EntryIndex>,
+    /// The association's entry in the pages, until the association leaves it: from then on it may be another association's.
+    entry: Cell<Option<EntryIndex>>,
     queued: RefCell<Queued>,
     /// Notified when a message was queued, or the queue was closed.
     filled: Notify,
@@ -56,7 +56,7 @@ impl SendQueue {
     pub(crate) fn new(pages: &Rc<SharedPages>, entry: Option<EntryIndex>) -> Self {
         SendQueue {
             pages: Rc::clone(pages),
-            entry,
+            entry: Cell::new(entry),
             queued: RefCell::default(),
             filled: Notify::new(),
             emptied: Notify::new(),
@@ -71,21 +71,21 @@ impl SendQueue {
 
     /// Shows the program the number of outbound streams, unless the association is shut down.
     pub(crate) fn show_streams_out(&self, streams_out: u16) {
-        if let Some(entry) = self.entry.filter(|_| !self.is_shut()) {
+        if let Some(entry) = self.entry.get().filter(|_| !self.is_shut()) {
             self.pages.set_entry_streams_out(entry, streams_out);
         }
     }
 
     /// Shows the program the default stream of messages. Without an entry in the page, the shim checks nothing.
     pub(super) fn show_default_stream(&self, stream: u16) {
-        if let Some(entry) = self.entry {
+        if let Some(entry) = self.entry.get() {
             self.pages.set_entry_default_stream(entry, stream);
         }
     }
 
-    /// Releases the entry in the page.
+    /// Releases the entry in the page. Messages that are still in the queue are passed on, and no longer counted there.
     pub(super) fn leave(&self) {
-        if let Some(entry) = self.entry {
+        if let Some(entry) = self.entry.take() {
             self.pages.leave(entry);
         }
     }
@@ -129,7 +129,7 @@ impl SendQueue {
         let unshown = passed_on.wrapping_sub(self.shown.get());
         if queued.waiting.is_empty() || unshown >= STEP_BYTES {
             self.shown.set(passed_on);
-            if let Some(entry) = self.entry {
+            if let Some(entry) = self.entry.get() {
                 self.pages.set_passed_on(entry, passed_on);
             }
         }
@@ -161,12 +161,10 @@ impl SendQueue {
     /// Refuses messages from now on, because the peer or the program has shut the association down. Wakes the tasks that wait
     /// for room.
     pub(crate) fn refuse(&self) {
-        let mut queued = self.queued();
-        // The entry of a closed queue may belong to another association.
-        if queued.closed || std::mem::replace(&mut queued.is_shut, true) {
+        if std::mem::replace(&mut self.queued().is_shut, true) {
             return;
         }
-        if let Some(entry) = self.entry {
+        if let Some(entry) = self.entry.get() {
             self.pages.set_entry_peer_shut(entry);
         }
         self.emptied.notify_waiters();
@@ -229,21 +227,36 @@ mod tests {
     }
 
     #[test]
-    fn a_shutdown_of_the_peer_marks_no_entry_of_another_association() {
+    fn an_association_that_has_left_its_entry_changes_it_no_more() {
         use carrier::assoc_id::AssocId;
         use carrier::status_page::{Entry, StatusPage};
         let page = pages();
         let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
-        let streams_out = |index| page.field(StatusPage::entry_streams_out_at(index));
+        let fields = || {
+            let at = [
+                StatusPage::entry_streams_out_at(0),
+                StatusPage::entry_passed_on_at(0),
+                StatusPage::entry_default_stream_at(0),
+            ];
+            at.map(|at| page.field(at))
+        };
+        let change = |send_queue: &SendQueue| {
+            send_queue.show_streams_out(5);
+            send_queue.show_default_stream(2);
+            assert!(send_queue.push(Header::new(Kind::Data), Bytes::from_static(b"a word")));
+            send_queue.pop();
+        };
         let first = SendQueue::new(&page, page.enter(AssocId::new(3), 10, &peer));
-        first.refuse();
-        assert!(first.is_shut() && streams_out(0) == Entry::PEER_SHUT);
+        change(&first);
+        assert_eq!(fields(), [5, 6, 2]);
+        first.leave();
         let second = SendQueue::new(&page, page.enter(AssocId::new(4), 10, &peer));
-        second.leave();
-        second.close();
-        page.enter(AssocId::new(5), 10, &peer).expect("room in the page");
+        change(&first);
+        first.refuse();
+        first.leave();
+        assert_eq!(fields(), [10, 0, 0], "the entry is another association's");
         second.refuse();
-        assert_eq!(streams_out(1), 10, "the entry is another association's");
+        assert!(second.is_shut() && fields()[0] == Entry::PEER_SHUT);
     }
 
     #[test]
