@@ -4,6 +4,9 @@
 //! A short message is written into a *stage*: the end of its association's send queue, which the provider lends until
 //! something else is asked of it. So most messages pass no layer; those that open a stage are admitted by all of them.
 //! Every call but reads and getters first returns the stages ([`StagedExecutive::return_stages`]).
+//!
+//! A write that continues a record needs no stage: the head collects such writes, and hands down many at once. Most of them pass
+//! no other layer, by the same rule: the answers to the first are those to the next until something else is asked.
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -27,13 +30,22 @@ pub(crate) struct StagedExecutive {
     stages: SmallVec<[Lent; 1]>,
 }
 
-/// A stage, and the stream that writes into it.
+/// A place where the writes of a stream to an association wait for others.
 struct Lent {
     stream: StreamId,
     association: Which,
-    stage: Stage,
-    /// Modules are pushed that observe: each message is shown to them.
-    is_observed: bool,
+    place: Place,
+}
+
+enum Place {
+    /// The end of the association's send queue.
+    Stage {
+        stage: Stage,
+        /// Modules are pushed that observe: each message is shown to them.
+        is_observed: bool,
+    },
+    /// The head, which holds parts of a record.
+    Head,
 }
 
 /// Effect of a message that was written.
@@ -73,7 +85,8 @@ impl StagedExecutive {
     }
 
     fn return_open_stages(&mut self) {
-        while let Some(Lent { stream, stage, .. }) = self.stages.pop() {
+        while let Some(Lent { stream, place, .. }) = self.stages.pop() {
+            let Place::Stage { stage, .. } = place else { continue };
             let (messages, bytes) = (stage.messages(), stage.data_bytes());
             self.executive
                 .take_back(stream, messages, bytes, |driver: &mut SctpDriver| driver.return_stage(stage));
@@ -86,7 +99,8 @@ impl StagedExecutive {
         self.executive = Executive::new(Instant::now());
     }
 
-    /// Writes a message into the stage of its association, or sends it down and opens a stage for the next.
+    /// Writes a message into the stage of its association, or a part of a record into the head that holds those before. Otherwise
+    /// sends it down, and opens a stage for the next.
     #[inline]
     pub(crate) fn write(
         &mut self,
@@ -100,13 +114,20 @@ impl StagedExecutive {
         let Some(lent) = self.stages.iter_mut().find(is_its) else {
             return self.write_down(s, association, info, data, when);
         };
-        if lent.is_observed && lent.stage.fits(info, data.len()) {
+        let (stage, is_observed) = match &mut lent.place {
+            Place::Stage { stage, is_observed } => (stage, *is_observed),
+            Place::Head if self.executive.write_held(s, association, info, data) => {
+                return Ok(Written::Waits);
+            }
+            Place::Head => return self.write_down(s, association, info, data, when),
+        };
+        if is_observed && stage.fits(info, data.len()) {
             match self.executive.show_write(s, association, info, data, Instant::now) {
                 Shown::Passed => {}
                 shown => return Ok(self.hand_over(s, shown, association, info, data)),
             }
         }
-        match lent.stage.push(info, data) {
+        match stage.push(info, data) {
             Staged::Yes => Ok(Written::Waits),
             Staged::No => self.write_down(s, association, info, data, when),
             Staged::Due => {
@@ -133,8 +154,8 @@ impl StagedExecutive {
         Written::MayBeDue
     }
 
-    /// Sends a message down. If it waits for further ones, borrows their stage. Stages of other
-    /// streams stay: nothing that they do not know changes for their associations.
+    /// Sends a message down. If it waits for further ones, borrows their stage; if the head holds it, the next may join it there.
+    /// Stages of other streams stay: nothing that they do not know changes for their associations.
     #[inline(never)]
     fn write_down(
         &mut self,
@@ -152,10 +173,13 @@ impl StagedExecutive {
         if Stage::takes(info, data.len()) {
             let lend = |driver: &mut SctpDriver| driver.lend_stage(s, association, data.len(), when);
             if let Some(stage) = self.executive.lend(s, lend) {
-                let is_observed = self.executive.has_modules(s);
-                self.stages.push(Lent { stream: s, association, stage, is_observed });
+                let place = Place::Stage { stage, is_observed: self.executive.has_modules(s) };
+                self.stages.push(Lent { stream: s, association, place });
                 return Ok(Written::Waits);
             }
+        } else if info.more && self.executive.is_holding(s) {
+            // What the head held before may have gone down, and be due.
+            self.stages.push(Lent { stream: s, association, place: Place::Head });
         }
         Ok(Written::MayBeDue)
     }
@@ -311,5 +335,114 @@ impl StagedExecutive {
     ) -> Option<R> {
         let driver = self.driver;
         self.at(now).with_driver(driver, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use streams::{Admission, Driver, DriverInfo, Errno, FlushScope, Message, Open, WriteAs};
+
+    use super::*;
+
+    /// A driver that answers as the test says, and counts the questions.
+    struct Device(Arc<Mutex<Seen>>);
+
+    struct Seen {
+        admission: Admission,
+        questions: usize,
+        received: Vec<Vec<u8>>,
+    }
+
+    impl Driver for Device {
+        fn info(&self) -> DriverInfo {
+            DriverInfo { write_as: WriteAs::OptdataReq, ..DriverInfo::default() }
+        }
+
+        fn open(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _open: &Open) -> Result<(), Errno> {
+            Ok(())
+        }
+
+        fn close(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {}
+
+        fn admit(&mut self, _s: StreamId, _association: Which, _info: &SendInfo, _bytes: usize) -> Admission {
+            let mut seen = self.0.lock().unwrap();
+            seen.questions += 1;
+            seen.admission
+        }
+
+        fn put(&mut self, _cx: &mut Cx<'_>, _s: StreamId, m: Message) {
+            self.0.lock().unwrap().received.push(m.data.to_vec());
+        }
+    }
+
+    struct Rig {
+        executive: StagedExecutive,
+        seen: Arc<Mutex<Seen>>,
+    }
+
+    impl Rig {
+        fn new() -> (Self, StreamId) {
+            let seen = Seen { admission: Admission::Room, questions: 0, received: Vec::new() };
+            let seen = Arc::new(Mutex::new(seen));
+            let mut executive = Executive::new(Instant::now());
+            let driver = executive.add_driver("device", Box::new(Device(Arc::clone(&seen))));
+            let mut executive = StagedExecutive::new(executive, driver);
+            let s = executive.open().unwrap();
+            (Rig { executive, seen }, s)
+        }
+
+        /// Writes a part of a record, and returns whether the driver was asked.
+        fn asks(&mut self, s: StreamId, text: &str) -> bool {
+            let more = SendInfo { more: true, ..SendInfo::default() };
+            let before = self.seen.lock().unwrap().questions;
+            let written = self.executive.write(s, Which::Only, &more, text.as_bytes(), FlushWhen::Rule);
+            let asks = self.seen.lock().unwrap().questions > before;
+            assert_eq!(written, Ok(if asks { Written::MayBeDue } else { Written::Waits }));
+            asks
+        }
+
+        fn received(&self) -> Vec<Vec<u8>> {
+            std::mem::take(&mut self.seen.lock().unwrap().received)
+        }
+    }
+
+    #[test]
+    fn the_driver_is_asked_once_for_the_parts_of_a_record_that_wait() {
+        let (mut rig, s) = Rig::new();
+        assert!(rig.asks(s, "ab"));
+        assert!(!rig.asks(s, "c") && !rig.asks(s, "de"));
+        assert!(rig.received().is_empty());
+        rig.executive.with_messages_queued().flush(Instant::now(), FlushScope::All);
+        assert_eq!(rig.received(), [b"abcde"]);
+        assert!(rig.asks(s, "f"), "the head holds nothing");
+    }
+
+    #[test]
+    fn the_driver_is_asked_again_when_its_answer_may_have_changed() {
+        let (mut rig, s) = Rig::new();
+        assert!(rig.asks(s, "a") && !rig.asks(s, "b"));
+        let mut buffer = [0; 4];
+        let read = rig.executive.read(s, &mut buffer, &mut RecvInfo::default());
+        assert_eq!(read, Ok(None));
+        assert!(!rig.asks(s, "c"), "a read changes nothing");
+        rig.seen.lock().unwrap().admission = Admission::Idle;
+        rig.executive.at(Instant::now()).run();
+        assert!(rig.asks(s, "d"));
+        assert_eq!(rig.received(), [b"abcd"], "an idle driver gets what is held");
+    }
+
+    #[test]
+    fn a_message_follows_the_parts_of_a_record_that_wait() {
+        let (mut rig, s) = Rig::new();
+        let other = rig.executive.open().unwrap();
+        assert!(rig.asks(s, "a") && rig.asks(other, "1"));
+        assert!(!rig.asks(s, "b") && !rig.asks(other, "2"), "each stream has its own");
+        let end = SendInfo::default();
+        rig.executive.write(s, Which::Only, &end, b"end", FlushWhen::Rule).unwrap();
+        assert_eq!(rig.received(), [&b"ab"[..], b"end"]);
+        rig.executive.at(Instant::now()).close(other);
+        assert_eq!(rig.received(), [b"12"]);
     }
 }

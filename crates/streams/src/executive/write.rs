@@ -64,6 +64,28 @@ impl Executive {
         Ok(())
     }
 
+    /// Returns whether the head holds bytes of writes with more to come, so that [`Executive::write_held`] may take the next.
+    #[inline]
+    pub fn is_holding(&self, s: StreamId) -> bool {
+        self.streams.get(s).is_some_and(|stream| !stream.head.coalesced.is_empty())
+    }
+
+    /// Writes as [`Executive::write`] does, if the head holds the bytes in any case: they join those that it holds, and do not fill
+    /// its block. Returns whether it did; if not, the caller writes.
+    ///
+    /// Neither the head nor the driver is asked: since a write that the head holds, the caller has only read from the executive,
+    /// so their answers are still those to that write.
+    #[inline]
+    pub fn write_held(&mut self, s: StreamId, association: Which, info: &SendInfo, bytes: &[u8]) -> bool {
+        let Some(stream) = self.streams.get_mut(s) else { return false };
+        let max_bytes = stream.head.settings().coalesce_max_bytes();
+        let joins = stream.head.coalesced.append_unasked(association, info, bytes, max_bytes);
+        if joins {
+            stream.head.count_written(1, bytes.len());
+        }
+        joins
+    }
+
     /// Writes past the empty stack of modules: the driver admits and takes the message in one step.
     #[inline]
     fn write_directly(

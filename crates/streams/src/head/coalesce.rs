@@ -12,6 +12,8 @@ pub(crate) struct Coalesced {
     info: SendInfo,
     /// Block lent by the pool; holds no memory while nothing is held.
     block: BytesMut,
+    /// The length of the longest of the writes. The driver has admitted each of them.
+    longest_bytes: usize,
     /// The stream is in the scheduler's list of coalescing heads.
     listed: bool,
 }
@@ -63,8 +65,32 @@ impl Coalesced {
         if self.is_empty() {
             (self.association, self.info) = (association, *info);
             self.block = pool.take_block(max_bytes);
+            self.longest_bytes = 0;
         }
+        self.longest_bytes = self.longest_bytes.max(bytes.len());
         self.block.extend_from_slice(bytes);
+    }
+
+    /// Appends a write to those that are held if the driver need not be asked: it has admitted one as long, and the block does not
+    /// become full. Returns whether the write was appended.
+    #[inline]
+    pub(crate) fn append_unasked(
+        &mut self,
+        association: Which,
+        info: &SendInfo,
+        bytes: &[u8],
+        max_bytes: usize,
+    ) -> bool {
+        let is_admitted = (1..=self.longest_bytes).contains(&bytes.len());
+        let joins = is_admitted
+            && !self.is_empty()
+            && self.block.len() + bytes.len() < max_bytes
+            && (self.association, &self.info) == (association, info)
+            && info.lifetime.is_none();
+        if joins {
+            self.block.extend_from_slice(bytes);
+        }
+        joins
     }
 
     /// Takes the held bytes as one message of this association.

@@ -1,7 +1,7 @@
 //! Tests that writes with more to come become few messages (`write(2)` on a stream, SNDHOLD of `streamio(7)` I_SWROPT; `T_MORE`
 //! of TPI 2.0).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use streams::{
     Admission, Errno, FlushScope, HeadOptions, Kind, Message, ModuleInfo, Primitive, SendInfo, Which,
@@ -43,6 +43,56 @@ fn an_idle_driver_gets_the_first_write_at_once_and_the_rest_together() {
             .iter()
             .all(|m| m.kind == Kind::Proto(Primitive::OptdataReq { association: ONE, info: MORE }.into()))
     );
+}
+
+#[test]
+fn a_write_joins_what_is_held_without_a_question_to_the_driver() {
+    let mut rig = Rig::new();
+    assert!(!rig.executive.is_holding(rig.s));
+    assert!(!rig.executive.write_held(rig.s, ONE, &MORE, b"a"), "nothing is held");
+    write_more(&mut rig, "ab");
+    assert!(rig.executive.is_holding(rig.s));
+    rig.state().admission = Admission::Fail(Errno::ENOTCONN);
+    for text in ["c", "de"] {
+        assert!(rig.executive.write_held(rig.s, ONE, &MORE, text.as_bytes()));
+    }
+    rig.state().admission = Admission::Room;
+    rig.executive.at(epoch()).flush_head(rig.s).unwrap();
+    assert_eq!(rig.received(), ["abcde"]);
+    assert!(!rig.executive.is_holding(rig.s));
+    assert!(!rig.executive.write_held(rig.s, ONE, &MORE, b"f"), "nothing is held any more");
+    let stats = rig.executive.head_stats(rig.s).unwrap();
+    assert_eq!((stats.messages_written, stats.bytes_written, stats.messages_coalesced), (3, 5, 1));
+}
+
+#[test]
+fn a_write_that_the_driver_might_refuse_or_that_sends_what_is_held_does_not_join() {
+    let mut rig = Rig::new();
+    rig.executive.set_head_options(rig.s, &HeadOptions { coalesce_bytes: Some(8), ..HeadOptions::default() });
+    write_more(&mut rig, "abc");
+    let lifetime = Some(Duration::from_millis(1).into());
+    for (association, info, text) in [
+        (Which::Only, MORE, "d"),
+        (ONE, SendInfo { more: false, ..MORE }, "d"),
+        (ONE, SendInfo { stream: 1, ..MORE }, "d"),
+        (ONE, SendInfo { ppid: 1, ..MORE }, "d"),
+        (ONE, SendInfo { unordered: true, ..MORE }, "d"),
+        (ONE, SendInfo { lifetime, ..MORE }, "d"),
+        (ONE, MORE, ""),
+        (ONE, MORE, "long"),
+    ] {
+        let joins = rig.executive.write_held(rig.s, association, &info, text.as_bytes());
+        assert!(!joins, "{association:?} {info:?} {text:?}");
+    }
+    assert!(rig.executive.write_held(rig.s, ONE, &MORE, b"def"));
+    assert!(!rig.executive.write_held(rig.s, ONE, &MORE, b"gh"), "the block would be full");
+    write_more(&mut rig, "gh");
+    assert_eq!(rig.received(), ["abcdefgh"]);
+    write_more(&mut rig, "i");
+    assert!(!rig.executive.write_held(rig.s, ONE, &MORE, b"jk"), "the driver has admitted one byte since");
+    let brief = SendInfo { lifetime, ..MORE };
+    rig.executive.write(rig.s, ONE, brief, b"l", Instant::now).unwrap();
+    assert!(!rig.executive.write_held(rig.s, ONE, &brief, b"m"), "the time would not advance");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //! programmer's guide, "Message queues and service procedures").
 
 use proptest::prelude::*;
-use streams::{Admission, DriverInfo, Message, ModuleInfo, QueueInfo, RecvInfo, SendInfo, Which};
+use streams::{
+    Admission, DriverInfo, HeadOptions, Message, ModuleInfo, QueueInfo, RecvInfo, SendInfo, Which,
+};
 
 use crate::support::{Noting, Rig, epoch};
 
@@ -122,5 +124,46 @@ prop_assert_eq!(received, written);
 prop_assert_eq!(read, sent.clone());
 let consumed: usize = rig.state().consumed.iter().map(|(_, bytes)| bytes).sum();
 prop_assert_eq!(consumed, sent.len());
+}
+}
+
+/// Returns a stream whose head holds up to four writes.
+fn holding() -> Rig {
+    let mut rig = Rig::new();
+    rig.executive
+        .set_head_options(rig.s, &HeadOptions { coalesce_bytes: Some(16), ..HeadOptions::default() });
+    rig
+}
+
+proptest! {
+#[test]
+fn a_write_that_joins_others_in_the_head_has_the_effect_of_any_write(steps in prop::collection::vec(step(), 0..300)) {
+let (mut plain, mut joining) = (holding(), holding());
+let mut logs: [[Vec<u8>; 3]; 2] = Default::default();
+// Nothing but reads has followed a write that is held.
+let mut is_held = false;
+for step in &steps {
+let [written, sent, read] = &mut logs[0];
+apply(&mut plain, step, written, sent, read);
+let [written, sent, read] = &mut logs[1];
+let info = match step {
+Step::Write { more } => SendInfo { more: *more, ..SendInfo::default() },
+_ => SendInfo::default(),
+};
+let bytes = word(written.len() as u32);
+if is_held && info.more && joining.executive.write_held(joining.s, Which::Only, &info, &bytes) {
+written.extend(bytes);
+} else {
+apply(&mut joining, step, written, sent, read);
+}
+match step {
+Step::Write { .. } => is_held = joining.executive.is_holding(joining.s),
+Step::Read { .. } => {}
+_ => is_held = false,
+}
+prop_assert_eq!(&plain.state().received, &joining.state().received);
+}
+prop_assert_eq!(&logs[0], &logs[1]);
+prop_assert_eq!(plain.executive.head_stats(plain.s), joining.executive.head_stats(joining.s));
 }
 }

@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use swiftwater::{Association, SendInfo};
+use swiftwater::{Association, RecvError, SendError, SendInfo};
 
-use crate::pair::{must_end, pair};
+use crate::pair::{assert_pattern, must_end, pair, pattern};
 
 const MORE: SendInfo = SendInfo {
     stream: 0,
@@ -102,5 +102,65 @@ fn a_write_without_more_ends_the_record() {
         for _ in 0..3 {
             assert_eq!(crate::pair::recv_whole(&server).unwrap(), b"begin, go on, end");
         }
+    });
+}
+
+/// Returns the lengths of the parts of a record, of very different sizes and numbers.
+fn part_lengths(record: usize) -> Vec<usize> {
+    let parts = [1, 2, 40, 300][record % 4];
+    (0..parts)
+        .map(|part| [1, 16, 3, 200, 5000][(part * 7 + record) % if parts > 99 { 4 } else { 5 }])
+        .collect()
+}
+
+/// Returns the stream and the content of a record.
+fn record_of(record: usize) -> (u16, Vec<u8>) {
+    let bytes = part_lengths(record).iter().sum();
+    ((record % 3) as u16, pattern(record, bytes))
+}
+
+#[test]
+fn records_of_many_parts_arrive_whole_between_messages_of_all_streams() {
+    const RECORDS: usize = 400;
+    must_end(|| {
+        let (client, server) = pair();
+        let writer = thread::spawn(move || {
+            for record in 0..RECORDS {
+                let (stream, content) = record_of(record);
+                let lengths = part_lengths(record);
+                let mut rest = &content[..];
+                for (part, bytes) in lengths.iter().enumerate() {
+                    let more = part + 1 < lengths.len();
+                    let (now, later) = rest.split_at(*bytes);
+                    rest = later;
+                    let info = SendInfo { more, ..SendInfo::stream(stream) };
+                    match part % 50 {
+                        20 => assert_eq!(client.try_recv().unwrap_err(), RecvError::WouldBlock),
+                        30 => client.flush(),
+                        _ => {}
+                    }
+                    while let Err(error) = client.try_send(now, &info) {
+                        assert_eq!(error, SendError::WouldBlock);
+                        thread::yield_now();
+                    }
+                }
+            }
+            client.close().unwrap();
+        });
+        let mut next = [0, 1, 2];
+        let mut whole = Vec::new();
+        while let Some(part) = server.recv().unwrap() {
+            whole.extend_from_slice(&part.to_vec());
+            if !part.info.more {
+                let record = &mut next[usize::from(part.info.stream)];
+                let (stream, content) = record_of(*record);
+                assert_eq!(part.info.stream, stream, "record {record}");
+                assert_pattern(*record, content.len(), &whole);
+                *record += 3;
+                whole.clear();
+            }
+        }
+        assert!(next.iter().all(|record| *record >= RECORDS), "{next:?}");
+        writer.join().unwrap();
     });
 }
