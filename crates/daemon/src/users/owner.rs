@@ -1,11 +1,14 @@
 //! Ownership of sockets, and the limits of sockets and rings of one user.
 
+use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use rustix::fs::fstat;
 use rustix::io::Errno;
 use shared_memory::{PeerMapping, Pins};
 
+use crate::system::lock::lock;
 use crate::users::descriptor_budget::{DescriptorBudget, DescriptorPermit, MESSAGE_DESCRIPTORS_MAX};
 use crate::users::user_permits::{Permit, UserPermits};
 
@@ -23,6 +26,9 @@ const PIPE_RINGS_MAX: usize = 32;
 const DESCRIPTORS_PER_PIPE: usize = 2;
 /// Maximum number of quarters of all sockets for one user, so that other users always get some.
 const QUARTERS_OF_A_USER: usize = 3;
+/// Maximum number of bytes of the rings of one user: the kernel counts what the daemon maps when it chooses the process that it
+/// kills because the host has no memory.
+const RING_BYTES_OF_USER_MAX: usize = 2 << 30;
 
 /// The user and process that opened a socket. Its descriptor may have been passed on since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,9 +67,9 @@ pub fn sockets_max(descriptors: usize) -> usize {
     Division::new(DescriptorBudget::left_to_programs(descriptors)).sockets
 }
 
-/// Returns permits for items that leave a quarter of them to other users.
-fn permits(items: usize) -> Arc<UserPermits> {
-    UserPermits::of_each((items * QUARTERS_OF_A_USER / 4).max(1))
+/// Returns how many of these items one user may have, which leaves a quarter of them to other users.
+fn part_of_user(items: usize) -> usize {
+    (items * QUARTERS_OF_A_USER / 4).max(1)
 }
 
 /// The number of sockets of each user.
@@ -92,16 +98,48 @@ impl Share {
 #[derive(Debug)]
 pub(crate) struct Rings {
     pins: Arc<Pins>,
-    permits: Arc<UserPermits>,
+    limits: RingLimits,
+    of_users: Mutex<HashMap<u32, UserRings>>,
+}
+
+/// Limits of the rings of one user.
+#[derive(Debug)]
+struct RingLimits {
+    rings: usize,
+    bytes: usize,
+}
+
+/// The rings of one user. Each has memory of its own: the same memory mapped again and again would count as often, and its user
+/// needs it only once.
+#[derive(Debug, Default)]
+struct UserRings {
+    files: HashSet<FileId>,
+    bytes: usize,
+}
+
+/// The device and the inode of a file.
+type FileId = (u64, u64);
+
+/// Returns the number of bytes of a ring of so many words.
+const fn bytes_of(words: usize) -> usize {
+    words * size_of::<u64>()
 }
 
 // One pin suffices for memory that is no longer than a huge page.
-const _: () = assert!(ring::LONG_WORDS * size_of::<u64>() <= 2 << 20);
+const _: () = assert!(bytes_of(ring::LONG_WORDS) <= 2 << 20);
 
 /// The memory of a ring, counted for its user until dropped.
 pub(crate) struct RingMemory {
     words: PeerMapping,
-    _permit: Permit,
+    _permit: RingPermit,
+}
+
+/// One ring of a user, counted until dropped.
+struct RingPermit {
+    rings: Arc<Rings>,
+    user: u32,
+    file: FileId,
+    bytes: usize,
 }
 
 impl Rings {
@@ -109,7 +147,11 @@ impl Rings {
     fn new(pipes: usize) -> Arc<Rings> {
         // The pages of as many rings find room, in whatever order earlier ones were released.
         let rings = most(pipes * PIPE_RINGS_MAX, |rings| Pins::pipes_for(rings) <= pipes);
-        Arc::new(Rings { pins: Arc::new(Pins::new(pipes)), permits: permits(rings) })
+        Rings::with_limits(pipes, RingLimits { rings: part_of_user(rings), bytes: RING_BYTES_OF_USER_MAX })
+    }
+
+    fn with_limits(pipes: usize, limits: RingLimits) -> Arc<Rings> {
+        Arc::new(Rings { pins: Arc::new(Pins::new(pipes)), limits, of_users: Mutex::default() })
     }
 
     /// Returns rings for a test, one for each user.
@@ -119,13 +161,50 @@ impl Rings {
     }
 
     /// Checks and maps the memory of a ring that a program of this user has made: a long one, if it has as many words.
-    pub(crate) fn map(&self, user: u32, memfd: impl AsFd) -> Result<RingMemory, Errno> {
-        let permit = self.permits.take(user).ok_or(Errno::NFILE)?;
-        let words = match PeerMapping::new(&memfd, ring::LONG_WORDS, &self.pins) {
-            Err(Errno::INVAL) => PeerMapping::new(&memfd, ring::WORDS, &self.pins)?,
-            long => long?,
-        };
-        Ok(RingMemory { words, _permit: permit })
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`: the user has a ring in this memory. `ENFILE`: the user has as many rings, or bytes of rings, as it may. Or the
+    /// error of [`PeerMapping::new`].
+    pub(crate) fn map(self: &Arc<Self>, user: u32, memfd: impl AsFd) -> Result<RingMemory, Errno> {
+        let file = fstat(&memfd)?;
+        let is_long = file.st_size as u64 >= bytes_of(ring::LONG_WORDS) as u64;
+        let words = if is_long { ring::LONG_WORDS } else { ring::WORDS };
+        let permit = self.permit(user, (file.st_dev, file.st_ino), bytes_of(words))?;
+        Ok(RingMemory { words: PeerMapping::new(&memfd, words, &self.pins)?, _permit: permit })
+    }
+
+    /// Counts one more ring of a user.
+    fn permit(self: &Arc<Self>, user: u32, file: FileId, bytes: usize) -> Result<RingPermit, Errno> {
+        let mut of_users = self.of_users();
+        if let Some(own) = of_users.get(&user) {
+            if own.files.contains(&file) {
+                return Err(Errno::EXIST);
+            }
+            if own.files.len() >= self.limits.rings || own.bytes + bytes > self.limits.bytes {
+                return Err(Errno::NFILE);
+            }
+        }
+        let own = of_users.entry(user).or_default();
+        own.files.insert(file);
+        own.bytes += bytes;
+        Ok(RingPermit { rings: Arc::clone(self), user, file, bytes })
+    }
+
+    fn of_users(&self) -> MutexGuard<'_, HashMap<u32, UserRings>> {
+        lock(&self.of_users)
+    }
+}
+
+impl Drop for RingPermit {
+    fn drop(&mut self) {
+        let mut of_users = self.rings.of_users();
+        let Some(own) = of_users.get_mut(&self.user) else { return };
+        own.files.remove(&self.file);
+        own.bytes -= self.bytes;
+        if own.files.is_empty() {
+            of_users.remove(&self.user);
+        }
     }
 }
 
@@ -154,7 +233,7 @@ impl Shares {
     /// Sets the limit according to the descriptor numbers of this process.
     pub(crate) fn new(descriptors: Arc<DescriptorBudget>) -> Self {
         let division = Division::new(descriptors.max());
-        Shares { permits: permits(division.sockets), division, descriptors }
+        Shares { permits: UserPermits::of_each(part_of_user(division.sockets)), division, descriptors }
     }
 
     /// Returns the pins of the sockets' pages, and the rings of the programs.
@@ -238,8 +317,35 @@ mod tests {
         drop(greedy);
         assert_eq!(all_of(1).len(), 6);
         drop(first);
-        assert!(rings.permits.users() == 0, "a user without rings takes no memory");
+        assert!(rings.of_users().is_empty(), "a user without rings takes no memory");
         let refused = rings.map(1, File::open("/dev/null").expect("a file"));
-        assert!(refused.is_err() && rings.permits.users() == 0, "one that is refused does not count");
+        assert!(refused.is_err() && rings.of_users().is_empty(), "one that is refused does not count");
+    }
+
+    #[test]
+    fn the_memory_of_one_ring_is_mapped_once_for_each_user() {
+        let rings = Rings::new(2);
+        let memory = OfferedMapping::new("ring", ring::WORDS).expect("memory");
+        let first = rings.map(1, &memory).expect("the first");
+        assert_eq!(rings.map(1, &memory).err(), Some(Errno::EXIST));
+        let copy = memory.as_fd().try_clone_to_owned().expect("a descriptor");
+        assert_eq!(rings.map(1, copy).err(), Some(Errno::EXIST), "another descriptor of it");
+        assert!(rings.map(2, &memory).is_ok(), "the other user does not lose it by that");
+        drop(first);
+        assert!(rings.map(1, &memory).is_ok());
+    }
+
+    #[test]
+    fn the_rings_of_one_user_take_so_many_bytes() {
+        let (short, long) = (bytes_of(ring::WORDS), bytes_of(ring::LONG_WORDS));
+        let rings = Rings::with_limits(9, RingLimits { rings: 9, bytes: long + short });
+        let ring = |user, words| rings.map(user, OfferedMapping::new("ring", words).expect("memory"));
+        let first = ring(1, ring::LONG_WORDS).expect("the first");
+        assert_eq!(ring(1, ring::LONG_WORDS).err(), Some(Errno::NFILE));
+        let _short = ring(1, ring::WORDS).expect("it is short");
+        assert_eq!(ring(1, ring::WORDS).err(), Some(Errno::NFILE));
+        assert!(ring(2, ring::LONG_WORDS).is_ok(), "it is another user");
+        drop(first);
+        assert!(ring(1, ring::LONG_WORDS).is_ok(), "its bytes are free again");
     }
 }
