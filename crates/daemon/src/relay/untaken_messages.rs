@@ -1,6 +1,7 @@
 //! Messages that a program has sent and that its association has not taken when the peer shuts the association down. Programs
 //! believe these messages sent, so the association still takes them, and SHUTDOWN ACK waits for them.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::state::association::SocketAssociation;
@@ -10,17 +11,25 @@ use crate::state::socket::Socket;
 /// The messages of a program that its association has not taken, as long as they are relayed.
 pub(super) struct UntakenMessages<'a> {
     assoc: &'a SocketAssociation,
+    are_given_up: Cell<bool>,
     _entries: RelayedEntries<Socket>,
 }
 
 impl<'a> UntakenMessages<'a> {
     pub(super) fn of(socket: &Rc<Socket>, assoc: &'a SocketAssociation) -> UntakenMessages<'a> {
-        UntakenMessages { assoc, _entries: socket.relayed().enter(socket, assoc) }
+        let entries = socket.relayed().enter(socket, assoc);
+        UntakenMessages { assoc, are_given_up: Cell::new(false), _entries: entries }
     }
 
-    /// Sets whether there are any.
+    /// Sets whether there are any. Those that were given up do not count.
     pub(super) fn set(&self, exists: bool) {
-        self.assoc.set_has_upper_data(exists);
+        self.assoc.set_has_upper_data(exists && !self.are_given_up.get());
+    }
+
+    /// Gives them up: the peer waits for none from now on.
+    pub(super) fn give_up(&self) {
+        self.are_given_up.set(true);
+        self.set(false);
     }
 }
 

@@ -4,11 +4,12 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 
 use swiftwater::Event;
 use swiftwater::tokio::Association;
 use tokio::task::{spawn_local, yield_now};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::channel::in_flight::Breach;
 use crate::channel::putter::Putter;
@@ -34,10 +35,10 @@ pub(super) async fn relay_outbound(
     unsent: Messages,
 ) -> Departure {
     let ends = Ends { socket, assoc, association };
-    let mut outbound = Outbound::from_channel(ends, unsent);
+    let (mut outbound, mut patience) = (Outbound::from_channel(ends, unsent), Patience::default());
     loop {
         let step = match outbound.step() {
-            Ok(wait) => until_over(wait, ends, &mut outbound).await,
+            Ok(wait) => until_over(wait, ends, &mut outbound, &mut patience).await,
             Err(departure) => Err(departure),
         };
         if let Err(departure) = step {
@@ -50,22 +51,71 @@ pub(super) async fn relay_outbound(
 /// or breaks the socket meanwhile.
 async fn until_over<'a>(
     wait: OutboundWait<UserMemory>,
-    Ends { socket, association, .. }: Ends<'a>,
+    Ends { socket, assoc, association }: Ends<'a>,
     outbound: &mut Outbound<'a, ChannelSource<'a>>,
+    patience: &mut Patience,
 ) -> Result<(), Departure> {
     let channel = socket.channel();
-    match wait {
-        OutboundWait::Turn => outbound.next_turn().await,
-        OutboundWait::Message => channel.readable().await,
-        OutboundWait::Channel(blocked) => unless_broken(socket, outbound.unblocked(blocked)).await?,
+    let over = match wait {
+        OutboundWait::Turn => {
+            outbound.next_turn().await;
+            return Ok(());
+        }
+        OutboundWait::Message if !assoc.has_upper_data() => {
+            channel.readable().await;
+            return Ok(());
+        }
+        OutboundWait::Message => patience.wait(assoc, channel.readable()).await.map(Ok),
+        OutboundWait::Channel(blocked) => {
+            patience.wait(assoc, unless_broken(socket, outbound.unblocked(blocked))).await
+        }
         OutboundWait::Own(UserMemory) => {
-            unless_broken(socket, unless_discarded(socket, association, pin!(channel.room()))).await??;
+            let memory = pin!(channel.room());
+            let needed = unless_broken(socket, unless_discarded(socket, association, memory));
+            patience.wait(assoc, needed).await.map(Result::flatten)
         }
         OutboundWait::Association => {
-            unless_broken(socket, unless_discarded(socket, association, pin!(room(association)))).await??;
+            let room = pin!(room(association));
+            return unless_broken(socket, unless_discarded(socket, association, room)).await.flatten();
+        }
+    };
+    over.unwrap_or_else(|| {
+        outbound.give_up();
+        Ok(())
+    })
+}
+
+/// The time for which the peer of an association, which has shut it down, still waits for messages that the program has sent
+/// before and that only programs of its user hold up. The peer may be a program of another user.
+struct Patience {
+    left: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { left: STUCK_WAIT }
+    }
+}
+
+impl Patience {
+    /// Waits for an event that only programs of the socket's user bring about. Returns `None` when the peer has waited for such
+    /// events for [`STUCK_WAIT`]. A shutdown that comes during the wait is noticed within this time.
+    async fn wait<T>(&mut self, assoc: &SocketAssociation, event: impl Future<Output = T>) -> Option<T> {
+        let mut event = pin!(event);
+        loop {
+            let (began, peer_waits) = (Instant::now(), assoc.has_last_upper_data());
+            let limit = if peer_waits { self.left } else { STUCK_WAIT };
+            let waited = timeout(limit, event.as_mut()).await;
+            if peer_waits {
+                self.left = self.left.saturating_sub(began.elapsed());
+            }
+            match waited {
+                Ok(happened) => return Some(happened),
+                Err(_) if peer_waits => return None,
+                Err(_) => {}
+            }
         }
     }
-    Ok(())
 }
 
 /// Moves messages from the send queue of an association of a one-to-many socket until the queue is closed and empty.
@@ -76,12 +126,17 @@ pub(super) async fn relay_send_queue(
     queue: &SendQueue,
 ) {
     let mut outbound = Outbound::from_queue(Ends { socket, assoc, association }, queue);
+    let mut patience = Patience::default();
     while let Ok(wait) = outbound.step() {
         match wait {
             OutboundWait::Turn => outbound.next_turn().await,
             OutboundWait::Message => queue.filled().await,
             OutboundWait::Association => room(association).await,
-            OutboundWait::Channel(blocked) => outbound.unblocked(blocked).await,
+            OutboundWait::Channel(blocked) => {
+                if patience.wait(assoc, outbound.unblocked(blocked)).await.is_none() {
+                    outbound.give_up();
+                }
+            }
             OutboundWait::Own(QueueWait::InboundDone) => assoc.inbound_done().await,
             OutboundWait::Own(QueueWait::Drained) => {
                 drain_with_memory(socket, association).await;
@@ -229,17 +284,20 @@ pub(super) async fn notify(socket: &Socket, notifications: impl IntoIterator<Ite
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, SocketAddr};
+    use std::os::fd::OwnedFd;
     use std::task::{Context, Waker};
-    use std::time::Duration;
 
     use carrier::assoc_id::AssocId;
-    use rustix::net::{RecvFlags, recv};
+    use carrier::record::Header;
+    use rustix::net::{RecvFlags, SendFlags, recv};
     use swiftwater::Address;
 
     use super::*;
     use crate::channel::style::Style;
     use crate::state::notification_type::NotificationType;
-    use crate::testing::{ID, opened, registry, send, soon};
+    use crate::state::registry::Registry;
+    use crate::testing::{ID, header, opened, registry, send, soon, until};
+    use crate::users::limits::Limits;
     use crate::users::round_share::RECORDS_PER_ROUND;
 
     #[tokio::test(flavor = "local")]
@@ -300,6 +358,85 @@ mod tests {
         let no_memory = pin!(std::future::pending());
         let waited = soon(unless_discarded(&socket, &association, no_memory)).await;
         assert!(matches!(waited, Err(Departure::Closed)), "{waited:?}");
+    }
+
+    /// A socket whose program has sent one message, and whose association relays it.
+    struct Relayed {
+        socket: Rc<Socket>,
+        _program_end: OwnedFd,
+        assoc: Rc<SocketAssociation>,
+        peer: Association,
+    }
+
+    impl Relayed {
+        /// Shuts the association down at the peer, and lets so much time pass that it waits for the program no longer.
+        async fn shut_down_at_peer(&self) {
+            self.peer.shutdown().await.expect("it is open");
+            until("the shutdown comes", || self.assoc.has_last_upper_data()).await;
+            // The relay notices the shutdown at the end of the first.
+            for _ in 0..2 {
+                tokio::time::pause();
+                tokio::time::advance(STUCK_WAIT + Duration::from_millis(1)).await;
+                tokio::time::resume();
+                yield_now().await;
+            }
+            soon(self.peer.closed()).await;
+        }
+    }
+
+    async fn relayed(registry: &Registry, style: Style, header: &Header) -> Relayed {
+        let listener = registry.stack().listen(7).expect("a free port");
+        let host = IpAddr::from([127, 0, 0, 1]);
+        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
+        let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
+        let (socket, program_end) = opened(registry, style);
+        let peer = SocketAddr::new(host, 7);
+        let assoc =
+            SocketAssociation::with(ID, peer, connected.expect("it listens"), socket.future_options());
+        assoc.options_mut().subscribe(NotificationType::SendFailedEvent.subscription(), true);
+        let record = [&header.encode(), b"a word".as_slice()].concat();
+        rustix::net::send(&program_end, &record, SendFlags::DONTWAIT).expect("room in the carrier");
+        let assoc = match style {
+            Style::OneToMany => socket.enter(assoc, 1, registry.admit_association(&socket).expect("room")),
+            _ => Rc::new(assoc),
+        };
+        assoc.set_has_upper_data(true);
+        assoc.set_has_upper_records(style == Style::OneToMany);
+        let (relayed_socket, relayed) = (Rc::clone(&socket), Rc::clone(&assoc));
+        spawn_local(async move {
+            let association = relayed.stack_association().expect("it is up");
+            match relayed.send_queue() {
+                Some(queue) => relay_send_queue(&relayed_socket, &relayed, association, &queue).await,
+                None => {
+                    relay_outbound(&relayed_socket, &relayed, association, Messages::new()).await;
+                }
+            }
+        });
+        Relayed { socket, _program_end: program_end, assoc, peer: accepted.expect("an association comes").0 }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_peer_that_shuts_down_waits_so_long_for_memory_of_the_program() {
+        for style in [Style::OneToOne, Style::OneToMany] {
+            let registry = registry();
+            let relayed = relayed(&registry, style, &header(ID, 6)).await;
+            let channel = relayed.socket.channel();
+            let _all = channel.accounts().sent().charge_anyway(Limits::default().user_memory_bytes);
+            relayed.shut_down_at_peer().await;
+            assert!(channel.waiting_bytes() > 0, "the message still waits for memory");
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_peer_that_shuts_down_waits_so_long_for_a_program_that_reads_nothing() {
+        for style in [Style::OneToOne, Style::OneToMany] {
+            let registry = registry();
+            let refused = Header { stream: u16::MAX, ..header(ID, 6) };
+            let relayed = relayed(&registry, style, &refused).await;
+            // The report of the message cannot be delivered.
+            let _delivery = relayed.socket.channel().delivery().lock().await;
+            relayed.shut_down_at_peer().await;
+        }
     }
 
     const SOCKETS: u32 = 40;
