@@ -173,6 +173,11 @@ impl SocketAssociation {
         self.association.get()
     }
 
+    /// Returns whether the association was up and has ended. Messages and notifications may still be on their way to the program.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.stack_association().is_some() && self.view(|_| ()).is_none()
+    }
+
     pub(crate) fn options(&self) -> Ref<'_, AssocOptions> {
         self.assoc_options.borrow()
     }

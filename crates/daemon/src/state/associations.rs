@@ -1,7 +1,7 @@
 //! The associations of one socket.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::ops::Bound;
 use std::rc::Rc;
@@ -16,6 +16,9 @@ pub(crate) struct Associations {
     by_id: RefCell<BTreeMap<AssocId, Rc<SocketAssociation>>>,
     /// For a one-to-many socket: the number of associations from which something may still be received.
     heard: Cell<usize>,
+    /// For a one-to-many socket: the latest association with each peer of which something is on its way to the program, by the
+    /// address with which it was set up. It may have ended.
+    delivered: RefCell<HashMap<SocketAddr, Rc<SocketAssociation>>>,
 }
 
 impl Associations {
@@ -76,6 +79,22 @@ impl Associations {
         drop(removed);
     }
 
+    /// Enters an association of which something will be on its way to the program. Returns the one before with the same peer if it
+    /// has ended and the program was not notified of everything: the program hears of that end first.
+    pub(crate) fn on_delivery_begun(&self, assoc: &Rc<SocketAssociation>) -> Option<Rc<SocketAssociation>> {
+        let before = self.delivered.borrow_mut().insert(peer_key(assoc), Rc::clone(assoc));
+        before.filter(|before| before.has_ended())
+    }
+
+    /// Removes an association of which nothing more is on its way to the program.
+    pub(crate) fn on_delivered(&self, assoc: &SocketAssociation) {
+        let mut delivered = self.delivered.borrow_mut();
+        let is_latest = |latest: &Rc<SocketAssociation>| latest.id() == assoc.id();
+        if delivered.get(&peer_key(assoc)).is_some_and(is_latest) {
+            delivered.remove(&peer_key(assoc));
+        }
+    }
+
     /// Removes all associations and returns them.
     pub(super) fn take_all(&self) -> Vec<Rc<SocketAssociation>> {
         self.by_id.take().into_values().collect()
@@ -92,6 +111,11 @@ impl Associations {
         self.heard.set(self.heard.get().saturating_sub(1));
         self.heard.get()
     }
+}
+
+/// Returns the address with which an association was set up, in one form.
+fn peer_key(assoc: &SocketAssociation) -> SocketAddr {
+    SocketAddr::new(assoc.peer().ip().to_canonical(), assoc.peer().port())
 }
 
 /// Returns the range of the numbers that are greater than `id`.

@@ -191,11 +191,12 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
     queue.show_streams_out(association.streams_out());
     assoc.set_up(association.clone());
     options::apply_when_up(&socket, &assoc);
-    let guard = InboundGuard(Rc::clone(&assoc));
+    let before = socket.associations().on_delivery_begun(&assoc);
+    let guard = InboundGuard { socket: Rc::clone(&socket), assoc: Rc::clone(&assoc) };
     if queue.is_closed() {
         drop(guard);
     } else {
-        let upward = relay_inbound_to_end(Rc::clone(&socket), guard);
+        let upward = relay_inbound_to_end(guard, before);
         assoc.tasks().on_inbound_started(tokio::task::spawn_local(upward));
     }
     relay_send_queue(&socket, &assoc, &association, &queue).await;
@@ -205,11 +206,15 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
 
 /// Marks the inbound direction of an association as done when it is dropped: the channel has everything, or no program is left to
 /// read it.
-struct InboundGuard(Rc<SocketAssociation>);
+struct InboundGuard {
+    socket: Rc<Socket>,
+    assoc: Rc<SocketAssociation>,
+}
 
 impl Drop for InboundGuard {
     fn drop(&mut self) {
-        self.0.on_inbound_done();
+        self.socket.associations().on_delivered(&self.assoc);
+        self.assoc.on_inbound_done();
     }
 }
 
@@ -246,9 +251,14 @@ async fn report_unsent(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &S
     }
 }
 
-async fn relay_inbound_to_end(socket: Rc<Socket>, guard: InboundGuard) {
-    let assoc = &guard.0;
-    relay_inbound(&socket, assoc, |_| drop(socket.remove(assoc))).await;
+/// Relays from an association into the channel until it has ended. `before`: the ended association with the same peer of which the
+/// program hears first. A program that knows peers by their addresses would take the end of that one for the end of this one.
+async fn relay_inbound_to_end(guard: InboundGuard, before: Option<Rc<SocketAssociation>>) {
+    let InboundGuard { socket, assoc } = &guard;
+    if let Some(before) = before {
+        before.inbound_done().await;
+    }
+    relay_inbound(socket, assoc, |_| drop(socket.remove(assoc))).await;
 }
 
 /// Ends the associations of a socket that its program has closed. Dropping the last handle of an association delivers its
@@ -296,7 +306,8 @@ mod tests {
 
     use super::*;
     use crate::channel::style::Style;
-    use crate::testing::{ID, opened, registry, soon};
+    use crate::state::notification_type::NotificationType;
+    use crate::testing::{ID, opened, read, registry, soon, until};
     use crate::users::quantum::RECORDS_PER_TURN;
     use crate::users::round_share::{CLOSE_RECORDS, RECORDS_PER_ROUND};
 
@@ -351,6 +362,41 @@ mod tests {
         drop(assoc);
         let (peer, _) = soon(listener.accept()).await.expect("an association comes");
         soon(peer.closed()).await;
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_end_of_an_association_comes_before_the_next_one_with_the_same_peer() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        let change = NotificationType::AssociationChange;
+        socket.options_mut().future_mut().subscribe(change.subscription(), true);
+        let listener = registry.stack().listen(7).expect("a free port");
+        let host = std::net::IpAddr::from([127, 0, 0, 1]);
+        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
+        // The messages of the first association wait for room, and so does its end.
+        let delivery = socket.channel().delivery().lock().await;
+        for _ in 0..2 {
+            let (peer, accepted) =
+                tokio::join!(registry.stack().connect_from(40_000, &server), listener.accept());
+            accept(&registry, &socket, accepted.expect("an association comes").0);
+            let peer = peer.expect("it listens");
+            for _ in 0..2 * RECORDS_PER_TURN {
+                peer.send(b"a word").await.expect("it is up");
+            }
+            soon(peer.close()).await.expect("the shutdown is complete");
+        }
+        drop(delivery);
+        let mut changes = Vec::new();
+        let told = || {
+            while let Some(record) = read(&program_end) {
+                let notification =
+                    Header::split(&record).filter(|(header, _)| header.kind == Kind::Notification);
+                changes.extend(notification.map(|(_, content)| content[8]));
+            }
+            changes.len() >= 4
+        };
+        until("both associations have ended", told).await;
+        assert_eq!(changes, [0, 3, 0, 3], "each is up, and then shut down");
     }
 
     #[tokio::test(flavor = "local")]
