@@ -1,7 +1,7 @@
 //! Addresses of SCTP endpoints, with the UDP port that carries them.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 /// The UDP port that carries SCTP unless an address names another (RFC 6951 §5.1).
@@ -159,6 +159,16 @@ fn parse_host(host: &str) -> Result<Option<IpAddr>, AddressError> {
 }
 
 impl Address {
+    /// Returns the address that a connect uses: an unspecified host stands for the loopback address of its family.
+    pub(crate) fn of_server(&self) -> Address {
+        let hosts = self.hosts.iter().map(|host| match host.to_canonical() {
+            IpAddr::V4(host) if host.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(host) if host.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            _ => *host,
+        });
+        Address { hosts: hosts.collect(), ..*self }
+    }
+
     /// Checks that the address has at least one host, and no host twice.
     pub(crate) fn check(&self) -> Result<(), AddressError> {
         let hosts: Vec<IpAddr> = self.hosts.iter().map(IpAddr::to_canonical).collect();

@@ -53,7 +53,8 @@ pub struct Association {
 
 impl Association {
     /// Sets up an association with a server, with default [`StackOptions`] and sockets of its own. Tries the addresses of a
-    /// host's name one after the other, and returns the last error if none succeeds: see [`ToAddresses`].
+    /// host's name one after the other, and returns the last error if none succeeds: see [`ToAddresses`]. As with a TCP socket of
+    /// Linux, `0.0.0.0` and `[::]` stand for this host: `127.0.0.1` and `[::1]`.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
@@ -66,8 +67,8 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// No server listens at the address, the host does not answer, or there is no route to the host: the error says
-    /// what to check.
+    /// No server listens at the address or can have it (port 0), the host does not answer, or there is no route to the host: the
+    /// error says what to check.
     pub fn connect(server: impl ToAddresses) -> Result<Association, ConnectError> {
         Association::connect_with(server, &StackOptions::default())
     }
@@ -461,7 +462,7 @@ impl Stack {
     ///
     /// # Errors
     ///
-    /// No server listens at the address, the host does not answer, or there is no route to the host.
+    /// No server listens at the address or can have it (port 0), the host does not answer, or there is no route to the host.
     pub fn connect(&self, server: impl ToAddresses) -> Result<Association, ConnectError> {
         self.connect_from(0, server)
     }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use streams::Chain;
@@ -96,6 +96,8 @@ pub enum ConnectError {
     Address(AddressError),
     /// The local sockets could not be bound.
     Bind(BindError),
+    /// No server can have the address: its SCTP port or UDP port is 0, or its host is a multicast or broadcast address.
+    InvalidRemote(SocketAddr),
     /// No server listens at the address: the host has answered with ABORT or with an ICMP message.
     Refused,
     /// The host has not answered (Max.Init.Retransmits), or not within the time limit of the call.
@@ -120,6 +122,12 @@ impl fmt::Display for ConnectError {
         match self {
             ConnectError::Address(e) => e.fmt(f),
             ConnectError::Bind(e) => e.fmt(f),
+            ConnectError::InvalidRemote(address) if address.port() == 0 => {
+                write!(f, "cannot connect to {address}: no server has port 0; name the port on which the server listens")
+            }
+            ConnectError::InvalidRemote(address) => {
+                write!(f, "cannot connect to {address}: it is the address of several hosts; name that of one host")
+            }
             ConnectError::Refused => f.write_str(
                 "connection refused: no server listens there; start the server, or check the SCTP port and the UDP port (/udp:PORT)",
             ),
@@ -500,7 +508,7 @@ impl ConnectError {
             ConnectError::Unreachable => io::ErrorKind::HostUnreachable,
             ConnectError::Family { .. } => io::ErrorKind::AddrNotAvailable,
             ConnectError::Exists => io::ErrorKind::AddrInUse,
-            ConnectError::Address(_) => io::ErrorKind::InvalidInput,
+            ConnectError::Address(_) | ConnectError::InvalidRemote(_) => io::ErrorKind::InvalidInput,
             ConnectError::Bind(e) => e.kind(),
             ConnectError::NoPort => io::ErrorKind::AddrNotAvailable,
             ConnectError::Lost(loss) => loss.kind.io_kind(),

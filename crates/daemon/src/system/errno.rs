@@ -13,7 +13,7 @@ pub(crate) fn of_connect(error: &ConnectError) -> Errno {
         ConnectError::Unreachable => Errno::HOSTUNREACH,
         ConnectError::Exists => Errno::ADDRINUSE,
         ConnectError::Family { .. } => Errno::ADDRNOTAVAIL,
-        ConnectError::Address(_) => Errno::INVAL,
+        ConnectError::Address(_) | ConnectError::InvalidRemote(_) => Errno::INVAL,
         _ => Errno::CONNABORTED,
     }
 }

@@ -34,8 +34,8 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// No server listens at the address, the host does not answer, or there is no route to the host: the error says
-    /// what to check.
+    /// No server listens at the address or can have it (port 0), the host does not answer, or there is no route to the host: the
+    /// error says what to check.
     pub async fn connect(server: impl ToAddresses) -> Result<Association, ConnectError> {
         Association::connect_with(server, &StackOptions::default()).await
     }

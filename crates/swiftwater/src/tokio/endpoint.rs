@@ -44,7 +44,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The address is not valid, or an association with the peer exists.
+    /// The address is not valid, no server can have it (port 0), or an association with the peer exists.
     pub async fn connect(&self, server: impl ToAddresses) -> Result<AssociationId, ConnectError> {
         first_success(&resolve(server).await?, |server| self.shared.start(server))
     }

@@ -1,11 +1,13 @@
 //! Connecting, and the errors of failed attempts.
 
+use std::io;
 use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 
 use swiftwater::{
-    Address, AddressError, Association, AssociationOptions, ConnectError, Listener, Stack, StackOptions,
+    Address, AddressError, Association, AssociationOptions, ConnectError, Endpoint, Listener, Stack,
+    StackOptions,
 };
 
 use crate::pair::{listen, must_end};
@@ -116,6 +118,49 @@ fn alternatives_are_tried_one_after_the_other() {
             ["192.0.2.77:7/udp:0", "127.0.0.1:7/udp:0"].map(|text| text.parse().unwrap());
         let listener = Listener::bind(&local[..]).unwrap();
         assert_eq!(listener.local_addr(), "127.0.0.1:7".parse().unwrap());
+    });
+}
+
+#[test]
+fn an_address_that_no_server_can_have_is_refused_at_once() {
+    must_end(|| {
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
+        for (server, named) in [
+            ("127.0.0.1:0", "127.0.0.1:0: no server has port 0"),
+            ("[::1]:0", "[::1]:0: no server has port 0"),
+            ("0.0.0.0:0", "127.0.0.1:0: no server has port 0"),
+            ("127.0.0.1:7/udp:0", "127.0.0.1:0: no server has port 0"),
+            ("224.0.0.1:7", "224.0.0.1:7: it is the address of several hosts"),
+            ("127.0.0.1,255.255.255.255:7", "255.255.255.255:7: it is the address of several hosts"),
+            ("[ff02::1]:7", "[ff02::1]:7: it is the address of several hosts"),
+        ] {
+            let errors = [
+                Association::connect(server).unwrap_err(),
+                Association::connect_timeout(&server.parse().unwrap(), Duration::MAX).unwrap_err(),
+                endpoint.connect(server).unwrap_err(),
+            ];
+            for error in errors {
+                assert!(matches!(error, ConnectError::InvalidRemote(_)), "{server}: {error}");
+                assert!(error.to_string().contains(named), "{server}: {error}");
+                assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_unspecified_host_is_this_host() {
+    must_end(|| {
+        let listener = listen();
+        let Address { port, udp_port, .. } = listener.address();
+        let udp_port = udp_port.unwrap();
+        let client = Association::connect(format!("0.0.0.0:{port}/udp:{udp_port}")).unwrap();
+        assert_eq!(client.peer_addr(), listener.local_addr());
+        let stack = Stack::bind(&StackOptions::default().with_udp_port(0)).unwrap();
+        let listener = stack.listen(0).unwrap();
+        let server = Address { hosts: vec![listener.local_addr().ip()], ..listener.address() };
+        assert!(server.hosts[0].is_unspecified());
+        assert!(stack.connect(server).unwrap().peer_addr().ip().is_loopback());
     });
 }
 

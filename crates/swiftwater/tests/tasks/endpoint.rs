@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use swiftwater::tokio::{Association, Endpoint};
-use swiftwater::{Event, Received, SendError, SendInfo};
+use swiftwater::{ConnectError, Event, Received, SendError, SendInfo};
 use tokio::time::timeout;
 
 use crate::{on_runtimes, recv_whole};
@@ -90,5 +90,19 @@ fn is_writable_once_a_peer_that_had_no_room_reads() {
         let (writable, ()) = tokio::join!(endpoint.writable(), reading);
         writable.unwrap();
         endpoint.try_send_to(peer, &message, &SendInfo::default()).unwrap();
+    });
+}
+
+#[test]
+fn an_address_that_no_server_can_have_is_refused_at_once() {
+    on_runtimes(|| async {
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").await.unwrap();
+        for server in ["127.0.0.1:0", "0.0.0.0:0", "224.0.0.1:7"] {
+            let errors = [
+                endpoint.connect(server).await.unwrap_err(),
+                Association::connect(server).await.unwrap_err(),
+            ];
+            assert!(errors.iter().all(|error| matches!(error, ConnectError::InvalidRemote(_))), "{errors:?}");
+        }
     });
 }

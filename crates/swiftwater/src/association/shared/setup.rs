@@ -10,6 +10,7 @@ use tpi::{Addresses, Errno, Primitive, TError};
 use super::SharedAssociation;
 use crate::address::Address;
 use crate::error::{BindError, ConnectError, Loss, RecvError};
+use crate::options::LinkKind;
 use crate::socket::{Found, Socket, Style};
 use crate::stack::Stack;
 
@@ -31,7 +32,7 @@ impl SharedAssociation {
                 .map_err(BindError::unavailable)?;
         }
         request_connect(stack, &socket, server)?;
-        let asked = server.socket_addresses().next().unwrap_or(ANY);
+        let asked = server.of_server().socket_addresses().next().unwrap_or(ANY);
         Ok(SharedAssociation::over(socket, asked))
     }
 
@@ -83,7 +84,11 @@ pub(crate) fn request_connect(
     socket: &Socket,
     server: &Address,
 ) -> Result<AssociationId, ConnectError> {
+    let server = &server.of_server();
     server.check()?;
+    if let Some(invalid) = invalid_remote(server, stack.link()) {
+        return Err(ConnectError::InvalidRemote(invalid));
+    }
     if let Some(host) = server.hosts.first().filter(|_| !stack.reaches_any(&server.hosts)) {
         return Err(ConnectError::Family { host: *host });
     }
@@ -107,4 +112,16 @@ pub(crate) fn request_connect(
         }
         Err(error) => Err(ConnectError::Lost(Loss::fault(error.to_string()))),
     }
+}
+
+/// Returns the first transport address that no server can have, if there is one; with port 0 if that is the reason.
+fn invalid_remote(server: &Address, link: LinkKind) -> Option<SocketAddr> {
+    let is_group = |host: &&IpAddr| match host.to_canonical() {
+        IpAddr::V4(host) => host.is_multicast() || host.is_broadcast(),
+        IpAddr::V6(host) => host.is_multicast(),
+    };
+    if server.port == 0 || (link == LinkKind::Udp && server.udp_port == Some(0)) {
+        return server.hosts.first().map(|host| SocketAddr::new(*host, 0));
+    }
+    server.hosts.iter().find(is_group).map(|host| SocketAddr::new(*host, server.port))
 }
