@@ -53,7 +53,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Binds an address with default [`StackOptions`].
+    /// Binds an address with default [`StackOptions`]. SCTP port 0 takes a free one; `/udp:0` a free UDP port.
+    /// As in [`std::net`] on Linux, `0.0.0.0` binds all IPv4 addresses of the host, and `[::]` all of both families.
     ///
     /// # Errors
     ///
@@ -62,7 +63,8 @@ impl Endpoint {
         Endpoint::bind_with(address, &StackOptions::default())
     }
 
-    /// Binds an address with these options. The hosts and the UDP port of the address take precedence over those of the options.
+    /// Binds an address with these options, as [`Endpoint::bind`] does. The hosts and the UDP port of the address take precedence
+    /// over those of the options.
     ///
     /// # Errors
     ///

@@ -44,6 +44,7 @@ pub struct Listener {
 
 impl Listener {
     /// Listens on an address, with default [`StackOptions`]. SCTP port 0 takes a free one; `/udp:0` a free UDP port.
+    /// As in [`std::net`] on Linux, `0.0.0.0` binds all IPv4 addresses of the host, and `[::]` all of both families.
     ///
     /// # Errors
     ///
@@ -52,8 +53,8 @@ impl Listener {
         Listener::bind_with(address, &StackOptions::default())
     }
 
-    /// Listens on an address with these options. The hosts and the UDP port of the address take precedence over those of the
-    /// options; an unspecified host (`0.0.0.0`, `[::]`) stands for all addresses.
+    /// Listens on an address with these options, as [`Listener::bind`] does. The hosts and the UDP port of the address take
+    /// precedence over those of the options.
     ///
     /// # Errors
     ///

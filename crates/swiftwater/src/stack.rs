@@ -67,7 +67,7 @@ pub struct StackStatistics {
 }
 
 impl Stack {
-    /// Binds sockets as `options` specify: by default UDP port 9899.
+    /// Binds sockets as `options` specify: by default UDP port 9899 of all addresses of both families.
     ///
     /// # Errors
     ///
@@ -104,14 +104,21 @@ impl Stack {
             what: "read random numbers",
             error: io::Error::other(error),
         })?;
+        let bound = options.socket_addresses();
+        // The peer gets no list of addresses from an endpoint that is bound to all of a family.
+        let local_addresses = if bound.iter().any(IpAddr::is_unspecified) { bound } else { &[] };
         let config = SctpDriverConfig {
             endpoint: sctp::EndpointConfig {
                 checksum: options.checksum,
                 prefix_associations_max: options.prefix_associations_max,
                 ..sctp::EndpointConfig::default()
             },
-            association: options.association.config(&options.listener, &[], options.trace.is_some()),
-            local_addresses: options.local_addresses.clone(),
+            association: options.association.config(
+                &options.listener,
+                local_addresses,
+                options.trace.is_some(),
+            ),
+            local_addresses: bound.iter().copied().filter(|ip| !ip.is_unspecified()).collect(),
         };
         let mut executive = Executive::new(Instant::now());
         let epoch = options.trace.as_ref().map_or_else(Instant::now, TraceSink::epoch);
@@ -126,7 +133,7 @@ impl Stack {
         Ok(Stack {
             shard,
             options: Arc::new(options.clone()),
-            local_addresses: Arc::new([]),
+            local_addresses: local_addresses.into(),
             config: None,
             warning: None,
         })
@@ -177,7 +184,7 @@ impl Stack {
 
     /// Returns a handle to the same sockets that uses only some of their addresses (`sctp_bindx`). Its listeners and
     /// associations list only these to the peer, send from these, and accept only packets to these, so several
-    /// listeners may share a port. `0.0.0.0` and `::` stand for all addresses of their family, and an empty list for
+    /// listeners may share a port. Here `0.0.0.0` and `::` stand for all addresses of their family alone, and an empty list for
     /// all addresses.
     ///
     /// ```
@@ -319,13 +326,19 @@ impl Stack {
     pub(crate) fn address_of(&self, port: u16) -> Address {
         let bound = self.with_driver(|driver| driver.link_addresses()).unwrap_or_default();
         let udp_port = bound.first().map(|a| a.port()).filter(|port| *port != 0);
-        let hosts = bound
-            .iter()
-            .map(|a| match a.ip() {
+        // The only socket, if bound to `::`, also receives from IPv4 addresses.
+        let is_both = matches!(bound[..], [SocketAddr::V6(any)] if any.ip().is_unspecified());
+        let mut hosts: Vec<IpAddr> = Vec::with_capacity(bound.len());
+        for ip in bound.iter().map(SocketAddr::ip) {
+            let host = match ip {
+                IpAddr::V6(all) if all.is_unspecified() && !is_both => Ipv6Addr::LOCALHOST.into(),
                 ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
                 ip => ip,
-            })
-            .collect();
+            };
+            if !hosts.contains(&host) {
+                hosts.push(host);
+            }
+        }
         Address { hosts, port, udp_port }
     }
 }
@@ -336,7 +349,7 @@ const KERNEL_SCTP_WARNING: &str = "the kernel's own SCTP is loaded and answers p
 
 fn bind_udp(options: &StackOptions) -> Result<Box<dyn Link>, BindError> {
     let link = UdpEncap::bind(&UdpEncapConfig {
-        addresses: options.local_addresses.clone(),
+        addresses: options.socket_addresses().to_vec(),
         port: options.udp_port.unwrap_or(UDP_PORT_DEFAULT),
         mtu_bytes: options.mtu_bytes,
         bind_interfaces: options.bind_interfaces,
@@ -348,7 +361,7 @@ fn bind_udp(options: &StackOptions) -> Result<Box<dyn Link>, BindError> {
 
 fn bind_raw(options: &StackOptions) -> Result<Box<dyn Link>, BindError> {
     let link = RawIp::bind(&RawIpConfig {
-        addresses: options.local_addresses.clone(),
+        addresses: options.socket_addresses().to_vec(),
         mtu_bytes: options.mtu_bytes,
         bind_interfaces: options.bind_interfaces,
         strangers_apart: true,

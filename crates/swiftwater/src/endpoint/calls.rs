@@ -52,8 +52,8 @@ forward! {
     /// bound to all addresses of the host.
     fn local_addr(&self) -> SocketAddr;
 
-    /// Returns all local addresses of the endpoint with their SCTP and UDP port, as a peer on this host would name
-    /// them.
+    /// Returns all local addresses of the endpoint with their SCTP and UDP port, as a peer on this host would name them: for
+    /// `0.0.0.0` and `[::]` the loopback address.
     fn address(&self) -> Address;
 
     /// Returns the peer's address of the primary path of an association, with the peer's SCTP port; `None` once the

@@ -13,8 +13,8 @@ forward! {
     /// bound to all addresses of the host.
     fn local_addr(&self) -> SocketAddr;
 
-    /// Returns all local addresses of the listener with their SCTP and UDP port, as a client on this host would name
-    /// them.
+    /// Returns all local addresses of the listener with their SCTP and UDP port, as a client on this host would name them: for
+    /// `0.0.0.0` and `[::]` the loopback address.
     fn address(&self) -> Address;
 
     /// Returns the options of associations that are accepted from now on.

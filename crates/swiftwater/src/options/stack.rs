@@ -47,6 +47,9 @@ pub struct StackOptions {
     pub udp_port: Option<u16>,
     /// Local addresses to bind, one socket each. Default: all addresses of the host.
     ///
+    /// As in [`std::net`] on Linux, `0.0.0.0` stands for all IPv4 addresses, and `::` for all addresses of both families; beside
+    /// IPv4 addresses, `::` stands for all IPv6 addresses.
+    ///
     /// The handshake lists those that the peer can reach: no loopback address to another host, no link-local address
     /// beyond the link, and no private IPv4 address to a public one unless the list also has a public one. Each path
     /// leaves from one: the same address on the same host, otherwise the source address of the route to the peer.
@@ -135,13 +138,20 @@ impl StackOptions {
         self
     }
 
-    /// Returns these options with the hosts and the UDP port of `address`. An unspecified host keeps the local addresses.
+    /// Returns these options with the hosts and the UDP port of `address`.
     pub(crate) fn at(&self, address: &Address) -> StackOptions {
-        let mut options = self.clone();
-        if !address.hosts.iter().any(|host| host.is_unspecified()) {
-            options.local_addresses = address.hosts.clone();
+        StackOptions {
+            local_addresses: address.hosts.clone(),
+            udp_port: address.udp_port.or(self.udp_port),
+            ..self.clone()
         }
-        options.udp_port = address.udp_port.or(options.udp_port);
-        options
+    }
+
+    /// Returns the addresses to bind, one socket each; none for all addresses of the host.
+    pub(crate) fn socket_addresses(&self) -> &[IpAddr] {
+        match self.local_addresses[..] {
+            [IpAddr::V6(all)] if all.is_unspecified() => &[],
+            _ => &self.local_addresses,
+        }
     }
 }

@@ -21,6 +21,7 @@ pub struct Listener {
 
 impl Listener {
     /// Listens on an address, with default [`StackOptions`]. SCTP port 0 takes a free one; `/udp:0` a free UDP port.
+    /// As in [`std::net`] on Linux, `0.0.0.0` binds all IPv4 addresses of the host, and `[::]` all of both families.
     ///
     /// # Errors
     ///

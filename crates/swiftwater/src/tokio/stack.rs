@@ -33,7 +33,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Binds sockets as `options` specify: by default UDP port 9899.
+    /// Binds sockets as `options` specify: by default UDP port 9899 of all addresses of both families.
     ///
     /// # Errors
     ///

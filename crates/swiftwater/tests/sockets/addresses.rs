@@ -1,8 +1,11 @@
 //! Several local addresses: each path leaves from its own address.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use swiftwater::{Association, BindError, LinkBindError, LinkKind, Listener, PathState, Stack, StackOptions};
+use swiftwater::{
+    Address, Association, BindError, ConnectError, Endpoint, LinkBindError, LinkKind, Listener, PathState,
+    Stack, StackOptions,
+};
 
 use crate::pair::{must_end, recv_whole};
 
@@ -84,11 +87,11 @@ fn both_families_over_raw_ip() {
 #[ignore = "needs CAP_NET_RAW: ./test --all"]
 fn an_association_over_raw_ip_on_all_addresses() {
     must_end(|| {
-        let options = options(LinkKind::Auto, &[]);
+        let options = options(LinkKind::Auto, &["::"]);
         let Some(listener) = listen(&options.clone().with_link(LinkKind::Raw), 5103) else {
             return;
         };
-        assert_eq!(listener.address().udp_port, None);
+        assert_eq!(listener.address().to_string(), "127.0.0.1,[::1]:5103");
         let stack = Stack::bind(&options).unwrap();
         assert_eq!((stack.link(), stack.udp_port()), (LinkKind::Raw, 0));
         for server in ["127.0.0.1:5103", "[::1]:5103"] {
@@ -116,6 +119,60 @@ fn parts() -> (Stack, impl Fn(&[&str]) -> Stack) {
     let stack = Stack::bind(&options(LinkKind::Udp, &[])).unwrap();
     let whole = stack.clone();
     (stack, move |local: &[&str]| whole.with_local_addresses(&addresses(local)))
+}
+
+#[test]
+fn an_unspecified_address_is_all_of_its_family() {
+    must_end(|| {
+        let at = |host: &str| format!("{host}:0/udp:0");
+        let Ok(both) = Listener::bind(at("[::]")) else {
+            eprintln!("skipped: this host has no IPv6");
+            return;
+        };
+        let ipv4 = Listener::bind_with(at("0.0.0.0"), &options(LinkKind::Udp, &["::1"])).unwrap();
+        let endpoint = Endpoint::bind(at("0.0.0.0")).unwrap();
+        assert_eq!([&ipv4.local_addr(), &endpoint.local_addr()].map(SocketAddr::is_ipv4), [true; 2]);
+        let reaches = |host: &str, Address { port, udp_port, .. }: Address| match Association::connect(
+            format!("{host}:{port}/udp:{}", udp_port.unwrap()),
+        ) {
+            Ok(association) => Some(association),
+            Err(ConnectError::Refused) => None,
+            Err(error) => panic!("{error}"),
+        };
+        for (server, takes_ipv6) in
+            [(both.address(), true), (ipv4.address(), false), (endpoint.address(), false)]
+        {
+            assert!(reaches("127.0.0.1", server.clone()).is_some());
+            assert_eq!(reaches("[::1]", server).is_some(), takes_ipv6);
+        }
+        let client =
+            Association::connect_with(ipv4.address(), &options(LinkKind::Udp, &["0.0.0.0"])).unwrap();
+        assert_eq!(client.local_ips(), addresses(&["127.0.0.1"]), "those of its paths");
+    });
+}
+
+#[test]
+fn the_address_of_a_listener_has_the_loopback_address_of_each_family_once() {
+    must_end(|| {
+        for (bound, named) in [
+            (&["0.0.0.0"][..], "127.0.0.1"),
+            (&["::"], "127.0.0.1"),
+            (&["0.0.0.0", "::"], "127.0.0.1,[::1]"),
+            (&["127.0.0.2", "::"], "127.0.0.2,[::1]"),
+        ] {
+            let Ok(stack) = Stack::bind(&options(LinkKind::Udp, bound)) else {
+                eprintln!("skipped: this host has no IPv6");
+                continue;
+            };
+            let listener = stack.listen(0).unwrap();
+            let address = listener.address();
+            assert!(address.to_string().starts_with(&format!("{named}:")), "{bound:?}: {address}");
+            let client = Association::connect(&address).unwrap();
+            let (server, _) = listener.accept().unwrap();
+            assert!(server.local_ips().iter().all(|ip| !ip.is_unspecified()), "{:?}", server.local_ips());
+            drop(client);
+        }
+    });
 }
 
 #[test]
