@@ -18,6 +18,8 @@ pub(crate) struct ResultFile {
     begun: bool,
     /// Whether a write has failed, so that the file is not whole.
     failed: bool,
+    /// Whether the beginning of the results is kept if the rest cannot be written.
+    keeps_beginning: bool,
     /// The file, if this command has made it.
     new: Option<Made>,
     /// Folders that this command has made for the file.
@@ -35,11 +37,27 @@ impl ResultFile {
         Self::open_in(path, Missing::Make)
     }
 
+    /// Opens a file as [`ResultFile::open`] does. What was written before a write failed is kept: for results whose readers take
+    /// them without their end.
+    pub(crate) fn open_for_records(path: &Path) -> io::Result<Self> {
+        let mut file = Self::open(path)?;
+        file.keeps_beginning = true;
+        Ok(file)
+    }
+
     fn open_in(path: &Path, missing: Missing) -> io::Result<Self> {
         let Opened { file, new, new_folders } = open_file(path, missing)?;
         let is_removed = new.as_ref().is_some_and(|new| new.remove_file().is_ok());
         let file = (!is_removed).then_some(file);
-        Ok(Self { path: path.to_owned(), file, begun: false, failed: false, new, new_folders })
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            begun: false,
+            failed: false,
+            keeps_beginning: false,
+            new,
+            new_folders,
+        })
     }
 
     /// Returns where the file is.
@@ -86,12 +104,13 @@ impl Drop for ResultFile {
     /// file from before that is not whole: nobody takes that for results.
     fn drop(&mut self) {
         let Some(file) = &self.file else { return self.new_folders.remove_empty() };
+        let is_cut = self.failed && !self.keeps_beginning;
         let length = file.metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
         match &self.new {
-            Some(new) if (self.failed || length == Some(0)) && new.remove_file().is_ok() => {
+            Some(new) if (is_cut || length == Some(0)) && new.remove_file().is_ok() => {
                 self.new_folders.remove_empty();
             }
-            None if self.failed && self.begun && length.is_some() => drop(file.set_len(0)),
+            None if is_cut && self.begun && length.is_some() => drop(file.set_len(0)),
             _ => {}
         }
     }

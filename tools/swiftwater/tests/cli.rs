@@ -512,8 +512,34 @@ fn a_trace_that_cannot_be_written_costs_no_results() {
     let server = Server::start();
     let output = server.client(&["-n", "10", "--qlog", "/dev/full"]).output().expect("the program starts");
     assert!(text(&output.stdout).contains("delivered"), "{}", text(&output.stdout));
-    assert!(text(&output.stderr).contains("/dev/full is not complete"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("the trace was not written to /dev/full: No space left"),
+        "{}",
+        text(&output.stderr)
+    );
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_trace_on_a_full_disk_is_kept_up_to_there() {
+    let (server, file) =
+        (Server::start(), std::env::temp_dir().join(format!("cut-{}.sqlog", std::process::id())));
+    // A limit on files stands for a full disk: without the signal, the write that exceeds it fails.
+    let limited = "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\"";
+    let client = server.client(&["-n", "100000", "--qlog"]);
+    let output = Command::new("sh")
+        .args(["-c", limited, env!("CARGO_BIN_EXE_swiftwater")])
+        .args(client.get_args())
+        .arg(&file)
+        .output()
+        .expect("the program starts");
+    let (said, kept) = (text(&output.stderr).to_owned(), fs::metadata(&file).map_or(0, |found| found.len()));
+    let shown = swiftwater(&["trace", "show"]).arg(&file).output().expect("the program starts");
+    let _ = fs::remove_file(&file);
+    assert!(said.contains("cut-") && said.contains("ends early: File too large"), "{said}");
+    assert!(said.contains("name another file with --qlog") && output.status.code() == Some(1), "{said}");
+    assert!(kept > 0 && shown.status.success() && !shown.stdout.is_empty(), "{}", text(&shown.stderr));
+    assert!(text(&output.stdout).contains("delivered"), "the figures are not lost");
 }
 
 #[test]
@@ -521,9 +547,20 @@ fn a_trace_that_cannot_be_written_costs_no_figures_of_an_experiment() {
     let words = ["lab", "--virtual", "tail-loss", "--case", "last packet", "--qlog", "/dev/full", "--json"];
     let output = swiftwater(&words).output().expect("the program starts");
     let said = text(&output.stderr);
-    assert!(!output.status.success() && said.contains("/dev/full is not complete"), "{said}");
+    assert!(
+        !output.status.success() && said.contains("the trace was not written to /dev/full: No space left"),
+        "{said}"
+    );
     let rows: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(!rows.as_array().expect("an array").is_empty());
+}
+
+#[test]
+fn a_client_reaches_this_host_by_the_unspecified_address() {
+    let server = Server::start();
+    let client = ["perf", "client", "0.0.0.0", "-p", &server.port, "-n", "10"];
+    let output = swiftwater(&client).output().expect("the program starts");
+    assert!(text(&output.stdout).contains("delivered"), "{}{}", text(&output.stdout), text(&output.stderr));
 }
 
 #[test]

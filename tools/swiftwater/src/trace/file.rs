@@ -1,5 +1,6 @@
 //! A trace file that is written while a program runs.
 
+use std::fs;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,9 +27,22 @@ pub(crate) enum TraceFileError {
     /// The file cannot be made.
     #[error("cannot write the trace to {path}: {source}; name another file with --qlog", path = path.display())]
     Create { path: PathBuf, source: io::Error },
-    /// The file could not be written to the end.
-    #[error("the trace in {path} is not complete: {source}", path = path.display())]
+    /// Nothing could be written.
+    #[error("the trace was not written to {path}: {source}; make room there, or name another file with --qlog", path = path.display())]
     Write { path: PathBuf, source: io::Error },
+    /// The file has the beginning of the trace.
+    #[error("the trace in {path} ends early: {source}; make room there, or name another file with --qlog", path = path.display())]
+    Cut { path: PathBuf, source: io::Error },
+}
+
+impl TraceFileError {
+    /// Returns the error of a write to a file that is closed now.
+    fn of_write(path: PathBuf, source: io::Error) -> Self {
+        match fs::metadata(&path) {
+            Ok(found) if found.is_file() && found.len() > 0 => TraceFileError::Cut { path, source },
+            _ => TraceFileError::Write { path, source },
+        }
+    }
 }
 
 enum Item {
@@ -59,7 +73,7 @@ impl TraceFile {
             }
         });
         let origin = Origin { title: title.to_owned(), side, zero: Some(SystemTime::now()) };
-        let file = ResultFile::open(path).map_err(create)?;
+        let file = ResultFile::open_for_records(path).map_err(create)?;
         let thread = thread::Builder::new().name("trace".into());
         let thread = thread.spawn(move || write_all(file, &origin, &arrivals, &missed)).map_err(create)?;
         Ok(Self { path: path.to_owned(), items, sink, thread })
@@ -75,7 +89,7 @@ impl TraceFile {
         // If the thread has ended, `join` below returns its error.
         let _ = self.items.send(Item::End);
         let written = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the writer failed")));
-        written.map_err(|source| TraceFileError::Write { path: self.path, source })
+        written.map_err(|source| TraceFileError::of_write(self.path, source))
     }
 }
 
@@ -96,7 +110,7 @@ impl VirtualTrace {
     /// Begins a file.
     pub(crate) fn create(path: &Path, title: &str) -> Result<Self, TraceFileError> {
         let create = |source| TraceFileError::Create { path: path.to_owned(), source };
-        let out = BufWriter::with_capacity(BUFFER_BYTES, ResultFile::open(path).map_err(create)?);
+        let out = BufWriter::with_capacity(BUFFER_BYTES, ResultFile::open_for_records(path).map_err(create)?);
         let origin = Origin { title: title.to_owned(), side: "client", zero: None };
         let writer = Writer::new(out, &origin).map_err(create)?;
         Ok(Self { path: path.to_owned(), writing: Arc::new(Mutex::new(Writing { writer, written: Ok(()) })) })
@@ -117,7 +131,7 @@ impl VirtualTrace {
     pub(crate) fn finish(self) -> Result<(), TraceFileError> {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let written = std::mem::replace(&mut writing.written, Ok(())).and_then(|()| writing.writer.flush());
-        written.map_err(|source| TraceFileError::Write { path: self.path.clone(), source })
+        written.map_err(|source| TraceFileError::of_write(self.path.clone(), source))
     }
 }
 
