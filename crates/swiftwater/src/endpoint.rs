@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sctp::{AssociationId, SendInfo};
-use streams::Chain;
+use streams::{Interest, Message as Block};
 use tpi::{Primitive, Which};
 
 pub(crate) use self::shared::SharedEndpoint;
@@ -185,12 +185,12 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The association is already closed.
+    /// The association does not exist, has ended, or was shut down from here before.
     pub fn shutdown(&self, id: AssociationId) -> Result<(), SendError> {
-        self.shared
-            .socket()
-            .request(Primitive::OrdrelReq { association: Which::Id(id) }, Chain::new(), Wait::Forever)
-            .map_err(|_| SendError::Closed)
+        let mut request = Some(Block::proto(Primitive::OrdrelReq { association: Which::Id(id) }));
+        self.shared.socket().until(Interest::WRITABLE, Wait::Forever, |inner| {
+            self.shared.try_shutdown(inner, id, &mut request)
+        })?
     }
 }
 

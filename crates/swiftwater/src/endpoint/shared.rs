@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use sctp::{AssociationId, PathError, PathId, PathOptions, SendInfo, Statistics};
-use streams::{Control, Kind, Which};
+use sctp::{AssociationId, AssociationState, PathError, PathId, PathOptions, SendInfo, Statistics};
+use streams::{Control, Kind, Message as Block, Which};
 use tpi::Primitive;
 
 use crate::address::Address;
@@ -13,6 +13,7 @@ use crate::error::{BindError, ConnectError, Loss, OptionsError, RecvError, SendE
 use crate::event::{Event, Received};
 use crate::message::from_block;
 use crate::options::AssociationOptions;
+use crate::shard::Inner;
 use crate::socket::{Found, Socket, Wait};
 use crate::stack::Stack;
 
@@ -140,6 +141,25 @@ impl SharedEndpoint {
         wait: Wait,
     ) -> Result<(), SendError> {
         self.socket.write(Which::Id(to), info, message, wait)
+    }
+
+    /// Requests that an association end in order, if the stream takes the request now; `None` if not.
+    pub(crate) fn try_shutdown(
+        &self,
+        inner: &mut Inner,
+        id: AssociationId,
+        request: &mut Option<Block>,
+    ) -> Option<Result<(), SendError>> {
+        use AssociationState::{Closed, ShutdownPending, ShutdownSent};
+        let stream = self.socket.stream;
+        let state =
+            inner.executive.provider(|driver| driver.view(stream, Which::Id(id)).map(|view| view.state()));
+        match state.flatten() {
+            None | Some(Closed | ShutdownPending | ShutdownSent) => Some(Err(SendError::Closed)),
+            Some(_) => {
+                self.socket.try_request(inner, request).map(|asked| asked.map_err(|_| SendError::Closed))
+            }
+        }
     }
 
     pub(crate) fn recv_with(&self, wait: Wait) -> Result<(AssociationId, Received), RecvError> {

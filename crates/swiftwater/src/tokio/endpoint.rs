@@ -147,13 +147,11 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The association is already closed.
+    /// The association does not exist, has ended, or was shut down from here before.
     pub async fn shutdown(&self, id: AssociationId) -> Result<(), SendError> {
         let socket = self.shared.socket();
         let mut request = Some(Block::proto(Primitive::OrdrelReq { association: Which::Id(id) }));
-        until(socket, Interest::WRITABLE, |inner| socket.try_request(inner, &mut request))
-            .await?
-            .map_err(|_| SendError::Closed)
+        until(socket, Interest::WRITABLE, |inner| self.shared.try_shutdown(inner, id, &mut request)).await?
     }
 }
 

@@ -171,6 +171,23 @@ fn an_abort_says_why() {
 }
 
 #[test]
+fn only_an_association_that_is_up_can_be_shut_down() {
+    must_end(|| {
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
+        let client = Association::connect(endpoint.address()).unwrap();
+        let (id, _up) = next_event(&endpoint);
+        assert_eq!(endpoint.shutdown(AssociationId(77)), Err(SendError::Closed), "it never existed");
+        // The client has not read all, so the shutdown does not complete.
+        while endpoint.try_send_to(id, &[7; 100_000], &SendInfo::default()).is_ok() {}
+        assert_eq!(endpoint.shutdown(id), Ok(()));
+        assert_eq!(endpoint.shutdown(id), Err(SendError::Closed), "it is shutting down");
+        while client.recv().unwrap().is_some() {}
+        while !matches!(next_event(&endpoint), (_, Event::Down(None))) {}
+        assert_eq!(endpoint.shutdown(id), Err(SendError::Closed), "it has ended");
+    });
+}
+
+#[test]
 fn refused_where_nobody_listens() {
     must_end(|| {
         let server = listen();

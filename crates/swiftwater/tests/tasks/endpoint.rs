@@ -94,6 +94,19 @@ fn is_writable_once_a_peer_that_had_no_room_reads() {
 }
 
 #[test]
+fn only_an_association_that_is_up_can_be_shut_down() {
+    on_runtimes(|| async {
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").await.unwrap();
+        let client = Association::connect(endpoint.address()).await.unwrap();
+        let (id, _up) = endpoint.recv().await.unwrap();
+        endpoint.shutdown(id).await.unwrap();
+        assert!(client.recv().await.unwrap().is_none());
+        while !matches!(endpoint.recv().await.unwrap(), (_, Received::Event(Event::Down(None)))) {}
+        assert_eq!(endpoint.shutdown(id).await, Err(SendError::Closed));
+    });
+}
+
+#[test]
 fn an_address_that_no_server_can_have_is_refused_at_once() {
     on_runtimes(|| async {
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").await.unwrap();
