@@ -145,8 +145,7 @@ impl From<Lifetime> for Duration {
 /// Describes how a message is sent (`struct sctp_sndinfo`, RFC 6458 §5.3.4).
 ///
 /// ```
-/// use sctp_message::SendInfo;
-///
+/// # use sctp_message::SendInfo;
 /// let urgent = SendInfo { unordered: true, ..SendInfo::stream(3) };
 /// assert_eq!((urgent.stream, urgent.more), (3, false));
 /// ```

@@ -294,7 +294,8 @@ impl Default for AssociationConfig {
 /// Changes to one path of an association, or to all of them (SCTP_PEER_ADDR_PARAMS). `None` leaves a setting unchanged.
 ///
 /// ```
-/// let quiet = sctp::PathOptions { heartbeats: Some(false), ..Default::default() };
+/// # use sctp::PathOptions;
+/// let quiet = PathOptions { heartbeats: Some(false), ..Default::default() };
 /// assert_eq!(quiet.retries_max, None, "and stays as it is");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

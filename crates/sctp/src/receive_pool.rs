@@ -33,9 +33,10 @@ pub trait ReceiveBudget: fmt::Debug + Send + Sync {
 /// Memory for received data that several associations share, whatever their endpoint. Copies stand for the same memory.
 ///
 /// ```
-/// let pool = sctp::ReceivePool::with_limit(64 << 20);
-/// let config = sctp::AssociationConfig { receive_pool: Some(pool), ..Default::default() };
-/// assert_eq!(config.clone(), config);
+/// # use sctp::ReceivePool;
+/// let pool = ReceivePool::with_limit(64 << 20);
+/// assert!(pool.has(64 << 20) && !pool.has(65 << 20));
+/// assert_eq!(pool.clone(), pool, "the copy stands for the same memory");
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReceivePool(Arc<dyn ReceiveBudget>);
@@ -59,7 +60,8 @@ impl ReceivePool {
     /// Charges this many bytes, for memory that is not received data, also from the reserve. `None`: they are not free.
     ///
     /// ```
-    /// let pool = sctp::ReceivePool::with_limit(1 << 20);
+    /// # use sctp::ReceivePool;
+    /// let pool = ReceivePool::with_limit(1 << 20);
     /// let charge = pool.charge(600_000).expect("it is empty");
     /// assert!(pool.charge(600_000).is_none());
     /// drop(charge);

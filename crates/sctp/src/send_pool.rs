@@ -33,9 +33,10 @@ pub trait SendBudget: fmt::Debug + Send + Sync {
 /// Memory for messages to send that several associations share, whatever their endpoint. Copies stand for the same memory.
 ///
 /// ```
-/// let pool = sctp::SendPool::with_limit(64 << 20);
-/// let config = sctp::AssociationConfig { send_pool: Some(pool), ..Default::default() };
-/// assert_eq!(config.clone(), config);
+/// # use sctp::SendPool;
+/// let pool = SendPool::with_limit(64 << 20);
+/// assert_eq!(pool.clone(), pool, "the copy stands for the same memory");
+/// assert_ne!(pool, SendPool::with_limit(64 << 20));
 /// ```
 #[derive(Clone, Debug)]
 pub struct SendPool(Arc<dyn SendBudget>);

@@ -51,6 +51,15 @@ pub struct AssociationOptions {
     /// Memory for received data that associations share: all associations with copies of one pool together hold at most
     /// the size of the pool until the program receives the data, plus 2,048 bytes each. The receive buffer bounds each
     /// of them, too. *Fixed*. Default: none.
+    ///
+    /// ```
+    /// use swiftwater::{AssociationOptions, ReceivePool, SendPool};
+    ///
+    /// let options = AssociationOptions::default()
+    ///     .with_receive_pool(ReceivePool::with_limit(64 << 20))
+    ///     .with_send_pool(SendPool::with_limit(64 << 20));
+    /// assert_eq!(options.clone().receive_pool, options.receive_pool, "both share the memory");
+    /// ```
     pub receive_pool: Option<ReceivePool>,
     /// Memory for messages to send that associations share: as it fills, each association with a copy of the pool may fill its
     /// send buffer no further than what is free besides a quarter of the pool, and up to 64 KiB. *Fixed*. Default: none.
