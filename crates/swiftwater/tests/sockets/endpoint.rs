@@ -176,7 +176,7 @@ fn only_an_association_that_is_up_can_be_shut_down() {
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
         let client = Association::connect(endpoint.address()).unwrap();
         let (id, _up) = next_event(&endpoint);
-        assert_eq!(endpoint.shutdown(AssociationId(77)), Err(SendError::Closed), "it never existed");
+        assert_eq!(endpoint.shutdown(AssociationId::new(77, 77)), Err(SendError::Closed), "it never existed");
         // The client has not read all, so the shutdown does not complete.
         while endpoint.try_send_to(id, &[7; 100_000], &SendInfo::default()).is_ok() {}
         assert_eq!(endpoint.shutdown(id), Ok(()));
