@@ -1,7 +1,7 @@
 //! Addresses of SCTP endpoints, with the UDP port that carries them.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
 use std::str::FromStr;
 
 /// The UDP port that carries SCTP unless an address names another (RFC 6951 §5.1).
@@ -231,12 +231,34 @@ impl fmt::Display for Address {
     }
 }
 
-/// Types that name one endpoint or several alternatives: text, a [`SocketAddr`], an [`Address`], a list of these; as
-/// [`ToSocketAddrs`] of [`std::net`].
+impl From<SocketAddrV4> for Address {
+    fn from(address: SocketAddrV4) -> Self {
+        Address::from((IpAddr::V4(*address.ip()), address.port()))
+    }
+}
+
+impl From<(IpAddr, u16)> for Address {
+    fn from((host, port): (IpAddr, u16)) -> Self {
+        Address { hosts: vec![host], port, udp_port: None }
+    }
+}
+
+/// Types that name one endpoint or several alternatives: text, an [`Address`], and the types of [`ToSocketAddrs`] of
+/// [`std::net`], such as [`SocketAddr`] and `("localhost", 7)`; also lists (`[T]`, `[T; N]`, [`Vec`]) of any of these.
 ///
 /// The name of a host, as in `localhost:5000`, stands for one alternative for each of its addresses: these may belong to
 /// different hosts, or reach different programs, so a connect tries them one after the other and a bind takes the first
 /// that is possible, as in [`std::net`]. The addresses of a list such as `one.example,two.example:5000` belong to one endpoint.
+///
+/// ```
+/// # use swiftwater::{Association, Listener};
+/// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+/// # let address = listener.address().to_string();
+/// # let nowhere = Listener::bind("127.0.0.1:0/udp:0")?.address().to_string();
+/// // The second answers.
+/// let client = Association::connect([nowhere, address])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait ToAddresses {
     /// Returns the alternatives. Names of hosts are resolved, which may block.
     ///
@@ -245,9 +267,9 @@ pub trait ToAddresses {
     /// The text is not a valid address, or a name does not resolve.
     fn to_addresses(&self) -> Result<Vec<Address>, AddressError>;
 
-    /// Returns the text of an address that may contain names of hosts, which a caller resolves where it may block.
+    /// Returns the texts of the alternatives if they may contain names of hosts, which a caller resolves where it may block.
     #[doc(hidden)]
-    fn as_text(&self) -> Option<&str> {
+    fn texts(&self) -> Option<Vec<String>> {
         None
     }
 }
@@ -257,18 +279,42 @@ impl ToAddresses for str {
         parse_with(self, resolve_host)
     }
 
-    fn as_text(&self) -> Option<&str> {
-        Some(self)
+    fn texts(&self) -> Option<Vec<String>> {
+        Some(vec![self.to_owned()])
     }
 }
 
-impl ToAddresses for String {
-    fn to_addresses(&self) -> Result<Vec<Address>, AddressError> {
-        self.as_str().to_addresses()
-    }
+/// Implements the trait for types that are converted to another one which has it.
+macro_rules! to_addresses_as {
+    ($($type:ty: $self:ident => $other:expr;)+) => {
+        $(impl ToAddresses for $type {
+            fn to_addresses(&$self) -> Result<Vec<Address>, AddressError> {
+                $other.to_addresses()
+            }
 
-    fn as_text(&self) -> Option<&str> {
-        Some(self)
+            fn texts(&$self) -> Option<Vec<String>> {
+                $other.texts()
+            }
+        })+
+    };
+}
+
+to_addresses_as! {
+    String: self => self.as_str();
+    (&str, u16): self => with_port(self.0, self.1);
+    (String, u16): self => with_port(&self.0, self.1);
+    (IpAddr, u16): self => Address::from(*self);
+    (Ipv4Addr, u16): self => Address::from((IpAddr::from(self.0), self.1));
+    (Ipv6Addr, u16): self => Address::from((IpAddr::from(self.0), self.1));
+    SocketAddrV4: self => Address::from(*self);
+    SocketAddrV6: self => SocketAddr::from(*self);
+}
+
+/// Returns the text of a host with a port.
+fn with_port(host: &str, port: u16) -> String {
+    match host.contains(':') && !host.starts_with('[') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
     }
 }
 
@@ -278,15 +324,44 @@ impl ToAddresses for Address {
     }
 }
 
-impl ToAddresses for [Address] {
-    fn to_addresses(&self) -> Result<Vec<Address>, AddressError> {
-        Ok(self.to_vec())
-    }
-}
-
 impl ToAddresses for SocketAddr {
     fn to_addresses(&self) -> Result<Vec<Address>, AddressError> {
         Ok(vec![Address::try_from(*self)?])
+    }
+}
+
+impl<T: ToAddresses> ToAddresses for [T] {
+    fn to_addresses(&self) -> Result<Vec<Address>, AddressError> {
+        let mut addresses = Vec::with_capacity(self.len());
+        for alternatives in self {
+            addresses.extend(alternatives.to_addresses()?);
+        }
+        Ok(addresses)
+    }
+
+    fn texts(&self) -> Option<Vec<String>> {
+        let texts: Option<Vec<_>> = self.iter().map(T::texts).collect();
+        texts.map(|texts| texts.concat())
+    }
+}
+
+impl<T: ToAddresses, const N: usize> ToAddresses for [T; N] {
+    fn to_addresses(&self) -> Result<Vec<Address>, AddressError> {
+        self[..].to_addresses()
+    }
+
+    fn texts(&self) -> Option<Vec<String>> {
+        self[..].texts()
+    }
+}
+
+impl<T: ToAddresses> ToAddresses for Vec<T> {
+    fn to_addresses(&self) -> Result<Vec<Address>, AddressError> {
+        self[..].to_addresses()
+    }
+
+    fn texts(&self) -> Option<Vec<String>> {
+        self[..].texts()
     }
 }
 
@@ -295,8 +370,8 @@ impl<T: ToAddresses + ?Sized> ToAddresses for &T {
         (**self).to_addresses()
     }
 
-    fn as_text(&self) -> Option<&str> {
-        (**self).as_text()
+    fn texts(&self) -> Option<Vec<String>> {
+        (**self).texts()
     }
 }
 
@@ -325,6 +400,40 @@ mod tests {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
         assert_eq!("127.0.0.1:1/udp:9899".parse::<Address>().unwrap().to_string(), "127.0.0.1:1");
+    }
+
+    #[test]
+    fn types_of_the_standard_library_and_lists_name_addresses() {
+        let (v4, v6) = (Ipv4Addr::new(192, 0, 2, 1), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
+        let texts = |named: &dyn ToAddresses| {
+            let found = named.to_addresses().unwrap();
+            found.iter().map(Address::to_string).collect::<Vec<_>>()
+        };
+        let (of_v4, of_v6) = (["192.0.2.1:7"], ["[2001:db8::1]:7"]);
+        for named in
+            [&SocketAddrV4::new(v4, 7) as &dyn ToAddresses, &(v4, 7), &(IpAddr::V4(v4), 7), &("192.0.2.1", 7)]
+        {
+            assert_eq!(texts(named), of_v4);
+        }
+        let v6_address = SocketAddrV6::new(v6, 7, 0, 0);
+        for named in
+            [&v6_address as &dyn ToAddresses, &(v6, 7), &("2001:db8::1", 7), &("[2001:db8::1]".to_owned(), 7)]
+        {
+            assert_eq!(texts(named), of_v6);
+        }
+        let both = [of_v4, of_v6].concat();
+        assert_eq!(texts(&[SocketAddr::from((v4, 7)), v6_address.into()]), both);
+        assert_eq!(texts(&both), both);
+        assert_eq!(texts(&Vec::from([("192.0.2.1", 7), ("2001:db8::1", 7)])), both);
+        assert_eq!(texts(&both.to_addresses().unwrap()), both);
+        assert!(matches!(("fe80::1%eth0", 7).to_addresses(), Err(AddressError::Scoped(_))));
+        assert!([("no such host", 7)].to_addresses().is_err());
+        // Only texts may have to be resolved.
+        assert_eq!(
+            [("localhost", 7), ("2001:db8::1", 7)].texts().unwrap(),
+            ["localhost:7", "[2001:db8::1]:7"]
+        );
+        assert_eq!([(v4, 7)].texts(), None);
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Association {
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:5004/udp:0")?;
     /// # let udp_port = listener.address().udp_port.expect("it is bound");
-    /// let client = Association::connect(&*format!("127.0.0.1:5004/udp:{udp_port}"))?;
+    /// let client = Association::connect(format!("127.0.0.1:5004/udp:{udp_port}"))?;
     /// assert_eq!(client.peer_addr(), "127.0.0.1:5004".parse()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -97,7 +97,8 @@ impl Association {
 
     /// Sets up an association with a server as [`Association::connect`] does; gives up after `timeout`. Takes an
     /// [`Address`], as [`TcpStream::connect_timeout`](std::net::TcpStream::connect_timeout) takes one, because resolving
-    /// a name cannot be limited; [`ToAddresses`] resolves names beforehand.
+    /// a name cannot be limited; [`ToAddresses`] resolves names beforehand, and an [`Address`] is made of a
+    /// [`SocketAddr`](std::net::SocketAddr) by `try_from`, or of an [`IpAddr`](std::net::IpAddr) with a port by `from`.
     ///
     /// ```
     /// # use std::time::Duration;

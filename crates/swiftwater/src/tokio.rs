@@ -56,11 +56,12 @@ use crate::address::{Address, AddressError, ToAddresses};
 
 /// Resolves host names on a thread that may block.
 async fn resolve(server: impl ToAddresses) -> Result<Vec<Address>, AddressError> {
-    let Some(text) = server.as_text().map(str::to_owned) else { return server.to_addresses() };
-    if let Ok(address) = text.parse() {
-        return Ok(vec![address]);
+    let Some(texts) = server.texts() else { return server.to_addresses() };
+    let parsed: Result<Vec<Address>, AddressError> = texts.iter().map(|text| text.parse()).collect();
+    if parsed.is_ok() {
+        return parsed;
     }
     let cancelled =
-        AddressError::Unresolved { host: text.clone(), reason: "the runtime has shut down".into() };
-    ::tokio::task::spawn_blocking(move || text.to_addresses()).await.unwrap_or(Err(cancelled))
+        AddressError::Unresolved { host: texts.join(", "), reason: "the runtime has shut down".into() };
+    ::tokio::task::spawn_blocking(move || texts.to_addresses()).await.unwrap_or(Err(cancelled))
 }
