@@ -6,6 +6,7 @@ mod shared;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use sctp::{AssociationId, SendInfo};
 use streams::{Interest, Message as Block};
 use tpi::{Primitive, Which};
@@ -127,6 +128,30 @@ impl Endpoint {
         timeout: Duration,
     ) -> Result<(), SendError> {
         self.shared.write(to, message, info, Wait::within(timeout))
+    }
+
+    /// Sends one message to a peer without a copy of its bytes; waits while the association's send buffer is full.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Endpoint, Received, SendInfo};
+    /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(endpoint.address())?;
+    /// # client.send(b"hello")?;
+    /// let (from, hello) = loop {
+    ///     if let (from, Received::Message(message)) = endpoint.recv()? {
+    ///         break (from, message.into_bytes());
+    ///     }
+    /// };
+    /// endpoint.send_bytes_to(from, hello, &SendInfo::default())?;
+    /// assert_eq!(client.recv()?.expect("an echo").to_vec(), b"hello");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Endpoint::send_to`] does.
+    pub fn send_bytes_to(&self, to: AssociationId, message: Bytes, info: &SendInfo) -> Result<(), SendError> {
+        self.shared.socket().write_bytes(Which::Id(to), info, &message, Wait::Forever)
     }
 
     /// Receives the next message or event of any association; waits for it.

@@ -58,6 +58,10 @@
 //! | [`Stack`] | both | for sockets that several of them share: thousands of associations over one UDP port |
 //! | [`tokio`] | both | for the same types in tasks (feature `tokio`) |
 //!
+//! An [`Endpoint`] sends and receives single messages: the calls for batches (`send_many`, `recv_many`, [`Sender`], [`Reader`]),
+//! `recv_into`, and the [`Stream`] belong to an [`Association`]. It has no `close` and no `close_reason` either:
+//! [`Event::Down`] reports that an association has ended, and why.
+//!
 //! The types for tasks have the same names, and the same calls that do not wait. Calls that wait are `async` there; in place of a
 //! variant with a time limit, `tokio::time::timeout` limits any of them.
 //!
@@ -120,8 +124,8 @@
 //! | [`Endpoint::send_to`] | `send_to_timeout` | `try_send_to` |
 //! | [`Endpoint::recv`] | `recv_timeout` | `try_recv` |
 //!
-//! `send_bytes`, `send_many`, `recv_into`, `recv_many`, `shutdown`, `connect_from`, [`Reader`] and [`Sender`] only wait
-//! without limit. In tasks, `tokio::time::timeout` limits every call.
+//! `send_bytes`, `send_bytes_to`, `send_many`, `recv_into`, `recv_many`, `shutdown`, `connect_from`, [`Reader`] and
+//! [`Sender`] only wait without limit. In tasks, `tokio::time::timeout` limits every call.
 //!
 //! A call without a limit fails only with the association, one with a limit also with `TimedOut`, one that does not
 //! wait also with `WouldBlock`. The errors are [`BindError`], [`ConnectError`], [`AcceptError`], [`SendError`] (also of

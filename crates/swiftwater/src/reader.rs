@@ -4,7 +4,7 @@ use bytes::Bytes;
 use sctp::RecvInfo;
 use streams::{Interest, Kind, Message as Block, RunMessages};
 
-use crate::association::Association;
+use crate::association::{Association, SharedAssociation};
 use crate::error::RecvError;
 use crate::message::{Message, from_block};
 use crate::socket::{Found, Wait, check_restart};
@@ -87,6 +87,22 @@ impl TakenMessages {
         }
     }
 
+    /// Takes the next message, or all of one packet. Returns false at the end of the stream.
+    #[cold]
+    pub(crate) fn refill(&mut self, association: &SharedAssociation, wait: Wait) -> Result<bool, RecvError> {
+        let socket = &association.socket;
+        loop {
+            match socket.until(Interest::READABLE, wait, |inner| socket.try_getrun(inner))?? {
+                Found::Data(block) => {
+                    self.put(block);
+                    return Ok(true);
+                }
+                Found::Primitive(primitive, text) => check_restart(&primitive, &text)?,
+                Found::End => return association.ended().map(|()| false),
+            }
+        }
+    }
+
     /// Returns whether a message remains to lend.
     #[inline]
     pub(crate) fn has_next(&self) -> bool {
@@ -147,26 +163,10 @@ impl Reader {
 
     #[inline]
     fn recv_within(&mut self, wait: Wait) -> Result<Option<MessageRef<'_>>, RecvError> {
-        if !self.taken.has_next() && !self.refill(wait)? {
+        if !self.taken.has_next() && !self.taken.refill(&self.association.shared, wait)? {
             return Ok(None);
         }
         Ok(self.taken.next())
-    }
-
-    /// Takes the next message, or all of one packet. Returns false at the end of the stream.
-    #[cold]
-    fn refill(&mut self, wait: Wait) -> Result<bool, RecvError> {
-        let socket = &self.association.shared.socket;
-        loop {
-            match socket.until(Interest::READABLE, wait, |inner| socket.try_getrun(inner))?? {
-                Found::Data(block) => {
-                    self.taken.put(block);
-                    return Ok(true);
-                }
-                Found::Primitive(primitive, text) => check_restart(&primitive, &text)?,
-                Found::End => return self.association.shared.ended().map(|()| false),
-            }
-        }
     }
 }
 

@@ -33,6 +33,9 @@ forward! {
     }
     fn try_recv(&self) -> Result<(AssociationId, Received), RecvError>;
 
+    /// Transmits messages at once that wait for others to share their packet.
+    fn flush(&self);
+
     /// Aborts an association (RFC 9260 §9.1): undelivered messages are lost. The ABORT contains the first 256 bytes of
     /// `reason`.
     example {
@@ -73,6 +76,42 @@ forward! {
     /// Returns all addresses of the peer of an association with its SCTP port and its UDP port; `None` once the
     /// association has ended.
     fn peer(&self, id: AssociationId) -> Option<Address>;
+
+    /// Returns the peer's addresses of an association (`sctp_getpaddrs`); none once it has ended.
+    fn peer_ips(&self, id: AssociationId) -> Vec<IpAddr>;
+
+    /// Returns the local addresses of an association (`sctp_getladdrs`), as
+    /// [`Association::local_ips`](crate::Association::local_ips) does; none once it has ended.
+    example {
+        /// ```
+        /// # use swiftwater::{Association, Endpoint};
+        /// let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
+        /// let _client = Association::connect(endpoint.address())?;
+        /// let (id, _up) = endpoint.recv()?;
+        /// assert_eq!(endpoint.local_ips(id), endpoint.peer_ips(id), "both are on this host");
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+    }
+    fn local_ips(&self, id: AssociationId) -> Vec<IpAddr>;
+
+    /// Returns the number of outbound streams that the handshake of an association negotiated; `None` before the association is
+    /// up and once it has ended.
+    example {
+        /// ```
+        /// # use swiftwater::{Association, Endpoint};
+        /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
+        /// let client = Association::connect(endpoint.address())?;
+        /// let (id, _up) = endpoint.recv()?;
+        /// assert_eq!(endpoint.streams_out(id), Some(client.streams_in()));
+        /// assert_eq!(endpoint.streams_in(id), Some(client.streams_out()));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+    }
+    fn streams_out(&self, id: AssociationId) -> Option<u16>;
+
+    /// Returns the number of inbound streams that the handshake of an association negotiated; `None` before the association is
+    /// up and once it has ended.
+    fn streams_in(&self, id: AssociationId) -> Option<u16>;
 
     /// Returns the path of an association to one of the peer's addresses, for [`SendInfo::path`]; `None` if the peer
     /// has no such address or the association has ended.

@@ -41,6 +41,11 @@ impl SharedEndpoint {
         self.recv_with(Wait::None)
     }
 
+    /// Transmits messages at once that wait for others to share their packet.
+    pub(crate) fn flush(&self) {
+        self.socket.shard.enter().flush(true);
+    }
+
     /// Aborts an association (RFC 9260 §9.1): undelivered messages are lost.
     pub(crate) fn abort(&self, id: AssociationId, reason: &str) {
         self.association(id).abort(reason);
@@ -70,6 +75,26 @@ impl SharedEndpoint {
     /// Returns all addresses of the peer of an association with its SCTP port and its UDP port.
     pub(crate) fn peer(&self, id: AssociationId) -> Option<Address> {
         self.association(id).peer()
+    }
+
+    /// Returns the peer's addresses of an association (`sctp_getpaddrs`); none once it has ended.
+    pub(crate) fn peer_ips(&self, id: AssociationId) -> Vec<IpAddr> {
+        self.peer(id).map(|address| address.hosts).unwrap_or_default()
+    }
+
+    /// Returns the local addresses of an association (`sctp_getladdrs`).
+    pub(crate) fn local_ips(&self, id: AssociationId) -> Vec<IpAddr> {
+        self.association(id).local_ips()
+    }
+
+    /// Returns the number of outbound streams of an association; `None` before it is up and once it has ended.
+    pub(crate) fn streams_out(&self, id: AssociationId) -> Option<u16> {
+        self.association(id).view(|view| view.streams_out()).filter(|streams| *streams > 0)
+    }
+
+    /// Returns the number of inbound streams of an association; `None` before it is up and once it has ended.
+    pub(crate) fn streams_in(&self, id: AssociationId) -> Option<u16> {
+        self.association(id).view(|view| view.streams_in()).filter(|streams| *streams > 0)
     }
 
     /// Returns the path of an association to one of the peer's addresses, for [`SendInfo::path`].

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sctp::{AssociationId, SendInfo};
 use streams::{Interest, Message as Block};
 use tpi::{Primitive, Which};
@@ -13,6 +14,7 @@ use crate::endpoint::{self, SharedEndpoint};
 use crate::error::{BindError, ConnectError, RecvError, SendError};
 use crate::event::Received;
 use crate::options::StackOptions;
+use crate::shard::Inner;
 
 /// Sends to and receives from any number of peers; [`swiftwater::Endpoint`](crate::Endpoint) for tasks. Clones share it.
 #[derive(Clone, Debug)]
@@ -60,6 +62,22 @@ impl Endpoint {
         let socket = self.shared.socket();
         until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, Which::Id(to), info, message))
             .await?
+    }
+
+    /// Sends one message to a peer without a copy of its bytes; waits while the association's send buffer is full.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Endpoint::send_to`] does.
+    pub async fn send_bytes_to(
+        &self,
+        to: AssociationId,
+        message: Bytes,
+        info: &SendInfo,
+    ) -> Result<(), SendError> {
+        let socket = self.shared.socket();
+        let write = |inner: &mut Inner| socket.try_write_bytes(inner, Which::Id(to), info, &message);
+        until(socket, Interest::WRITABLE, write).await?
     }
 
     /// Receives the next message or event of any association; waits for it.

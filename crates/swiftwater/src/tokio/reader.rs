@@ -6,7 +6,7 @@ use super::Association;
 use super::until::until;
 use crate::error::RecvError;
 use crate::reader::{MessageRef, TakenMessages};
-use crate::socket::{Found, check_restart};
+use crate::socket::{Found, Wait, check_restart};
 
 /// Receives many short messages on an association; [`swiftwater::Reader`](crate::Reader) for tasks.
 #[derive(Debug)]
@@ -28,6 +28,18 @@ impl Reader {
     /// The association was aborted or lost.
     pub async fn recv(&mut self) -> Result<Option<MessageRef<'_>>, RecvError> {
         if !self.taken.has_next() && !self.refill().await? {
+            return Ok(None);
+        }
+        Ok(self.taken.next())
+    }
+
+    /// Receives the next message without waiting, if one is available.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Reader::recv`] does, or with [`RecvError::WouldBlock`].
+    pub fn try_recv(&mut self) -> Result<Option<MessageRef<'_>>, RecvError> {
+        if !self.taken.has_next() && !self.taken.refill(&self.association.shared, Wait::None)? {
             return Ok(None);
         }
         Ok(self.taken.next())

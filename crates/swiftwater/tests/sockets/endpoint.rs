@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use swiftwater::{
-    Association, AssociationId, ConnectError, Endpoint, Event, LossKind, Received, SendError, SendInfo,
+    Association, AssociationId, AssociationOptions, Bytes, ConnectError, Endpoint, Event, LossKind, Received,
+    SendError, SendInfo,
 };
 
 use crate::pair::{listen, must_end};
@@ -184,6 +185,27 @@ fn only_an_association_that_is_up_can_be_shut_down() {
         while client.recv().unwrap().is_some() {}
         while !matches!(next_event(&endpoint), (_, Event::Down(None))) {}
         assert_eq!(endpoint.shutdown(id), Err(SendError::Closed), "it has ended");
+    });
+}
+
+#[test]
+fn tells_the_streams_and_addresses_of_each_association() {
+    must_end(|| {
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
+        let options = AssociationOptions::default().with_streams_out(3).with_streams_in_max(4);
+        let client = Association::connect_with(endpoint.address(), &options.into()).unwrap();
+        let (id, _up) = next_event(&endpoint);
+        assert_eq!((endpoint.streams_in(id), endpoint.streams_out(id)), (Some(3), Some(4)));
+        assert_eq!((endpoint.peer_ips(id), endpoint.local_ips(id)), (client.local_ips(), client.peer_ips()));
+        endpoint.send_bytes_to(id, Bytes::from_static(b"no copy"), &SendInfo::stream(3)).unwrap();
+        endpoint.flush();
+        assert_eq!(client.recv().unwrap().unwrap().to_vec(), b"no copy");
+        client.abort("enough");
+        while !matches!(next_event(&endpoint), (_, Event::Down(_))) {}
+        assert_eq!((endpoint.streams_in(id), endpoint.streams_out(id)), (None, None));
+        assert!(endpoint.peer_ips(id).is_empty() && endpoint.local_ips(id).is_empty());
+        let late = endpoint.send_bytes_to(id, Bytes::from_static(b"late"), &SendInfo::default());
+        assert_eq!(late, Err(SendError::Closed));
     });
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use swiftwater::tokio::{Association, Endpoint};
-use swiftwater::{ConnectError, Event, Received, SendError, SendInfo};
+use swiftwater::{Address, Bytes, ConnectError, Event, Received, RecvError, SendError, SendInfo};
 use tokio::time::timeout;
 
 use crate::{on_runtimes, recv_whole};
@@ -103,6 +103,26 @@ fn only_an_association_that_is_up_can_be_shut_down() {
         assert!(client.recv().await.unwrap().is_none());
         while !matches!(endpoint.recv().await.unwrap(), (_, Received::Event(Event::Down(None)))) {}
         assert_eq!(endpoint.shutdown(id).await, Err(SendError::Closed));
+    });
+}
+
+#[test]
+fn sends_without_a_copy_to_one_of_several_addresses() {
+    on_runtimes(|| async {
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").await.unwrap();
+        let address = endpoint.address();
+        let nobody = Address { port: 6, ..address.clone() };
+        let client = Association::connect([nobody.to_string(), address.to_string()]).await.unwrap();
+        let (id, _up) = endpoint.recv().await.unwrap();
+        let mut reader = client.reader();
+        assert_eq!(reader.try_recv().unwrap_err(), RecvError::WouldBlock);
+        endpoint.send_bytes_to(id, Bytes::from_static(b"hello"), &SendInfo::default()).await.unwrap();
+        endpoint.flush();
+        client.readable().await.unwrap();
+        assert_eq!(reader.try_recv().unwrap().unwrap().as_slice(), Some(&b"hello"[..]));
+        endpoint.shutdown(id).await.unwrap();
+        assert!(reader.recv().await.unwrap().is_none());
+        assert!(reader.try_recv().unwrap().is_none());
     });
 }
 
