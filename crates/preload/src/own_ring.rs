@@ -247,6 +247,21 @@ mod tests {
         assert!(socket.writes_to(&long, ring::LONG_WORDS), "it is announced later");
     }
 
+    #[test]
+    fn a_message_that_its_association_takes_no_more_is_not_in_the_ring_which_stays_in_use() {
+        use carrier::record::{Header, Kind};
+
+        let socket = Socket::new();
+        let memory = socket.join(ring::WORDS);
+        let header = Header::new(Kind::Data);
+        let ended = || Err(Errno(libc::EPIPE));
+        let parts = [crate::system::Source::of(b"a word")];
+        let content = crate::system::Content::new(&parts);
+        let sent = crate::ring::send(-1, &socket.descriptor, &header, content, libc::MSG_DONTWAIT, ended);
+        assert_eq!(sent, Err(crate::ring::PutError::Refused(Errno(libc::EPIPE))));
+        assert!(socket.writes_to(&memory, ring::WORDS), "the first message of the ring");
+    }
+
     /// The daemon may leave the earlier ring as soon as the record is sent, even if its sender has died.
     #[test]
     fn sharers_do_not_use_the_earlier_ring_from_before_another_is_announced() {

@@ -29,6 +29,8 @@ pub(crate) enum PutError {
     /// The daemon reads no ring of this process, or the call comes from a signal handler that has interrupted this thread in a
     /// send: the message can be sent as a record.
     RingUnusable,
+    /// The association takes no more messages.
+    Refused(Errno),
     /// The message cannot be sent.
     Errno(Errno),
 }
@@ -48,33 +50,37 @@ impl From<LockError> for PutError {
     }
 }
 
-/// Sends a message of up to [`LONG_BYTES_MAX`](carrier::record::LONG_BYTES_MAX); waits for room, if a call with these flags may.
+/// Sends a message of up to [`LONG_BYTES_MAX`](carrier::record::LONG_BYTES_MAX), unless `check` fails; waits for room, if a call
+/// with these flags may.
 pub(crate) fn send(
     fd: RawFd,
     descriptor: &Descriptor,
     header: &Header,
     content: Content<'_>,
     flags: c_int,
+    check: impl Fn() -> Result<()>,
 ) -> Result<(), PutError> {
     content.check()?;
     put_waiting(fd, descriptor, flags, is_long(content.bytes()), |ring| {
         let sequence = Sequence::sent_after(descriptor.pages().sharers.records_sent());
         let header = Header { sequence, ..*header }.encode();
-        let done = ring.put(HEADER_BYTES + content.bytes(), |record| {
+        ring.try_put(HEADER_BYTES + content.bytes(), |record| {
             record.push(&header);
             content.for_each_part(|part| record.push(part));
-        });
-        Ok(done)
+            // Last, so that the daemon finds the message if it looks after the page shows the end of the association.
+            check().map_err(PutError::Refused)
+        })
     })
 }
 
-/// Sends a message whose content is in a memfd: `send_record` sends its record, and the ring gets the header, so that the message
-/// keeps its place among the others.
+/// Sends a message whose content is in a memfd, unless `check` fails: `send_record` sends its record, and the ring gets the header,
+/// so that the message keeps its place among the others.
 pub(crate) fn send_long(
     fd: RawFd,
     descriptor: &Descriptor,
     header: Header,
     flags: c_int,
+    check: impl Fn() -> Result<()>,
     send_record: impl Fn(&Header) -> Result<()>,
 ) -> Result<(), PutError> {
     put_waiting(fd, descriptor, flags, false, |ring| {
@@ -85,9 +91,10 @@ pub(crate) fn send_long(
         let turn = Turn { counter: LONG_MESSAGES.fetch_add(1, Relaxed), thread: system::thread_id() };
         let flags = header.flags.with(Flags::IN_TURN);
         let header = Header { flags, sequence: Sequence::in_turn(turn), ..header };
+        check().map_err(PutError::Refused)?;
         match send_record(&header) {
             Err(Errno(libc::EAGAIN)) => Ok(PutOutcome::Full),
-            sent => sent.map(|()| ring.put(HEADER_BYTES, |record| record.push(&header.encode()))),
+            sent => Ok(sent.map(|()| ring.put(HEADER_BYTES, |record| record.push(&header.encode())))?),
         }
     })
 }
@@ -103,7 +110,7 @@ fn put_waiting(
     descriptor: &Descriptor,
     flags: c_int,
     is_long: bool,
-    put: impl Fn(Writer<'_>) -> Result<PutOutcome>,
+    put: impl Fn(Writer<'_>) -> Result<PutOutcome, PutError>,
 ) -> Result<(), PutError> {
     let patience = Patience::of_send(fd, flags);
     let sent = wait_for_room(fd, flags, &patience, || try_put(fd, descriptor, &patience, is_long, &put));
@@ -146,7 +153,7 @@ fn try_put(
     descriptor: &Descriptor,
     patience: &Patience,
     is_long: bool,
-    put: impl Fn(Writer<'_>) -> Result<PutOutcome>,
+    put: impl Fn(Writer<'_>) -> Result<PutOutcome, PutError>,
 ) -> Result<bool, PutError> {
     let pages = descriptor.pages();
     let _held = lock::hold(pages.sharers.write_lock(), patience)?;

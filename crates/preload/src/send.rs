@@ -43,6 +43,15 @@ const NEW_TRIES: u32 = 16;
 /// Number of associations per request where a message is for all of them. The list lies on the stack.
 const ASSOCIATIONS_AT_ONCE: usize = 128;
 
+/// The association that takes a message.
+#[derive(Clone, Copy)]
+enum Recipient<'a> {
+    /// That of a one-to-one socket.
+    Only,
+    /// One of a one-to-many socket, with its entry in the status page, if there is one.
+    OneOfMany(AssocId, Option<&'a Entry>),
+}
+
 /// One message and its destination.
 #[derive(Clone, Copy)]
 pub(crate) struct Outgoing<'a> {
@@ -105,7 +114,7 @@ impl Outgoing<'_> {
     /// Sends on a socket with one association. A message that ends the association has no bytes for its sender: what it contains
     /// is the reason of the ABORT.
     fn hand_over_to_peer(&self) -> Result<usize> {
-        let bytes = self.hand_over(AssocId::NONE)?;
+        let bytes = self.hand_over(Recipient::Only)?;
         Ok(if ends(self.info) { 0 } else { bytes })
     }
 
@@ -133,22 +142,44 @@ impl Outgoing<'_> {
         if pages.status.state() == State::Connecting && self.waits() {
             waiting::await_connection(self.fd, self.descriptor)?;
         }
+        self.check_association()?;
+        check_stream(self.info, &pages.status.default_stream, &pages.status.streams_out)
+    }
+
+    /// Fails if the association of a one-to-one socket takes no message.
+    fn check_association(&self) -> Result<()> {
+        let pages = self.pages();
         match pages.status.state() {
             State::Connected
                 if pages.sharers.is_writing_shut()
                     || pages.status.peer_shut.load(Relaxed) != PeerShut::No as u32 =>
             {
-                return Err(Errno(libc::ESHUTDOWN));
+                Err(Errno(libc::ESHUTDOWN))
             }
-            State::Connected | State::Connecting => {}
-            _ => {
-                return Err(Errno(match pages.take_error() {
-                    0 => libc::EPIPE,
-                    error => error,
-                }));
-            }
+            State::Connected | State::Connecting => Ok(()),
+            _ => Err(Errno(match pages.take_error() {
+                0 => libc::EPIPE,
+                error => error,
+            })),
         }
-        check_stream(self.info, &pages.status.default_stream, &pages.status.streams_out)
+    }
+
+    /// Fails if the association has ended or was shut down meanwhile.
+    fn check_recipient(&self, recipient: Recipient<'_>) -> Result<()> {
+        match recipient {
+            Recipient::Only => self.check_association(),
+            Recipient::OneOfMany(_, None) => Ok(()),
+            Recipient::OneOfMany(assoc_id, Some(entry)) if !entry.is_of(assoc_id, Relaxed) => {
+                Err(Errno(libc::EPIPE))
+            }
+            Recipient::OneOfMany(_, Some(entry)) => self.check_not_shut(entry),
+        }
+    }
+
+    /// Fails if an association of a one-to-many socket was shut down.
+    fn check_not_shut(&self, entry: &Entry) -> Result<()> {
+        let is_shut = entry.streams_out.load(Relaxed) == Entry::PEER_SHUT;
+        if is_shut && !self.goes_after_shutdown() { Err(Errno(libc::ESHUTDOWN)) } else { Ok(()) }
     }
 
     /// Returns the attributes of a message to which the program has given none, as they are now: later changes of the
@@ -216,7 +247,7 @@ impl Outgoing<'_> {
                 ..*self
             };
             // Where the ring is full, the association waits for the message to be sent again.
-            let _ = abort.hand_over(assoc_id);
+            let _ = abort.hand_over(Recipient::OneOfMany(assoc_id, None));
         })
     }
 
@@ -258,14 +289,12 @@ impl Outgoing<'_> {
             let Some((entry, sent)) = self.entry_of(assoc_id) else {
                 // There are more associations than entries, or this one has ended.
                 self.await_room(assoc_id)?;
-                return self.hand_over(assoc_id);
+                return self.hand_over(Recipient::OneOfMany(assoc_id, None));
             };
-            if entry.streams_out.load(Relaxed) == Entry::PEER_SHUT && !self.goes_after_shutdown() {
-                return Err(Errno(libc::ESHUTDOWN));
-            }
+            self.check_not_shut(entry)?;
             check_stream(self.info, &entry.default_stream, &entry.streams_out)?;
             if sent.reserve(entry, assoc_id, bytes) {
-                return self.send_reserved(assoc_id, || sent.unreserve(entry, assoc_id, bytes));
+                return self.send_reserved(assoc_id, entry, || sent.unreserve(entry, assoc_id, bytes));
             }
             if !entry.is_of(assoc_id, Relaxed) {
                 // The association has ended, and its entry belongs to another.
@@ -291,8 +320,9 @@ impl Outgoing<'_> {
     }
 
     /// Sends a message for which there is room; `unreserve` gives the room back if that fails.
-    fn send_reserved(&self, assoc_id: AssocId, unreserve: impl Fn()) -> Result<usize> {
-        let bytes = cancel::undoing(&unreserve, || self.hand_over(assoc_id)).inspect_err(|_| unreserve())?;
+    fn send_reserved(&self, assoc_id: AssocId, entry: &Entry, unreserve: impl Fn()) -> Result<usize> {
+        let recipient = Recipient::OneOfMany(assoc_id, Some(entry));
+        let bytes = cancel::undoing(&unreserve, || self.hand_over(recipient)).inspect_err(|_| unreserve())?;
         if !ends(self.info) {
             return Ok(bytes);
         }
@@ -372,8 +402,14 @@ impl Outgoing<'_> {
             .filter(|to| self.info.overrides_address || (is_one_to_one && pages.status.peer() != Some(*to)))
     }
 
-    fn hand_over(&self, assoc_id: AssocId) -> Result<usize> {
+    fn hand_over(&self, recipient: Recipient<'_>) -> Result<usize> {
         let (bytes, info) = (self.content.bytes(), self.info);
+        let assoc_id = match recipient {
+            Recipient::Only => AssocId::NONE,
+            Recipient::OneOfMany(assoc_id, _) => assoc_id,
+        };
+        // A call may have waited for long since it has looked at the page first.
+        let check = || self.check_recipient(recipient);
         let over = self.overridden();
         let to_address = if over.is_some() { Flags::TO_ADDRESS } else { Flags::default() };
         let mut header = Header {
@@ -389,12 +425,13 @@ impl Outgoing<'_> {
         };
         let flags = self.flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         if bytes <= PAYLOAD_BYTES_MAX {
-            return self.in_order(|| self.send_short(&header, flags)).map(|()| bytes);
+            return self.in_order(|| self.send_short(&header, flags, check)).map(|()| bytes);
         }
         if bytes <= LONG_BYTES_MAX {
-            match self.in_order(|| ring::send(self.fd, self.descriptor, &header, self.content, self.flags)) {
+            let put = || ring::send(self.fd, self.descriptor, &header, self.content, self.flags, check);
+            match self.in_order(put) {
                 Ok(()) => return Ok(bytes),
-                Err(PutError::Errno(error)) => return Err(error),
+                Err(PutError::Refused(error) | PutError::Errno(error)) => return Err(error),
                 Err(PutError::RingUnusable) => {}
             }
         }
@@ -402,7 +439,7 @@ impl Outgoing<'_> {
         // No frame that waits holds a value with a destructor.
         match setup::sealed_memfd(self.content).map(Owned::release) {
             // A child has room for a descriptor, or higher limits.
-            Err(Errno(libc::EMFILE | libc::EFBIG)) => self.send_long(header, |record| {
+            Err(Errno(libc::EMFILE | libc::EFBIG)) => self.send_long(header, check, |record| {
                 child::with_room(self.fd, || {
                     let memfd = setup::sealed_memfd(self.content)?;
                     send_now(self.fd, record, memfd.raw())
@@ -412,7 +449,7 @@ impl Outgoing<'_> {
                 let memfd = memfd?;
                 let close = || system::close(memfd);
                 let sent = cancel::undoing(close, || {
-                    self.send_long(header, |record| send_now(self.fd, record, memfd))
+                    self.send_long(header, check, |record| send_now(self.fd, record, memfd))
                 });
                 close();
                 sent
@@ -435,11 +472,12 @@ impl Outgoing<'_> {
     }
 
     /// Sends a message through the ring, or as a record.
-    fn send_short(&self, header: &Header, flags: c_int) -> Result<()> {
-        match ring::send(self.fd, self.descriptor, header, self.content, self.flags) {
+    fn send_short(&self, header: &Header, flags: c_int, check: impl Fn() -> Result<()>) -> Result<()> {
+        match ring::send(self.fd, self.descriptor, header, self.content, self.flags, &check) {
             Ok(()) => Ok(()),
-            Err(PutError::Errno(error)) => Err(error),
+            Err(PutError::Refused(error) | PutError::Errno(error)) => Err(error),
             Err(PutError::RingUnusable) => {
+                check()?;
                 sent_behind(&self.record_of(header).encode(), self.content, |record| {
                     match system::send_waiting(self.fd, record, None, flags) {
                         // A sharer has made the send buffer small, because its ring is full.
@@ -462,14 +500,21 @@ impl Outgoing<'_> {
     }
 
     /// Sends a long message; `send` sends the record with its memfd and does not wait.
-    fn send_long(&self, header: Header, send: impl Fn(&Header) -> Result<()>) -> Result<()> {
-        self.in_order(|| match ring::send_long(self.fd, self.descriptor, header, self.flags, &send) {
+    fn send_long(
+        &self,
+        header: Header,
+        check: impl Fn() -> Result<()>,
+        send: impl Fn(&Header) -> Result<()>,
+    ) -> Result<()> {
+        let put = || ring::send_long(self.fd, self.descriptor, header, self.flags, &check, &send);
+        self.in_order(|| match put() {
             Ok(()) => Ok(()),
-            Err(PutError::Errno(error)) => Err(error),
-            Err(PutError::RingUnusable) => {
-                ring::send_alone(self.fd, self.flags, || send(&self.record_of(&header)))
-                    .map(|()| self.pages().sharers.count_record())
-            }
+            Err(PutError::Refused(error) | PutError::Errno(error)) => Err(error),
+            Err(PutError::RingUnusable) => ring::send_alone(self.fd, self.flags, || {
+                check()?;
+                send(&self.record_of(&header))
+            })
+            .map(|()| self.pages().sharers.count_record()),
         })
     }
 }

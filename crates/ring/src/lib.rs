@@ -61,6 +61,7 @@
 
 mod copy;
 
+use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 #[cfg(not(loom))]
@@ -216,9 +217,30 @@ impl<'a> Writer<'a> {
     ///
     /// Bytes that `fill` does not push are those of an earlier record; those beyond the length are left out.
     pub fn put(self, bytes: usize, fill: impl FnOnce(&mut Record<'a>)) -> PutOutcome {
+        let put = self.try_put(bytes, |record| {
+            fill(record);
+            Ok::<(), Infallible>(())
+        });
+        match put {
+            Ok(outcome) => outcome,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Puts a record as [`Writer::put`] does, unless `fill` fails: then the reader does not find it. The record is there directly
+    /// after `fill` has returned.
+    ///
+    /// # Errors
+    ///
+    /// That of `fill`.
+    pub fn try_put<E>(
+        self,
+        bytes: usize,
+        fill: impl FnOnce(&mut Record<'a>) -> Result<(), E>,
+    ) -> Result<PutOutcome, E> {
         let tail = self.0.control[TAIL].load(Relaxed);
         if !self.fits(bytes) {
-            return PutOutcome::Full;
+            return Ok(PutOutcome::Full);
         }
         let begin = self.begin(tail, taken_bytes(bytes));
         self.0.word(begin).store(bytes as u64, Relaxed);
@@ -229,12 +251,12 @@ impl<'a> Writer<'a> {
             begun: [0; WORD_BYTES],
             count: 0,
         };
-        fill(&mut record);
+        fill(&mut record)?;
         record.finish();
         self.0.control[TAIL].store(begin.wrapping_add(taken_bytes(bytes)), Release);
         // Either the reader finds the record, or the writer finds the sleeper.
         fence(SeqCst);
-        PutOutcome::Done { sleep: self.sleep_generation() }
+        Ok(PutOutcome::Done { sleep: self.sleep_generation() })
     }
 
     /// Returns whether the ring has memory for a long record.

@@ -165,6 +165,20 @@ fn a_record_that_is_not_complete_is_not_seen() {
 }
 
 #[test]
+fn a_record_that_its_writer_withdraws_is_not_seen() {
+    let memory = Memory::new();
+    let (ring, mut reader) = (memory.ring(), Reader::default());
+    let withdrawn = Writer::new(ring).try_put(5, |record| {
+        record.push(b"hello");
+        Err("it is late")
+    });
+    assert_eq!(withdrawn, Err("it is late"));
+    assert_eq!(take(&mut reader, ring), Ok(None));
+    assert_eq!(put(ring, b"later", 5), DONE);
+    assert_eq!(take(&mut reader, ring), Ok(Some(b"later".to_vec())));
+}
+
+#[test]
 fn the_longest_record_fits_an_empty_ring_and_no_longer_one_does() {
     for (memory, longest) in [(Memory::new(), RECORD_BYTES_MAX), (Memory::long(), LONG_RECORD_BYTES_MAX)] {
         let (ring, mut reader) = (memory.ring(), Reader::default());

@@ -117,8 +117,8 @@ fn dispatch_record(socket: &Socket, taken: Incoming) -> Option<Departure> {
     match taken {
         Incoming::Filler | Incoming::Empty => None,
         Incoming::Message(header, content) => {
-            let assoc = socket.associations().get(header.assoc_id);
-            // A message for an association that has ended is lost, as in the kernel.
+            let assoc = socket.associations().addressee(header.assoc_id);
+            // A message for an association that the socket has removed is lost, as in the kernel.
             if let Some(assoc) = assoc {
                 enqueue(socket, &assoc, header, content);
             }

@@ -257,6 +257,21 @@ fn is_shutdown_pending(refused: &SendError, header: &Header, content: &Bytes) ->
     !refuses_all(refused) && header.flags.contains(Flags::SHUTDOWN) && !content.is_empty()
 }
 
+/// Returns the notifications for a refused message. `None`: the program first hears of the end of the association, and of the
+/// messages that were sent before.
+fn reports(
+    Ends { socket, assoc, .. }: Ends<'_>,
+    refused: &SendError,
+    header: Header,
+    content: Bytes,
+) -> Option<Vec<ToProgram>> {
+    let is_closed = *refused == SendError::Closed;
+    let cause = if is_closed { assoc.end_cause() } else { 0 };
+    let reports = unsent(socket, assoc, header, content, cause);
+    let comes_later = is_closed && !reports.is_empty() && !assoc.is_inbound_done();
+    (!comes_later).then_some(reports)
+}
+
 /// Returns the path to the peer's address that the program has named for the message, if it named one.
 fn wanted_path(association: &Association, header: &Header) -> Option<PathId> {
     let named = header.address.filter(|_| header.flags.contains(Flags::TO_ADDRESS))?;

@@ -29,7 +29,7 @@ use crate::channel::incoming::Incoming;
 use crate::channel::style::Style;
 use crate::relay::drain::Drain;
 use crate::relay::inbound::{Inbound, InboundWait};
-use crate::relay::outbound::channel_source::{ChannelSource, UserMemory};
+use crate::relay::outbound::channel_source::{ChannelSource, ChannelWait};
 use crate::relay::outbound::{Ends, Outbound, OutboundWait};
 use crate::state::association::SocketAssociation;
 use crate::state::inbound_queue::{Ended, InboundQueue};
@@ -93,7 +93,7 @@ impl Joined {
 /// Repeats the step, in turns, until the direction waits for another event. Returns that event, or how the program has left.
 async fn past_turns(
     outbound: &mut Outbound<'_, ChannelSource<'_>>,
-) -> Result<OutboundWait<UserMemory>, Departure> {
+) -> Result<OutboundWait<ChannelWait>, Departure> {
     loop {
         match outbound.step() {
             Ok(OutboundWait::Turn) => outbound.next_turn().await,
@@ -257,7 +257,7 @@ async fn a_long_message_whose_memory_has_come_is_read_when_the_thread_is_free() 
     // There is memory for the record, but not for the content of its memfd.
     let all = channel.accounts().sent().charge_anyway(Limits::default().user_memory_bytes - 80_000);
     send_long(&joined.program_end, ID, 100_000);
-    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Own(UserMemory));
+    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Own(ChannelWait::UserMemory));
     // Work for another socket of this user is stuck, and so is the close of a descriptor.
     let (end_it, ends) = mpsc::channel::<()>();
     channel.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());

@@ -36,6 +36,8 @@ pub(crate) struct SocketAssociation {
     end_cause: Cell<u16>,
     /// Whether the channel has all that the program gets from the association.
     is_inbound_done: watch::Sender<bool>,
+    /// For a one-to-one socket: whether the program has sent no message that may still be refused.
+    is_outbound_settled: watch::Sender<bool>,
     /// Messages that are being handed to the program; they stay here until that is done. A task holds the lock while it
     /// hands them up.
     inbound_queue: tokio::sync::Mutex<InboundQueue>,
@@ -71,6 +73,7 @@ impl SocketAssociation {
             outcome: watch::Sender::new(Outcome::Pending),
             end_cause: Cell::new(0),
             is_inbound_done: watch::Sender::new(false),
+            is_outbound_settled: watch::Sender::new(false),
             inbound_queue: tokio::sync::Mutex::default(),
             send_queue: RefCell::default(),
             tasks: AssociationTasks::default(),
@@ -252,8 +255,23 @@ impl SocketAssociation {
         let _ = self.is_inbound_done.subscribe().wait_for(|done| *done).await;
     }
 
+    /// Records that a task relays what the program gets from the association.
+    pub(crate) fn on_inbound_begun(&self) {
+        self.is_inbound_done.send_replace(false);
+    }
+
     pub(crate) fn on_inbound_done(&self) {
         self.is_inbound_done.send_replace(true);
+    }
+
+    /// Waits until each message that the program had sent when the inbound direction was done is delivered, or its return is in the
+    /// channel; or until the program has left.
+    pub(crate) async fn outbound_settled(&self) {
+        let _ = self.is_outbound_settled.subscribe().wait_for(|settled| *settled).await;
+    }
+
+    pub(crate) fn on_outbound_settled(&self) {
+        self.is_outbound_settled.send_if_modified(|settled| !std::mem::replace(settled, true));
     }
 
     /// Returns the queue of outbound messages; `None` on a one-to-one socket, and once the socket has removed the association.

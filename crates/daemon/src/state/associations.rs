@@ -14,6 +14,9 @@ use super::association::SocketAssociation;
 #[derive(Default)]
 pub(crate) struct Associations {
     by_id: RefCell<BTreeMap<AssocId, Rc<SocketAssociation>>>,
+    /// Associations that have ended, while the channel may have messages that the program has sent to them before. No other query
+    /// finds them than [`Associations::addressee`].
+    ended: RefCell<BTreeMap<AssocId, Rc<SocketAssociation>>>,
     /// For a one-to-many socket: the number of associations from which something may still be received.
     heard: Cell<usize>,
     /// For a one-to-many socket: the latest association with each peer of which something is on its way to the program, by the
@@ -24,6 +27,11 @@ pub(crate) struct Associations {
 impl Associations {
     pub(crate) fn get(&self, id: AssocId) -> Option<Rc<SocketAssociation>> {
         self.by_id.borrow().get(&id).cloned()
+    }
+
+    /// Returns the association that messages with this number are for.
+    pub(crate) fn addressee(&self, id: AssocId) -> Option<Rc<SocketAssociation>> {
+        self.get(id).or_else(|| self.ended.borrow().get(&id).cloned())
     }
 
     /// Returns the association with the lowest number: the only one, if the socket can have only one.
@@ -73,8 +81,14 @@ impl Associations {
         self.by_id.borrow_mut().insert(assoc.id(), Rc::clone(assoc));
     }
 
+    /// Keeps an association that has ended only as an addressee of messages.
+    pub(super) fn on_ended(&self, assoc: &SocketAssociation) {
+        let ended = self.by_id.borrow_mut().remove_entry(&assoc.id());
+        self.ended.borrow_mut().extend(ended);
+    }
+
     pub(super) fn remove(&self, assoc: &SocketAssociation) {
-        let removed = self.by_id.borrow_mut().remove(&assoc.id());
+        let removed = [&self.by_id, &self.ended].map(|of| of.borrow_mut().remove(&assoc.id()));
         // The last reference ends the association, which needs no borrow of the others.
         drop(removed);
     }
@@ -95,9 +109,9 @@ impl Associations {
         }
     }
 
-    /// Removes all associations and returns them.
+    /// Removes all associations, also those that have ended, and returns them.
     pub(super) fn take_all(&self) -> Vec<Rc<SocketAssociation>> {
-        self.by_id.take().into_values().collect()
+        self.by_id.take().into_values().chain(self.ended.take().into_values()).collect()
     }
 
     /// Counts an association from which something may be received; returns their number.
@@ -150,5 +164,24 @@ mod tests {
         assert_eq!((next_after(3), next_after(7)), (Some(5), None));
         assert_eq!(associations.with_peer(([192, 0, 2, 7], 7).into()).map(|assoc| assoc.id().get()), Some(7));
         assert!(associations.with_peer(([192, 0, 2, 7], 8).into()).is_none());
+    }
+
+    #[test]
+    fn an_association_that_has_ended_is_only_an_addressee() {
+        let associations = Associations::default();
+        let [first, second] = [1_u8, 2].map(|id| {
+            let (id, peer) = (AssocId::new(id.into()), ([192, 0, 2, id], 7).into());
+            let assoc = Rc::new(SocketAssociation::new(id, peer, AssocOptions::default()));
+            associations.insert(&assoc);
+            assoc
+        });
+        associations.on_ended(&first);
+        assert!(associations.get(first.id()).is_none() && associations.with_peer(first.peer()).is_none());
+        assert_eq!(associations.ids(), [second.id()]);
+        assert!(associations.addressee(first.id()).is_some());
+        associations.remove(&first);
+        assert!(associations.addressee(first.id()).is_none());
+        associations.on_ended(&second);
+        assert_eq!(associations.take_all().len(), 1, "the program has closed the socket");
     }
 }

@@ -1,5 +1,6 @@
 //! The task of a one-to-many socket: one channel for any number of associations.
 
+use std::future::pending;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::relaying::{breach, notify, relay_inbound, relay_send_queue};
+use super::relaying::{breach, drain_with_memory, notify, relay_inbound, relay_send_queue};
 use crate::calls::options;
 use crate::relay::drain::{BatchEnd, take_batch};
 use crate::relay::notifications::USER_ABORT;
@@ -146,7 +147,7 @@ async fn next(socket: &Socket, listener: &mut Option<Arc<Listener>>) -> Associat
             }
         }
     }
-    std::future::pending().await
+    pending().await
 }
 
 fn accept(registry: &Registry, socket: &Rc<Socket>, association: Association) {
@@ -258,7 +259,10 @@ async fn relay_inbound_to_end(guard: InboundGuard, before: Option<Rc<SocketAssoc
     if let Some(before) = before {
         before.inbound_done().await;
     }
-    relay_inbound(socket, assoc, |_| drop(socket.remove(assoc))).await;
+    relay_inbound(socket, assoc, |_| socket.on_one_of_many_ended(assoc)).await;
+    // Messages that the program has sent before it could see the end are still in the channel. They return to it.
+    drain_with_memory(socket, pending::<()>()).await;
+    socket.remove(assoc);
 }
 
 /// Ends the associations of a socket that its program has closed. Dropping the last handle of an association delivers its
@@ -307,7 +311,7 @@ mod tests {
     use super::*;
     use crate::channel::style::Style;
     use crate::state::notification_type::NotificationType;
-    use crate::testing::{ID, opened, read, registry, soon, until};
+    use crate::testing::{ID, opened, read, registry, send, soon, until};
     use crate::users::quantum::RECORDS_PER_TURN;
     use crate::users::round_share::{CLOSE_RECORDS, RECORDS_PER_ROUND};
 
@@ -421,5 +425,29 @@ mod tests {
         }
         assert!(!send_queue.is_closed());
         drop(delivery);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn messages_that_are_in_the_channel_when_their_association_ends_return_to_the_program() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        let (listener, assoc) = connecting(&registry, &socket);
+        assoc.options_mut().subscribe(NotificationType::SendFailedEvent.subscription(), true);
+        let (peer, _) = soon(listener.accept()).await.expect("an association comes");
+        soon(assoc.set_up_ended()).await;
+        send(&program_end, ID, b"a word");
+        peer.abort("enough");
+        let is_returned = |record: Vec<u8>| {
+            let (header, content) = Header::split(&record).expect("a record");
+            header.kind == Kind::Notification
+                && content.starts_with(&(NotificationType::SendFailedEvent as u16).to_ne_bytes())
+        };
+        soon(async {
+            while !read(&program_end).is_some_and(is_returned) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        assert!(assoc.send_queue().is_none(), "the socket has removed it");
     }
 }

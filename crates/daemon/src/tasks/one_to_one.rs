@@ -101,6 +101,8 @@ async fn connect(socket: &Rc<Socket>, request: &ConnectRequest, assoc: &Rc<Socke
 /// Relays messages until the association has ended and the program has left. The messages in `unsent` go first.
 async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messages) {
     let Some(association) = assoc.stack_association() else { return };
+    // It may come from a one-to-many socket, whose task has relayed it before.
+    assoc.on_inbound_begun();
     let mut inbound =
         InboundTask(tokio::task::spawn_local(relay_inbound_to_end(Rc::clone(socket), Rc::clone(assoc))));
     let mut departure = relay_outbound(socket, assoc, association, unsent).await;
@@ -178,6 +180,9 @@ async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) 
         socket.on_association_ended(how);
     };
     relay_inbound(&socket, &assoc, ended).await;
+    assoc.on_inbound_done();
+    // Messages that the association has not taken return before the end of the content.
+    assoc.outbound_settled().await;
     // A descriptor must not poll readable for an end that this side has caused, but a program that takes it for
     // TCP waits for one.
     match by_us && socket.style() != Style::TcpStream {
@@ -195,12 +200,17 @@ mod tests {
     use std::os::fd::{AsFd, OwnedFd};
     use std::sync::Arc;
 
+    use carrier::assoc_id::AssocId;
+    use carrier::record::{Header, Kind};
+    use rustix::net::{RecvFlags, recv};
     use swiftwater::Address;
+    use tokio::task::{spawn_local, yield_now};
 
     use super::*;
     use crate::calls::listen::listen;
+    use crate::state::notification_type::NotificationType;
     use crate::tasks::start;
-    use crate::testing::{ID, opened_whole, registry, send_with, soon};
+    use crate::testing::{ID, opened, opened_whole, registry, send, send_with, soon};
 
     /// Opens a socket with its task.
     fn started(registry: &Rc<Registry>) -> (Rc<Socket>, OwnedFd) {
@@ -243,5 +253,60 @@ mod tests {
         let _peer = soon(server.accept()).await.expect("an association comes");
         soon(assoc.set_up_ended()).await;
         assert!(assoc.stack_association().is_some());
+    }
+
+    /// Reads as a program does until the end of the content; returns the types of the notifications.
+    async fn notified_until_end(program_end: &OwnedFd) -> Vec<u16> {
+        let (mut types, mut place) = (Vec::new(), [0; 4096]);
+        loop {
+            match recv(program_end, &mut place[..], RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return types,
+                Ok((_, bytes)) => {
+                    let (header, content) = Header::split(&place[..bytes]).expect("a record");
+                    if header.kind == Kind::Notification {
+                        types.push(u16::from_ne_bytes([content[0], content[1]]));
+                    }
+                }
+                Err(_) => yield_now().await,
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn messages_that_an_association_has_not_taken_return_between_its_end_and_that_of_the_content() {
+        for (is_aborted, is_peeled_off) in [(false, false), (true, false), (false, true)] {
+            let registry = registry();
+            let listener = registry.stack().listen(7).expect("a free port");
+            let host = IpAddr::from([127, 0, 0, 1]);
+            let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
+            let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
+            let (peer, _) = accepted.expect("an association comes");
+            let (socket, program_end) = opened(&registry, Style::OneToOne);
+            let mut options = socket.future_options();
+            let [change, failed] = [NotificationType::AssociationChange, NotificationType::SendFailedEvent];
+            for kind in [change, failed] {
+                options.subscribe(kind.subscription(), true);
+            }
+            let assoc = Rc::new(SocketAssociation::new(ID, SocketAddr::new(host, 7), options));
+            socket.on_connecting(&assoc, None);
+            socket.on_connected(1);
+            assoc.set_up(connected.expect("it listens"));
+            if is_peeled_off {
+                // The task of the one-to-many socket has ended.
+                assoc.on_inbound_done();
+            }
+            match is_aborted {
+                true => peer.abort("enough"),
+                false => peer.shutdown().await.expect("it is open"),
+            }
+            soon(assoc.stack_association().expect("it is up").closed()).await;
+            (0..3).for_each(|_| send(&program_end, AssocId::NONE, b"a word"));
+            let task = spawn_local(async move { relay(&socket, &assoc, Messages::new()).await });
+            let types = soon(notified_until_end(&program_end)).await;
+            let expected = [change, change, failed, failed, failed].map(|kind| kind as u16);
+            assert_eq!(types, expected, "aborted {is_aborted}, peeled off {is_peeled_off}");
+            drop(program_end);
+            soon(task).await.expect("it ends with the program");
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::channel::in_flight::Breach;
 use crate::channel::putter::Putter;
 use crate::relay::drain::Drain;
 use crate::relay::inbound::{Inbound, InboundWait};
-use crate::relay::outbound::channel_source::{ChannelSource, UserMemory};
+use crate::relay::outbound::channel_source::{ChannelSource, ChannelWait};
 use crate::relay::outbound::queue_source::QueueWait;
 use crate::relay::outbound::{Ends, Outbound, OutboundWait};
 use crate::relay::{Departure, notifications};
@@ -36,21 +36,31 @@ pub(super) async fn relay_outbound(
 ) -> Departure {
     let ends = Ends { socket, assoc, association };
     let (mut outbound, mut patience) = (Outbound::from_channel(ends, unsent), Patience::default());
-    loop {
-        let step = match outbound.step() {
-            Ok(wait) => until_over(wait, ends, &mut outbound, &mut patience).await,
-            Err(departure) => Err(departure),
+    let mut inbound_done = pin!(assoc.inbound_done());
+    let departure = loop {
+        let wait = match outbound.step() {
+            Ok(wait) => wait,
+            Err(departure) => break departure,
         };
-        if let Err(departure) = step {
-            return departure;
+        let is_idle = matches!(wait, OutboundWait::Message | OutboundWait::Own(ChannelWait::UserMemory));
+        let over = tokio::select! {
+            biased;
+            over = until_over(wait, ends, &mut outbound, &mut patience) => over,
+            // The next step takes the last messages that return to the program.
+            () = &mut inbound_done, if is_idle && !assoc.is_inbound_done() => Ok(()),
+        };
+        if let Err(departure) = over {
+            break departure;
         }
-    }
+    };
+    assoc.on_outbound_settled();
+    departure
 }
 
 /// Waits for the event that the outbound direction of a one-to-one socket waits for. Returns the departure if the program leaves
 /// or breaks the socket meanwhile.
 async fn until_over<'a>(
-    wait: OutboundWait<UserMemory>,
+    wait: OutboundWait<ChannelWait>,
     Ends { socket, assoc, association }: Ends<'a>,
     outbound: &mut Outbound<'a, ChannelSource<'a>>,
     patience: &mut Patience,
@@ -69,7 +79,11 @@ async fn until_over<'a>(
         OutboundWait::Channel(blocked) => {
             patience.wait(assoc, unless_broken(socket, outbound.unblocked(blocked))).await
         }
-        OutboundWait::Own(UserMemory) => {
+        OutboundWait::Own(ChannelWait::InboundDone) => {
+            let inbound = pin!(assoc.inbound_done());
+            return unless_broken(socket, unless_discarded(socket, association, inbound)).await.flatten();
+        }
+        OutboundWait::Own(ChannelWait::UserMemory) => {
             let memory = pin!(channel.room());
             let needed = unless_broken(socket, unless_discarded(socket, association, memory));
             patience.wait(assoc, needed).await.map(Result::flatten)
@@ -139,7 +153,7 @@ pub(super) async fn relay_send_queue(
             }
             OutboundWait::Own(QueueWait::InboundDone) => assoc.inbound_done().await,
             OutboundWait::Own(QueueWait::Drained) => {
-                drain_with_memory(socket, association).await;
+                drain_with_memory(socket, association.closed()).await;
                 outbound.on_drained();
             }
         }
@@ -243,15 +257,15 @@ pub(crate) async fn drain(socket: &Socket) -> bool {
     timeout(STUCK_WAIT, drained).await.unwrap_or(false)
 }
 
-/// Drains as [`drain`] does, and once more if the user's memory was used up and there is some again soon. The peer, which may be
-/// a program of another user, waits meanwhile.
-async fn drain_with_memory(socket: &Socket, association: &Association) {
+/// Drains as [`drain`] does, and once more if the user's memory was used up and there is some again soon, unless it is `in_vain`
+/// meanwhile. The peer, which may be a program of another user, may wait for this.
+pub(super) async fn drain_with_memory<T>(socket: &Socket, in_vain: impl Future<Output = T>) {
     if drain(socket).await {
         return;
     }
     let has_memory = tokio::select! {
         room = timeout(STUCK_WAIT, socket.channel().room()) => room.is_ok(),
-        _ = association.closed() => false,
+        _ = in_vain => false,
     };
     if has_memory {
         drain(socket).await;

@@ -5,29 +5,38 @@ use carrier::record::{Flags, Header};
 use rustix::io::Errno;
 use swiftwater::{SendError, internals};
 
-use super::{Ends, Next, OutboundWait, Source, is_shutdown_pending, refuses_all, send_info, unsent};
+use super::{Ends, Next, OutboundWait, Source, is_shutdown_pending, refuses_all, reports, send_info};
+use crate::channel::endpoint::Progress;
 use crate::channel::incoming::Incoming;
 use crate::relay::{Departure, abort};
 use crate::state::inbound_queue::ToProgram;
 use crate::state::send_queue::Messages;
 use crate::system::journal::{Cause, log};
 
-/// Memory of the user for the next message of the program.
+/// The events that only this source waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UserMemory;
+pub(crate) enum ChannelWait {
+    /// Memory of the user for the next message of the program.
+    UserMemory,
+    /// The end of the inbound direction: the program first hears of the end of the association, and of the messages that were
+    /// sent before.
+    InboundDone,
+}
 
 /// The messages in the channel of a one-to-one socket.
 pub(crate) struct ChannelSource<'a> {
     ends: Ends<'a>,
     /// Messages to send before those in the channel.
     unsent: Messages,
-    /// Whether the association accepts no more messages: further ones are lost, as in the kernel.
+    /// Whether the association accepts no more messages.
     is_gone: bool,
+    /// The end of what the program had sent when the inbound direction was done.
+    until: Option<Progress>,
 }
 
 impl<'a> ChannelSource<'a> {
     pub(super) fn new(ends: Ends<'a>, unsent: Messages) -> ChannelSource<'a> {
-        ChannelSource { ends, unsent, is_gone: false }
+        ChannelSource { ends, unsent, is_gone: false, until: None }
     }
 
     /// Moves short messages from the ring, which cost less together. Returns how many records of a turn they count as: 0 also if
@@ -47,8 +56,19 @@ impl<'a> ChannelSource<'a> {
         passed.unwrap_or(0)
     }
 
+    /// Returns whether all messages were taken that the program has sent before it was told of the end of the association. A
+    /// program that goes on sending delays the end of its content no further.
+    fn has_taken_last(&mut self) -> bool {
+        let Ends { socket, assoc, .. } = self.ends;
+        let channel = socket.channel();
+        assoc.is_inbound_done() && self.unsent.is_empty() && !channel.awaits_thread() && {
+            let until = *self.until.get_or_insert_with(|| channel.sent());
+            channel.taken().reaches(until)
+        }
+    }
+
     /// Takes the next message of the program from the channel.
-    fn take(&self) -> Result<Next<UserMemory>, Departure> {
+    fn take(&self) -> Result<Next<ChannelWait>, Departure> {
         let Ends { socket, assoc, association } = self.ends;
         let channel = socket.channel();
         match channel.try_take() {
@@ -69,12 +89,18 @@ impl<'a> ChannelSource<'a> {
             Err(error @ (Errno::AGAIN | Errno::NOBUFS)) => {
                 // No further message is available to share a packet with those that the association has taken.
                 association.flush();
+                if assoc.is_inbound_done() && !channel.takes_later() {
+                    // Only fillers are left, or the user has no memory although the association has returned its own.
+                    assoc.on_outbound_settled();
+                }
                 Ok(match error == Errno::AGAIN {
                     true => Next::Waits {
                         wait: OutboundWait::Message,
                         has_untaken: channel.takes_later() && assoc.has_upper_data(),
                     },
-                    false => Next::Waits { wait: OutboundWait::Own(UserMemory), has_untaken: true },
+                    false => {
+                        Next::Waits { wait: OutboundWait::Own(ChannelWait::UserMemory), has_untaken: true }
+                    }
                 })
             }
             Err(_) => Err(Departure::Closed),
@@ -83,7 +109,7 @@ impl<'a> ChannelSource<'a> {
 }
 
 impl Source for ChannelSource<'_> {
-    type Own = UserMemory;
+    type Own = ChannelWait;
     type End = Departure;
 
     fn on_sending_shut(&self) {
@@ -91,13 +117,16 @@ impl Source for ChannelSource<'_> {
     }
 
     fn on_reported(&mut self) -> Result<(), Departure> {
+        if self.is_gone && self.has_taken_last() {
+            self.ends.assoc.on_outbound_settled();
+        }
         match self.is_gone && self.ends.socket.channel().is_closed() {
             true => Err(Departure::Closed),
             false => Ok(()),
         }
     }
 
-    fn next(&mut self, weight_max: usize) -> Result<Next<UserMemory>, Departure> {
+    fn next(&mut self, weight_max: usize) -> Result<Next<ChannelWait>, Departure> {
         let weight = self.pass_short(weight_max);
         if weight > 0 {
             return Ok(Next::Handled { weight });
@@ -127,12 +156,17 @@ impl Source for ChannelSource<'_> {
         refused: &SendError,
         header: Header,
         content: Bytes,
-    ) -> Result<Vec<ToProgram>, UserMemory> {
+    ) -> Result<Vec<ToProgram>, ChannelWait> {
         self.is_gone |= refuses_all(refused);
-        if is_shutdown_pending(refused, &header, &content) {
+        let is_shutdown_pending = is_shutdown_pending(refused, &header, &content);
+        let Some(reports) = reports(self.ends, refused, header, content.clone()) else {
+            self.unsent.push_front((header, content));
+            return Err(ChannelWait::InboundDone);
+        };
+        if is_shutdown_pending {
             self.unsent.push_front((header, Bytes::new()));
         }
-        Ok(unsent(self.ends.socket, self.ends.assoc, header, content, 0))
+        Ok(reports)
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use carrier::record::Header;
 use swiftwater::SendError;
 
-use super::{Ends, Next, OutboundWait, Source, is_shutdown_pending, unsent};
+use super::{Ends, Next, OutboundWait, Source, is_shutdown_pending, reports};
 use crate::state::inbound_queue::ToProgram;
 use crate::state::send_queue::{QueueFront, SendQueue};
 
@@ -118,13 +118,10 @@ impl Source for QueueSource<'_> {
         if *refused == SendError::PeerShutdown {
             self.queue.refuse();
         }
-        let (is_closed, assoc) = (*refused == SendError::Closed, self.ends.assoc);
         let is_shutdown_pending = is_shutdown_pending(refused, &header, &content);
-        let cause = if is_closed { assoc.end_cause() } else { 0 };
-        let reports = unsent(self.ends.socket, assoc, header, content, cause);
-        if is_closed && !reports.is_empty() && !assoc.is_inbound_done() {
+        let Some(reports) = reports(self.ends, refused, header, content) else {
             return Err(QueueWait::InboundDone);
-        }
+        };
         self.first = if is_shutdown_pending { First::Shutdown } else { First::Refused };
         Ok(reports)
     }

@@ -77,3 +77,24 @@ async fn messages_for_an_association_that_has_ended_return_behind_its_end_and_wi
     let cause = u32::from_ne_bytes(told[2][8..12].try_into().expect("four bytes"));
     assert_eq!(cause, u32::from(notifications::USER_ABORT.to_be()));
 }
+
+#[tokio::test(flavor = "local")]
+async fn a_program_that_sends_without_pause_delays_the_end_of_its_content_no_further() {
+    let joined = Joined::new().await;
+    let mut outbound = joined.outbound();
+    joined.peer.abort("enough");
+    soon(joined.association().closed()).await;
+    (0..2 * RECORDS_PER_TURN).for_each(|_| joined.send(b"earlier"));
+    joined.assoc.on_inbound_done();
+    let mut settled = pin!(joined.assoc.outbound_settled());
+    let mut is_settled = || settled.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+    for _ in 0..2 {
+        assert!(!is_settled(), "earlier messages are left");
+        assert_eq!(outbound.step().expect("it is open"), OutboundWait::Turn);
+        outbound.next_turn().await;
+        (0..RECORDS_PER_TURN).for_each(|_| joined.send(b"later"));
+    }
+    assert_eq!(outbound.step().expect("it is open"), OutboundWait::Turn);
+    assert!(is_settled());
+    assert!(joined.socket.channel().waiting_bytes() > 0);
+}

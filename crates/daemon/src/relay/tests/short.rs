@@ -231,7 +231,10 @@ async fn memory_that_was_waited_for_is_released_with_the_short_message() {
     let mut outbound = joined.outbound();
     put(&joined.socket, ID, b"a word");
     let all = account.charge_anyway(Limits::default().user_memory_bytes);
-    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), OutboundWait::Own(UserMemory));
+    assert_eq!(
+        past_turns(&mut outbound).await.expect("it is open"),
+        OutboundWait::Own(ChannelWait::UserMemory)
+    );
     drop(all);
     soon(channel.room()).await;
     assert!(account.charged_bytes() > 0, "it is reserved");
