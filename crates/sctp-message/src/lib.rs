@@ -99,6 +99,13 @@ impl fmt::Display for AssociationId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathId(pub u8);
 
+/// Writes the number.
+impl std::fmt::Display for PathId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 impl PathId {
     /// Returns the index of the path in the statistics of its association.
     #[inline]
@@ -204,6 +211,11 @@ pub struct RecvInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_shown_by_its_number() {
+        assert_eq!(PathId(7).to_string(), "7");
+    }
 
     /// The description accompanies each message through each queue, so its size affects speed.
     #[test]

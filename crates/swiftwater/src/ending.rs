@@ -22,7 +22,8 @@ pub(crate) const ROOM_WAIT: Duration = Duration::from_millis(100);
 impl Stack {
     /// Ends all associations of this stack before the program exits: the kernel does not tell the peers of a process
     /// that its associations are gone. Shuts each association down, and waits up to `wait` until everything sent is
-    /// delivered. Then aborts the remaining associations with `reason`. Returns whether none remained.
+    /// delivered. Then aborts the remaining associations with `reason`. Returns whether none remained. Listeners stay open:
+    /// drop them first, because a peer that connects afterwards is not told that the program exits.
     ///
     /// The call blocks its thread, which sleeps until something happens on the sockets. Tasks call
     /// [`tokio::Stack::close`](crate::tokio).

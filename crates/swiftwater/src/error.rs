@@ -434,7 +434,7 @@ impl fmt::Display for RecvError {
         match self {
             RecvError::WouldBlock => f.write_str("no message is available; wait for one and receive again"),
             RecvError::TimedOut => f.write_str("no message came in time; receive again"),
-            RecvError::Lost(why) => write!(f, "the association has ended: {why}"),
+            RecvError::Lost(why) => write!(f, "{why}; set up another association to go on"),
             RecvError::Restarted(what) => {
                 write!(f, "{what}; the association continues: begin the dialogue again, or close it")
             }

@@ -66,9 +66,9 @@ pub(crate) struct RunArgs {
     /// files contain the name SCTP [default: print both].
     #[arg(short, long)]
     pub quiet: bool,
-    /// Make TCP sockets one-to-one SCTP sockets, as `withsctp` does: both ends need this. `read` and `recv` go on with the next
-    /// message while the buffer has room, as with TCP; options of TCP that only say when data leaves have no effect.
-    /// There is no half close: `shutdown` of one direction ends both [default: TCP stays TCP].
+    /// Make TCP sockets one-to-one SCTP sockets, as `withsctp` of lksctp-tools does: both ends need this. `read` and `recv` go on
+    /// with the next message while the buffer has room, as with TCP; options of TCP that only say when data leaves have no
+    /// effect. There is no half close: `shutdown` of one direction ends both [default: TCP stays TCP].
     #[arg(long)]
     pub tcp_as_sctp: bool,
     /// The program and its arguments.

@@ -184,6 +184,15 @@ fn a_file_that_cannot_be_written_costs_no_results() {
 }
 
 #[test]
+fn a_capture_on_a_full_disk_has_one_advice() {
+    let output =
+        swiftwater("lab --virtual tail-loss --case last --capture /dev/full").output().expect("it starts");
+    let expected = "swiftwater: cannot write /dev/full: No space left on device; make room there, or choose another place";
+    assert!(said(&output).lines().any(|line| line == expected), "{}", said(&output));
+    assert_eq!(output.status.code(), FAILED);
+}
+
+#[test]
 fn bench_begins_only_if_its_arguments_and_files_are_right() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench-begins");
     // An earlier run may have left it.

@@ -22,8 +22,9 @@ fn case(options: &Options, queue: f64) -> Bulk {
     let queue_bytes = (round_trip_bytes(RATE_BITS_PER_S, ROUND_TRIP.as_secs_f64()) as f64 * queue) as usize;
     let hour = options.full.then_some(HOUR_S);
     let marks = MARKS_S.into_iter().chain(hour).map(Duration::from_secs).collect();
+    let products = if queue == 1.0 { "product" } else { "products" };
     Bulk {
-        name: format!("queue of {queue} bandwidth-delay products"),
+        name: format!("queue of {queue} bandwidth-delay {products}"),
         seed: options.seed,
         line: PipeConfig {
             rate_bits_per_s: Some(RATE_BITS_PER_S),

@@ -13,7 +13,8 @@ use crate::stack;
 impl Stack {
     /// Ends all associations of this stack before the program exits, as [`swiftwater::Stack::close`](crate::Stack::close) does,
     /// without blocking the thread: other tasks run meanwhile. Returns whether everything sent was delivered within `wait`; the
-    /// associations that remained were aborted with `reason`. If the future is dropped early, the associations are shutting down,
+    /// associations that remained were aborted with `reason`. Listeners stay open: drop them first, because a peer that connects
+    /// afterwards is not told that the program exits. If the future is dropped early, the associations are shutting down,
     /// and none is aborted.
     ///
     /// ```

@@ -116,3 +116,14 @@ fn an_operation_on_a_path_that_fails_is_an_io_error() {
         assert_eq!(set_primary(&client).unwrap_err().kind(), io::ErrorKind::NotConnected);
     });
 }
+
+#[test]
+fn a_lost_association_says_so_once_and_what_to_do() {
+    must_end(|| {
+        let (client, server) = pair();
+        client.abort("enough");
+        let (here, there) = (client.recv().unwrap_err().to_string(), server.recv().unwrap_err().to_string());
+        assert_eq!(here, "the association was aborted on this side; set up another association to go on");
+        assert!(there.contains("enough; set up another association"), "{there}");
+    });
+}

@@ -30,6 +30,7 @@ pub(crate) fn render(rows: &[Row]) -> String {
     let mut out = String::new();
     if !throughput.is_empty() {
         align(&mut out, &HEAD, &throughput.iter().map(|row| (group(row), cells(row))).collect::<Vec<_>>());
+        out.push_str("cpu ns/message: processor time of the sender + of the receiver\n");
     }
     if !latency.is_empty() {
         out.push_str(if throughput.is_empty() { "" } else { "\n" });
@@ -175,6 +176,10 @@ mod tests {
             assert!(line[..column].ends_with(|c: char| c.is_ascii_digit()), "{text}");
             assert_eq!(line.as_bytes()[column], b' ', "{text}");
         }
+        assert!(
+            text.contains("\ncpu ns/message: processor time of the sender + of the receiver\n"),
+            "{text}"
+        );
         assert!(text.contains("4.00x") && text.contains("4.00 .. 4.00"), "{text}");
         assert!(text.contains("0.5 processors busy") && text.ends_with("no protocol\n"), "{text}");
     }

@@ -19,6 +19,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use ::lab::experiment;
+use netsim::CaptureError;
 use thiserror::Error;
 
 use crate::failure::without_numbers;
@@ -137,8 +138,11 @@ fn tell_interruption(has_figures: bool) {
 
 fn write_error(path: &Path, error: &(dyn std::error::Error + 'static)) -> LabError {
     let causes = std::iter::successors(Some(error), |error| error.source());
-    let kind = causes.filter_map(|error| error.downcast_ref::<io::Error>()).map(io::Error::kind).next();
-    let advice = match kind {
+    let cause = causes.filter_map(|error| error.downcast_ref::<io::Error>()).next();
+    // The error of a capture has an advice of its own.
+    let reason =
+        cause.filter(|_| error.is::<CaptureError>()).map_or_else(|| error.to_string(), io::Error::to_string);
+    let advice = match cause.map(io::Error::kind) {
         Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge) => {
             "make room there, or choose another place"
         }
@@ -149,13 +153,13 @@ fn write_error(path: &Path, error: &(dyn std::error::Error + 'static)) -> LabErr
         }
         _ => "choose another place",
     };
-    LabError::Write { path: path.to_owned(), reason: error.to_string(), advice }
+    LabError::Write { path: path.to_owned(), reason, advice }
 }
 
 /// Returns the first of several failures, which decides the status of the command, and tells the user of the others.
 fn first_failure(failures: impl IntoIterator<Item = LabError>) -> Result<(), LabError> {
     let mut failures = failures.into_iter();
     let first = failures.next();
-    failures.for_each(|error| note(format_args!("{}", without_numbers(&error.to_string()))));
+    failures.for_each(|error| note(format_args!("swiftwater: {}", without_numbers(&error.to_string()))));
     first.map_or(Ok(()), Err)
 }
