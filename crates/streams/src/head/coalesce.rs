@@ -71,8 +71,8 @@ impl Coalesced {
         self.block.extend_from_slice(bytes);
     }
 
-    /// Appends a write to those that are held if the driver need not be asked: it has admitted one as long, and the block does not
-    /// become full. Returns whether the write was appended.
+    /// Appends a write to those that are held if the driver need not be asked: it has admitted one as long, and the block does
+    /// not become full. Returns whether the write was appended.
     #[inline]
     pub(crate) fn append_unasked(
         &mut self,
