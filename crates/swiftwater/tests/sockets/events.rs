@@ -34,7 +34,12 @@ fn come_in_order_with_the_messages() {
         server.shutdown().unwrap();
         let all: Vec<String> = (0..6).map(|_| told(&client)).collect();
         assert_eq!(all, ["Up", "one", "two", "PeerShutdown", "Down(None)", "end"]);
-        let all: Vec<String> = (0..4).map(|_| told(&server)).collect();
+        let mut all = vec![told(&server)];
+        while all.last().is_some_and(|last| last != "end") {
+            all.push(told(&server));
+        }
+        // The first message may be acknowledged before the second one leaves.
+        all.dedup();
         assert_eq!(all, ["Up", "SenderDry", "Down(None)", "end"]);
     });
 }
