@@ -124,7 +124,7 @@ async fn call(
             return Ok(Answer::Value(associations::after(socket, after)).into());
         }
         SocketRequest::AwaitEnd => {
-            wait_for(registry, requester, socket.association_ended()).await?;
+            wait_for(registry, requester, associations::await_end(socket)).await?;
         }
         SocketRequest::Shutdown => registry.watch_close(socket, program_end)?,
         SocketRequest::PeelOff { assoc_id, front_begun, front_at } => {

@@ -82,6 +82,7 @@ fn receive_at(
     {
         return Ok(Outcome::Moved(copy));
     }
+    let mut has_awaited_end = false;
     loop {
         let seen = Seen::in_page(pages);
         let taken = Reader::lock(fd, pages, &patience)?.take(buffers, flags);
@@ -89,10 +90,14 @@ fn receive_at(
             return received(result);
         }
         let moved = if pages.sharers.is_writing_shut() && system::waits(fd, flags) {
-            if seen.state == State::Lost {
+            // The page shows the end before the last notification has come, and the daemon answers after that.
+            if seen.state == State::Lost && std::mem::replace(&mut has_awaited_end, true) {
                 return received(end(fd, pages));
             }
-            asleep(fd, descriptor, || waiting::await_news(fd))?
+            match asleep(fd, descriptor, || waiting::await_news(fd)) {
+                Err(_) if seen.state == State::Lost => return received(end(fd, pages)),
+                moved => moved?,
+            }
         } else {
             let moved = await_message(fd, descriptor, flags, &patience)?;
             if moved.is_none() {

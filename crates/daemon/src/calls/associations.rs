@@ -24,6 +24,14 @@ pub(crate) fn after(socket: &Socket, after: AssocId) -> Vec<u8> {
     ids.into_iter().flat_map(|id| id.get().to_ne_bytes()).collect()
 }
 
+/// Waits until the association of a one-to-one socket has ended, and the program has what it gets of it.
+pub(crate) async fn await_end(socket: &Socket) {
+    socket.association_ended().await;
+    if let Some(assoc) = socket.associations().first() {
+        assoc.inbound_done().await;
+    }
+}
+
 /// Waits until an association has room for another message.
 pub(crate) async fn await_room(
     registry: &Registry,
@@ -35,4 +43,34 @@ pub(crate) async fn await_room(
     let queue = assoc.send_queue().ok_or(Errno::PIPE)?;
     wait_for(registry, requester, queue.room()).await?;
     if queue.is_shut() { Err(Errno::SHUTDOWN) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::rc::Rc;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::channel::style::Style;
+    use crate::state::association::SocketAssociation;
+    use crate::state::inbound_queue::Ended;
+    use crate::testing::{ID, opened, registry, soon};
+
+    #[tokio::test(flavor = "local")]
+    async fn the_end_of_an_association_is_awaited_until_its_last_notification_has_come() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::OneToOne);
+        let peer = ([127, 0, 0, 1], 7).into();
+        let assoc = Rc::new(SocketAssociation::new(ID, peer, socket.future_options()));
+        socket.on_connecting(&assoc, None);
+        socket.on_connected(1);
+        let mut end = pin!(await_end(&socket));
+        let mut is_over = || end.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!is_over());
+        socket.on_association_ended(Ended::ByUs);
+        assert!(!is_over(), "the program does not know of it");
+        assoc.on_inbound_done();
+        soon(end).await;
+    }
 }
