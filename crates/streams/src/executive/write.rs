@@ -70,11 +70,11 @@ impl Executive {
         self.streams.get(s).is_some_and(|stream| !stream.head.coalesced.is_empty())
     }
 
-    /// Writes as [`Executive::write`] does, if the bytes join those that the head holds, and do not fill its block. Returns whether
-    /// they did; if not, the caller writes.
+    /// Writes as [`Executive::write`] does, if the bytes join those that the head holds, and do not fill its block. Returns
+    /// whether they did; if not, the caller writes.
     ///
-    /// Neither the head nor the driver is asked: since a write that the head holds, the caller has only read from the executive, so
-    /// their answers are still those to that write.
+    /// Neither the head nor the driver is asked: since a write that the head holds, the caller has only read from the executive,
+    /// so their answers are still those to that write.
     #[inline]
     pub fn write_held(&mut self, s: StreamId, association: Which, info: &SendInfo, bytes: &[u8]) -> bool {
         let Some(stream) = self.streams.get_mut(s) else { return false };
