@@ -6,6 +6,7 @@
 //! would wake up.
 
 mod leader;
+mod leading_for_others;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 use streams::{Interest, StreamId};
 
+use self::leading_for_others::LeadingForOthers;
 use super::Inner;
 #[cfg(feature = "tokio")]
 use super::perimeter::DeferredWakers;
@@ -43,6 +45,7 @@ pub(crate) struct Waiting {
     observers: SmallVec<[StreamId; 1]>,
     /// Whether the watch also waits for room to send.
     watches_room: bool,
+    leading_for_others: LeadingForOthers,
     /// A reusable list of streams that have become ready.
     ready: Vec<StreamId>,
     #[cfg(feature = "tokio")]
@@ -63,14 +66,18 @@ struct Waiter {
 /// The thread or task that a notification wakes.
 pub(crate) enum WakeTarget {
     Thread(Thread),
+    /// A thread that leaves the lead to others: see [`LeadingForOthers`].
+    SteppedDown(Thread),
     #[cfg(feature = "tokio")]
     Task(std::task::Waker),
 }
 
 impl WakeTarget {
-    fn as_thread(&self) -> Option<&Thread> {
+    /// Returns the thread, if it may become the leader.
+    fn as_next_leader(&self) -> Option<&Thread> {
         match self {
             WakeTarget::Thread(thread) => Some(thread),
+            WakeTarget::SteppedDown(_) => None,
             #[cfg(feature = "tokio")]
             WakeTarget::Task(_) => None,
         }
@@ -86,6 +93,7 @@ impl Waiting {
             next_ticket: 0,
             observers: SmallVec::new(),
             watches_room: false,
+            leading_for_others: LeadingForOthers::default(),
             ready: Vec::new(),
             #[cfg(feature = "tokio")]
             deferred: None,
@@ -119,7 +127,7 @@ impl Waiting {
         let Some(waiters) = self.by_stream.get_mut(&s) else { return };
         if let Some(at) = waiters.iter().position(|waiter| waiter.ticket == ticket) {
             match waiters.swap_remove(at).target {
-                WakeTarget::Thread(_) => {}
+                WakeTarget::Thread(_) | WakeTarget::SteppedDown(_) => {}
                 #[cfg(feature = "tokio")]
                 WakeTarget::Task(waker) => self.deferred.get_or_insert_default().drop.push(waker),
             }
@@ -136,7 +144,7 @@ impl Waiting {
             while i < waiters.len() {
                 if waiters[i].interest.intersects(ready) {
                     match waiters.swap_remove(i).target {
-                        WakeTarget::Thread(thread) => thread.unpark(),
+                        WakeTarget::Thread(thread) | WakeTarget::SteppedDown(thread) => thread.unpark(),
                         #[cfg(feature = "tokio")]
                         WakeTarget::Task(waker) => self.deferred.get_or_insert_default().wake.push(waker),
                     }
@@ -332,7 +340,7 @@ impl Inner {
     /// Wakes one of the waiting threads, if any, to become the leader.
     fn hand_over_lead(&mut self) {
         let mut waiters = self.waiting.by_stream.values().flatten();
-        if let Some(thread) = waiters.find_map(|waiter| waiter.target.as_thread()) {
+        if let Some(thread) = waiters.find_map(|waiter| waiter.target.as_next_leader()) {
             thread.unpark();
         }
     }

@@ -1,6 +1,7 @@
 //! The wait of a thread: it becomes the leader and sleeps on the sockets, or follows the poller there is.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use streams::{Interest, StreamId};
@@ -33,7 +34,12 @@ impl Shard {
             }
         }
         if inner.poller.current() == Poller::Leader {
-            return self.wait_as_follower(inner, s, interest, deadline);
+            return self.wait_as_follower(
+                inner,
+                (s, interest),
+                deadline,
+                WakeTarget::Thread(thread::current()),
+            );
         }
         if inner.poller.on_lead() == Poller::Background {
             inner.waiting.interrupt(Sleeper::Background);
@@ -41,7 +47,22 @@ impl Shard {
         let (mut inner, in_time) = self.wait_as_leader(inner, (s, interest), deadline);
         inner.poller.on_lead_ended();
         let ready = inner.is_ready(s, interest);
+        if in_time && !inner.is_observer(s) && inner.waiting.leading_for_others.on_led(s, ready) {
+            return self.step_down(inner, (s, interest), deadline);
+        }
         (inner, in_time || ready)
+    }
+
+    /// Waits until another poller has a message or an event for `s`. The background thread polls if no other thread does soon.
+    fn step_down<'a>(
+        &'a self,
+        mut inner: Entered<'a>,
+        purpose: (StreamId, Interest),
+        deadline: Option<Instant>,
+    ) -> (Entered<'a>, bool) {
+        inner.hand_over_lead();
+        self.background.arm();
+        self.wait_as_follower(inner, purpose, deadline, WakeTarget::SteppedDown(thread::current()))
     }
 
     /// Completes the last [`Shard::wait`] of a call, whatever ended it. This thread leaves, so another waiting thread
@@ -131,23 +152,26 @@ impl Shard {
         self.watch_room(inner);
     }
 
-    /// Sleeps until the polling thread has a message or an event for `s`.
+    /// Sleeps until the polling thread has a message or an event for `s`. `thread` is the calling one.
     fn wait_as_follower<'a>(
         &'a self,
         mut inner: Entered<'a>,
-        s: StreamId,
-        interest: Interest,
+        (s, interest): (StreamId, Interest),
         deadline: Option<Instant>,
+        thread: WakeTarget,
     ) -> (Entered<'a>, bool) {
-        let ticket = inner.register(s, interest, WakeTarget::Thread(std::thread::current()));
+        let ticket = inner.register(s, interest, thread);
         drop(inner);
         match deadline {
-            None => std::thread::park(),
-            Some(d) => std::thread::park_timeout(d.saturating_duration_since(Instant::now())),
+            None => thread::park(),
+            Some(d) => thread::park_timeout(d.saturating_duration_since(Instant::now())),
         }
         let mut inner = self.enter();
         inner.unregister(s, ticket);
         let ready = inner.is_ready(s, interest);
+        if ready {
+            inner.waiting.leading_for_others.on_follower_woken();
+        }
         let in_time = ready || deadline.is_none_or(|d| Instant::now() < d);
         (inner, in_time)
     }
@@ -156,7 +180,6 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::thread;
     use std::time::Duration;
 
     use super::*;
@@ -254,6 +277,37 @@ mod tests {
             leader.join().expect("no panic").expect("it has connected");
         });
         drop(client);
+    }
+
+    #[test]
+    fn a_leader_that_only_wakes_another_thread_lets_it_lead() {
+        let [own, peers] = [(); 2].map(|()| stack(Duration::ZERO));
+        let listener = peers.listen(7).expect("a free port");
+        let client = own.connect(listener.address()).expect("it listens");
+        let (peer, _) = listener.accept().expect("it has connected");
+        let own_listener = own.listen(8).expect("a free port");
+        let (idle, reading) = (own_listener.shared.socket(), client.shared.socket());
+        let send = |content: &[u8]| {
+            peer.send(content).expect("it is up");
+            peer.flush();
+        };
+        thread::scope(|scope| {
+            let acceptor = scope.spawn(|| own_listener.accept_timeout(PATIENCE));
+            until("the listener polls the sockets", idle, |inner| leads(inner, idle));
+            let reader = scope.spawn(|| [(); 2].map(|()| client.recv_timeout(PATIENCE)));
+            until("the reader follows", reading, |inner| {
+                inner.waiting.by_stream.contains_key(&reading.stream)
+            });
+            own.shard.enter().waiting.leading_for_others.set_due(idle.stream);
+            send(b"a word");
+            until("the reader polls the sockets", reading, |inner| leads(inner, reading));
+            send(b"another");
+            let received = reader.join().expect("no panic");
+            assert!(received.into_iter().all(|received| received.expect("it is up").is_some()));
+            // No thread of the program polls the sockets now.
+            peers.connect(own_listener.address()).expect("it listens");
+            acceptor.join().expect("no panic").expect("it has connected");
+        });
     }
 
     #[cfg(feature = "tokio")]
