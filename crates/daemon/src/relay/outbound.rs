@@ -181,8 +181,8 @@ impl<'a, S: Source> Outbound<'a, S> {
         }
     }
 
-    /// Gives up the messages that the association has not taken, because the peer, which has shut it down, has waited for them long
-    /// enough: it waits no longer, and the program is notified of them as of all that it sends too late.
+    /// Gives up the messages that the association has not taken, because the peer, which has shut it down, has waited for them
+    /// long enough. The program is notified of them as of all that it sends too late.
     pub(crate) fn give_up(&self) {
         self.untaken.give_up();
     }

@@ -93,8 +93,8 @@ impl Associations {
         drop(removed);
     }
 
-    /// Enters an association of which something will be on its way to the program. Returns the one before with the same peer if it
-    /// has ended and the program was not notified of everything: the program hears of that end first.
+    /// Enters an association of which something will be on its way to the program. Returns the one before with the same peer if
+    /// it has ended and the program was not notified of everything: the program hears of that end first.
     pub(crate) fn on_delivery_begun(&self, assoc: &Rc<SocketAssociation>) -> Option<Rc<SocketAssociation>> {
         let before = self.delivered.borrow_mut().insert(peer_key(assoc), Rc::clone(assoc));
         before.filter(|before| before.has_ended())

@@ -252,8 +252,8 @@ async fn report_unsent(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &S
     }
 }
 
-/// Relays from an association into the channel until it has ended. `before`: the ended association with the same peer of which the
-/// program hears first. A program that knows peers by their addresses would take the end of that one for the end of this one.
+/// Relays from an association into the channel until it has ended. `before`: the ended association with the same peer, of which
+/// the program hears first. A program that knows peers by their addresses would take the end of that one for the end of this one.
 async fn relay_inbound_to_end(guard: InboundGuard, before: Option<Rc<SocketAssociation>>) {
     let InboundGuard { socket, assoc } = &guard;
     if let Some(before) = before {
