@@ -13,7 +13,7 @@ use crate::identifiers::{DriverId, Place, StreamId};
 use crate::message::{Control, Kind, Message, Seen};
 use crate::scheduler::Post;
 use crate::stream::{Stream, Streams};
-use crate::{Primitive, SendInfo, Which};
+use crate::{Primitive, SendError, SendInfo, Which};
 
 impl Executive {
     /// Writes one message: copies `bytes` into a block and sends them down as `T_OPTDATA_REQ`.
@@ -78,8 +78,7 @@ impl Executive {
     #[inline]
     pub fn write_held(&mut self, s: StreamId, association: Which, info: &SendInfo, bytes: &[u8]) -> bool {
         let Some(stream) = self.streams.get_mut(s) else { return false };
-        let max_bytes = stream.head.settings().coalesce_max_bytes();
-        let joins = stream.head.coalesced.append_unasked(association, info, bytes, max_bytes);
+        let joins = stream.head.coalesced.append_unasked(association, info, bytes);
         if joins {
             stream.head.count_written(1, bytes.len());
         }
@@ -381,7 +380,7 @@ impl Executive {
         if bytes.len() >= max_bytes {
             return self.write_whole(s, association, info, bytes);
         }
-        if !stream.head.coalesced.joins(association, &info, bytes.len(), max_bytes) {
+        if !stream.head.coalesced.joins(association, &info, bytes.len()) {
             self.flush_head(s)?;
         }
         let Some((stream, scheduler, pool)) = self.streams.all_parts(s) else {
@@ -395,15 +394,23 @@ impl Executive {
             Admission::Refused(reason) => return Err(WriteError::Refused(reason)),
             Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
         };
+        let driver = stream.driver();
         let coalesced = &mut stream.head.coalesced;
-        if idle && coalesced.is_empty() {
-            return self.write_whole(s, association, info, bytes);
+        if coalesced.is_empty() {
+            if idle {
+                return self.write_whole(s, association, info, bytes);
+            }
+            let max_bytes = match self.drivers[driver.0].admit(s, association, &info, max_bytes) {
+                Admission::Refused(SendError::TooLong { limit_bytes, .. }) => limit_bytes.min(max_bytes),
+                _ => max_bytes,
+            };
+            coalesced.begin(association, &info, max_bytes, pool);
         }
-        coalesced.append(association, &info, bytes, max_bytes, pool);
+        let is_full = coalesced.append(bytes);
         if !coalesced.list() {
             scheduler.list_coalescing(s);
         }
-        let due = idle || coalesced.len() == max_bytes;
+        let due = idle || is_full;
         stream.head.count_written(1, bytes.len());
         match if due { self.flush_head(s) } else { Ok(()) } {
             // The head holds the bytes until the driver has room.

@@ -12,8 +12,8 @@ pub(crate) struct Coalesced {
     info: SendInfo,
     /// Block lent by the pool; holds no memory while nothing is held.
     block: BytesMut,
-    /// The length of the longest of the writes. The driver has admitted each of them.
-    longest_bytes: usize,
+    /// Maximum number of bytes that go down as one message: the driver refuses no message of this length.
+    max_bytes: usize,
     /// The stream is in the scheduler's list of coalescing heads.
     listed: bool,
 }
@@ -47,44 +47,32 @@ impl Coalesced {
 
     /// Returns whether these bytes can join those that are held.
     #[inline]
-    pub(crate) fn joins(&self, association: Which, info: &SendInfo, bytes: usize, max_bytes: usize) -> bool {
+    pub(crate) fn joins(&self, association: Which, info: &SendInfo, bytes: usize) -> bool {
         let same = (self.association, self.info) == (association, *info);
-        self.is_empty() || (same && self.block.len() + bytes <= max_bytes)
+        self.is_empty() || (same && self.block.len() + bytes <= self.max_bytes)
     }
 
-    /// Appends bytes; [`Coalesced::joins`] must have returned true.
+    /// Prepares for writes of which `max_bytes` at most go down as one message. Nothing must be held.
+    pub(crate) fn begin(&mut self, association: Which, info: &SendInfo, max_bytes: usize, pool: &mut Pool) {
+        debug_assert!(self.is_empty());
+        (self.association, self.info, self.max_bytes) = (association, *info, max_bytes);
+        self.block = pool.take_block(max_bytes);
+    }
+
+    /// Appends bytes; [`Coalesced::joins`] must have returned true. Returns whether the block is full.
     #[inline]
-    pub(crate) fn append(
-        &mut self,
-        association: Which,
-        info: &SendInfo,
-        bytes: &[u8],
-        max_bytes: usize,
-        pool: &mut Pool,
-    ) {
-        if self.is_empty() {
-            (self.association, self.info) = (association, *info);
-            self.block = pool.take_block(max_bytes);
-            self.longest_bytes = 0;
-        }
-        self.longest_bytes = self.longest_bytes.max(bytes.len());
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> bool {
         self.block.extend_from_slice(bytes);
+        self.block.len() >= self.max_bytes
     }
 
-    /// Appends a write to those that are held if the driver need not be asked: it has admitted one as long, and the block does
-    /// not become full. Returns whether the write was appended.
+    /// Appends a write to those that are held if the block does not become full: the driver need not be asked. Returns whether the
+    /// write was appended.
     #[inline]
-    pub(crate) fn append_unasked(
-        &mut self,
-        association: Which,
-        info: &SendInfo,
-        bytes: &[u8],
-        max_bytes: usize,
-    ) -> bool {
-        let is_admitted = (1..=self.longest_bytes).contains(&bytes.len());
-        let joins = is_admitted
-            && !self.is_empty()
-            && self.block.len() + bytes.len() < max_bytes
+    pub(crate) fn append_unasked(&mut self, association: Which, info: &SendInfo, bytes: &[u8]) -> bool {
+        let joins = !self.is_empty()
+            && !bytes.is_empty()
+            && self.block.len() + bytes.len() < self.max_bytes
             && (self.association, &self.info) == (association, info)
             && info.lifetime.is_none();
         if joins {

@@ -79,7 +79,6 @@ fn a_write_that_the_driver_might_refuse_or_that_sends_what_is_held_does_not_join
         (ONE, SendInfo { unordered: true, ..MORE }, "d"),
         (ONE, SendInfo { lifetime, ..MORE }, "d"),
         (ONE, MORE, ""),
-        (ONE, MORE, "long"),
     ] {
         let joins = rig.executive.write_held(rig.s, association, &info, text.as_bytes());
         assert!(!joins, "{association:?} {info:?} {text:?}");
@@ -88,11 +87,24 @@ fn a_write_that_the_driver_might_refuse_or_that_sends_what_is_held_does_not_join
     assert!(!rig.executive.write_held(rig.s, ONE, &MORE, b"gh"), "the block would be full");
     write_more(&mut rig, "gh");
     assert_eq!(rig.received(), ["abcdefgh"]);
-    write_more(&mut rig, "i");
-    assert!(!rig.executive.write_held(rig.s, ONE, &MORE, b"jk"), "the driver has admitted one byte since");
     let brief = SendInfo { lifetime, ..MORE };
     rig.executive.write(rig.s, ONE, brief, b"l", Instant::now).unwrap();
     assert!(!rig.executive.write_held(rig.s, ONE, &brief, b"m"), "the time would not advance");
+}
+
+#[test]
+fn writes_join_only_up_to_the_longest_message_that_the_driver_takes() {
+    for held in [false, true] {
+        let mut rig = Rig::new();
+        rig.state().message_bytes_max = Some(5);
+        for text in ["ab", "cd", "ef", "ghijk", "l"] {
+            if !(held && rig.executive.write_held(rig.s, ONE, &MORE, text.as_bytes())) {
+                write_more(&mut rig, text);
+            }
+        }
+        rig.executive.at(epoch()).flush_head(rig.s).unwrap();
+        assert_eq!(rig.received(), ["abcd", "ef", "ghijk", "l"], "held {held}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use streams::{
     Admission, AssociationId, Cx, Driver, DriverId, DriverInfo, Errno, Executive, Kind, Message, Module,
-    ModuleInfo, Open, Primitive, Q, QueueInfo, RecvInfo, SendInfo, StreamId, Which, WriteAs,
+    ModuleInfo, Open, Primitive, Q, QueueInfo, RecvInfo, SendError, SendInfo, StreamId, Which, WriteAs,
 };
 
 /// An association of a stream with several.
@@ -22,6 +22,8 @@ pub(crate) fn epoch() -> Instant {
 pub(crate) struct State {
     pub(crate) info: DriverInfo,
     pub(crate) admission: Admission,
+    /// Longer messages are refused.
+    pub(crate) message_bytes_max: Option<usize>,
     /// While this is set, messages are queued with `putq` and stay there.
     pub(crate) busy: bool,
     pub(crate) received: Vec<Message>,
@@ -57,8 +59,14 @@ impl Driver for Device {
         self.state().diary.lock().unwrap().push("close".into());
     }
 
-    fn admit(&mut self, _s: StreamId, _association: Which, _info: &SendInfo, _bytes: usize) -> Admission {
-        self.state().admission
+    fn admit(&mut self, _s: StreamId, _association: Which, _info: &SendInfo, bytes: usize) -> Admission {
+        let state = self.state();
+        match state.message_bytes_max {
+            Some(limit_bytes) if bytes > limit_bytes => {
+                Admission::Refused(SendError::TooLong { bytes, limit_bytes })
+            }
+            _ => state.admission,
+        }
     }
 
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
@@ -119,6 +127,7 @@ impl Rig {
         let state = Arc::new(Mutex::new(State {
             info,
             admission: Admission::Room,
+            message_bytes_max: None,
             busy: false,
             received: Vec::new(),
             consumed: Vec::new(),
