@@ -73,8 +73,8 @@ pub(crate) fn send(
     })
 }
 
-/// Sends a message whose content is in a memfd, unless `check` fails: `send_record` sends its record, and the ring gets the header,
-/// so that the message keeps its place among the others.
+/// Sends a message whose content is in a memfd, unless `check` fails: `send_record` sends its record, and the ring gets the
+/// header, so that the message keeps its place among the others.
 pub(crate) fn send_long(
     fd: RawFd,
     descriptor: &Descriptor,

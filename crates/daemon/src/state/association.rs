@@ -264,8 +264,8 @@ impl SocketAssociation {
         self.is_inbound_done.send_replace(true);
     }
 
-    /// Waits until each message that the program had sent when the inbound direction was done is delivered, or its return is in the
-    /// channel; or until the program has left.
+    /// Waits until each message that the program had sent when the inbound direction was done is delivered, or its return is in
+    /// the channel; or until the program has left.
     pub(crate) async fn outbound_settled(&self) {
         let _ = self.is_outbound_settled.subscribe().wait_for(|settled| *settled).await;
     }

@@ -446,8 +446,8 @@ impl Socket {
         assoc
     }
 
-    /// Records that an association has ended: the program sees that it takes no more messages. Those that it has sent before still
-    /// reach the send queue, until the association is removed.
+    /// Records that an association has ended: the program sees that it takes no more messages. Those that it has sent before
+    /// still reach the send queue, until the association is removed.
     pub(crate) fn on_one_of_many_ended(&self, assoc: &SocketAssociation) {
         self.associations.on_ended(assoc);
         if let Some(queue) = assoc.send_queue() {
