@@ -21,7 +21,7 @@ pub fn compiled(source: &Path, name: &str, arguments: &[&str]) -> PathBuf {
     let compiler = Command::new("cc")
         .args(["-O1", "-Wall", "-Wextra", "-Werror", "-D_FORTIFY_SOURCE=2", "-pthread"])
         // For programs that make requests themselves.
-        .arg(format!("-DCARRIER_VERSION={}", carrier::VERSION))
+        .arg(format!("-DCHANNEL_VERSION={}", channel_protocol::VERSION))
         .arg("-o")
         .args([&program, source])
         .args(arguments)

@@ -47,7 +47,7 @@ impl Talk {
             socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), SockProtocol::EthAll).unwrap();
         setsockopt(&frames, ReceiveTimeout, &TimeVal::seconds(PATIENCE.as_secs() as i64)).unwrap();
         client.send(b"on the wire").unwrap();
-        let to = listener.address().carrier_port().to_be_bytes();
+        let to = listener.address().encapsulation_port().to_be_bytes();
         let mut frame = [0; 2048];
         let quote = wait::found("a packet to the server on the wire", || {
             let bytes = recv(frames.as_raw_fd(), &mut frame, MsgFlags::empty()).unwrap();

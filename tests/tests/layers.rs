@@ -14,7 +14,7 @@ const WITHOUT_FAMILIES: [(&str, &str); 1] = [("crates/daemon", "channel")];
 /// Folders of crates whose files form no cycle of uses.
 const WITHOUT_CIRCLES: [&str; 21] = [
     "crates/capi",
-    "crates/carrier",
+    "crates/channel-protocol",
     "crates/daemon",
     "crates/emulator",
     "crates/fuzz-cases",

@@ -30,7 +30,7 @@ struct Case {
 
 /// The encapsulation of a packet.
 #[derive(Clone, Copy)]
-enum Carrier {
+enum Encapsulation {
     Udp,
     Ip,
 }
@@ -38,13 +38,13 @@ enum Carrier {
 #[test]
 #[ignore = "needs tshark: ./test --all"]
 fn in_udp() {
-    check(Carrier::Udp);
+    check(Encapsulation::Udp);
 }
 
 #[test]
 #[ignore = "needs tshark: ./test --all"]
 fn directly_in_ip() {
-    check(Carrier::Ip);
+    check(Encapsulation::Ip);
 }
 
 /// tshark must detect a broken packet, or the other tests prove nothing.
@@ -57,17 +57,17 @@ fn tshark_notices_a_wrong_checksum_and_a_wrong_length() {
     let mut wrong_length = packet_of(1, &[Chunk::CookieAck(chunk::CookieAck)]);
     wrong_length[15] = 200;
     packet::finish(&mut wrong_length);
-    let read = read_with(&tshark, Carrier::Ip, &[wrong_checksum, wrong_length], &BTreeSet::new());
+    let read = read_with(&tshark, Encapsulation::Ip, &[wrong_checksum, wrong_length], &BTreeSet::new());
     assert_ne!(values(&read[0], "sctp.checksum.status"), "1");
     assert_ne!(complaints(&read[1]), "");
 }
 
-fn check(carrier: Carrier) {
+fn check(encapsulation: Encapsulation) {
     let Some(tshark) = tools::program("tshark") else { return };
     let cases = cases();
     let fields = cases.iter().flat_map(|case| &case.fields).map(|(field, _)| *field).collect();
     let packets: Vec<Vec<u8>> = cases.iter().map(|case| case.packet.clone()).collect();
-    let read = read_with(&tshark, carrier, &packets, &fields);
+    let read = read_with(&tshark, encapsulation, &packets, &fields);
     assert_eq!(read.len(), cases.len());
     let mut differences = String::new();
     for (index, (case, read)) in cases.iter().zip(&read).enumerate() {
@@ -105,7 +105,7 @@ fn values(read: &Value, field: &str) -> String {
 /// Returns the packets as tshark reads them.
 fn read_with(
     tshark: &std::path::Path,
-    carrier: Carrier,
+    encapsulation: Encapsulation,
     packets: &[Vec<u8>],
     fields: &BTreeSet<&str>,
 ) -> Vec<Value> {
@@ -119,18 +119,18 @@ fn read_with(
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     // The capture fits into a pipe, so that writing it never waits until tshark's output is read.
-    child.stdin.take().unwrap().write_all(&capture(carrier, packets)).unwrap();
+    child.stdin.take().unwrap().write_all(&capture(encapsulation, packets)).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// Returns a capture file of the packets.
-fn capture(carrier: Carrier, packets: &[Vec<u8>]) -> Vec<u8> {
+fn capture(encapsulation: Encapsulation, packets: &[Vec<u8>]) -> Vec<u8> {
     let header = PcapHeader { datalink: DataLink::RAW, ..PcapHeader::default() };
     let mut writer = PcapWriter::with_header(Vec::new(), header).unwrap();
     for (index, packet) in packets.iter().enumerate() {
-        let datagram = ip_datagram(carrier, packet);
+        let datagram = ip_datagram(encapsulation, packet);
         let at = Duration::from_millis(index as u64);
         writer.write_packet(&PcapPacket::new(at, datagram.len() as u32, &datagram)).unwrap();
     }
@@ -139,10 +139,10 @@ fn capture(carrier: Carrier, packets: &[Vec<u8>]) -> Vec<u8> {
 
 /// Returns an IPv4 datagram (RFC 791 §3.1) from 192.0.2.1 to 192.0.2.2 with the packet inside. Its own checksums are
 /// zero: they are not what is tested.
-fn ip_datagram(carrier: Carrier, packet: &[u8]) -> Vec<u8> {
-    let (protocol, payload) = match carrier {
-        Carrier::Ip => (132, packet.to_vec()),
-        Carrier::Udp => {
+fn ip_datagram(encapsulation: Encapsulation, packet: &[u8]) -> Vec<u8> {
+    let (protocol, payload) = match encapsulation {
+        Encapsulation::Ip => (132, packet.to_vec()),
+        Encapsulation::Udp => {
             let mut udp = Vec::new();
             let length = 8 + packet.len() as u16;
             for field in [ENCAPSULATION_PORT, ENCAPSULATION_PORT, length, 0] {

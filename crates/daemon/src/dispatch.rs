@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
-use carrier::assoc_id::AssocId;
-use carrier::request::{DaemonRequest, SocketKind, SocketRequest};
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::request::{DaemonRequest, SocketKind, SocketRequest};
 use rustix::io::Errno;
 
 use crate::calls::connect::ConnectArgs;
@@ -67,7 +67,7 @@ pub(crate) async fn perform(
     }
 }
 
-/// Carries out a request about the socket whose carrier `descriptor` is. Waits for the peer where the answer depends on it.
+/// Carries out a request about the socket whose pair `descriptor` is. Waits for the peer where the answer depends on it.
 pub(crate) async fn perform_on(
     registry: &Rc<Registry>,
     descriptor: &ReceivedDescriptor,
@@ -193,8 +193,8 @@ mod tests {
     use std::net::SocketAddr;
     use std::os::fd::OwnedFd;
 
-    use carrier::request::{Addresses, InitMessage, Start};
-    use carrier::status_page::State;
+    use channel_protocol::request::{Addresses, InitMessage, Start};
+    use channel_protocol::status_page::State;
     use tokio::task::{spawn_local, yield_now};
 
     use super::*;

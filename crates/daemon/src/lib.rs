@@ -1,6 +1,6 @@
 //! SCTP sockets for unmodified programs: the executive as a service.
 //!
-//! A program under `swiftwater run` has one end of a pair of AF_UNIX sockets, its *carrier* (see [`carrier`]), instead
+//! A program under `swiftwater run` has one end of a *pair* of AF_UNIX sockets (see [`channel_protocol`]), instead
 //! of an SCTP socket. The daemon has the other end and the association, and moves messages between the two.
 //!
 //! Its layers, from the top: `server`, `client`, `dispatch`, `tasks`, `calls`, `relay`, `state`, `channel`, `users`, `system`.
@@ -52,7 +52,7 @@ pub use calls::status::{
     SocketState, SocketStatus, SocketStyle, Status, UserStatus,
 };
 pub use calls::streams::{PartStatus, QueueStatus, StreamStatus};
-pub use carrier::assoc_id::AssocId;
+pub use channel_protocol::assoc_id::AssocId;
 pub use client::inquiry::{NoDaemon, trusts_daemon_of};
 pub use client::streams::{Recording, StreamCommandError, Streams};
 pub use server::REQUEST_WAIT;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carrier::request::{self, AnswerKind, FRAME_BYTES_MAX, Request, RequestError};
+use channel_protocol::request::{self, AnswerKind, FRAME_BYTES_MAX, Request, RequestError};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags};
 use rustix::process::Uid;
@@ -207,7 +207,7 @@ async fn close(mut descriptors: Vec<ReceivedDescriptor>) {
     }
 }
 
-/// Carries out a request. One about a socket must have come with its carrier.
+/// Carries out a request. One about a socket must have come with its pair.
 async fn perform(
     registry: &Rc<Registry>,
     request: Request<'_>,
@@ -216,8 +216,8 @@ async fn perform(
 ) -> Result<Reply, Errno> {
     match (request, descriptor) {
         (Request::Daemon(request), _) => dispatch::perform(registry, request, requester).await,
-        (Request::Socket(request), Some(carrier)) => {
-            dispatch::perform_on(registry, carrier, request, requester).await
+        (Request::Socket(request), Some(pair)) => {
+            dispatch::perform_on(registry, pair, request, requester).await
         }
         (Request::Socket(_), None) => Err(Errno::BADF),
     }
@@ -356,7 +356,7 @@ fn refuse(error: RequestError, requester: Requester) -> Reply {
             format_args!(
                 "the shim of process {} has version {version}, this daemon has {}: use both from one installation",
                 requester.process(),
-                carrier::VERSION
+                channel_protocol::VERSION
             ),
         ),
         RequestError::Malformed => log(
@@ -393,7 +393,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
-    use carrier::request::{DaemonRequest, SocketRequest};
+    use channel_protocol::request::{DaemonRequest, SocketRequest};
     use rustix::event::PollFlags;
     use rustix::net::{AddressFamily, SocketType};
     use swiftwater::StackOptions;

@@ -1,7 +1,7 @@
 //! Ends the daemon, and tells the peers, so that none has to wait for its timers.
 //!
 //! Associations that programs have closed are delivered within [`END_WAIT`]. Open associations are aborted: a shutdown
-//! would tell the peer that the program had sent everything it wanted to send. Their carriers then close without a
+//! would tell the peer that the program had sent everything it wanted to send. Their pairs then close without a
 //! state in the page, which tells the shim that the daemon has ended.
 
 use std::sync::Arc;

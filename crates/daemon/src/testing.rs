@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carrier::assoc_id::AssocId;
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind, Sequence};
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::record::{Flags, HEADER_BYTES, Header, Kind, Sequence};
 use ring::{PutOutcome, Ring, Writer};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -80,7 +80,7 @@ pub(crate) fn header(assoc_id: AssocId, bytes: usize) -> Header {
 /// Sends a message as the program does.
 pub(crate) fn send(program_end: &OwnedFd, assoc_id: AssocId, content: &[u8]) {
     let record = [&header(assoc_id, content.len()).encode(), content].concat();
-    rustix::net::send(program_end, &record, SendFlags::DONTWAIT).expect("room in the carrier");
+    rustix::net::send(program_end, &record, SendFlags::DONTWAIT).expect("room in the pair");
 }
 
 /// The ring of a socket's program, and the last sleep of the daemon that it has ended.
@@ -137,7 +137,7 @@ pub(crate) fn put(socket: &Socket, assoc_id: AssocId, content: &[u8]) -> bool {
 /// Sends a record without content.
 pub(crate) fn send_only(program_end: &OwnedFd, kind: Kind) {
     rustix::net::send(program_end, &Header::new(kind).encode(), SendFlags::DONTWAIT)
-        .expect("room in the carrier");
+        .expect("room in the pair");
 }
 
 /// Sends a message of zeros in a memfd as the program does, without a place among those in the ring.
@@ -167,7 +167,7 @@ pub(crate) fn send_with(program_end: &OwnedFd, record: &[u8], descriptors: &[imp
 /// Takes the next record, with the messages of a bundle in its place, as a program that reads does; `None` if there is none.
 pub(crate) fn read_bundled(socket: &Socket, program_end: &OwnedFd) -> Option<Vec<u8>> {
     let record = read(program_end)?;
-    Some(socket.channel().carrier().bundle_of(&record).unwrap_or(record))
+    Some(socket.channel().pair().bundle_of(&record).unwrap_or(record))
 }
 
 /// Takes the next record or packet as a program that reads does; `None` if there is none.

@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ::carrier::assoc_id::AssocId;
-use ::carrier::record::{HEADER_BYTES, Header, Kind, Sequence};
-use ::carrier::request::{
+use ::channel_protocol::assoc_id::AssocId;
+use ::channel_protocol::record::{HEADER_BYTES, Header, Kind, Sequence};
+use ::channel_protocol::request::{
     Addresses, Answer, DaemonRequest, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, PUT_BACK_BYTES_MAX,
     Recorder, Request, SocketKind, SocketRequest, Start,
 };
@@ -98,7 +98,7 @@ enum Step {
     },
 }
 
-/// A descriptor that is no carrier.
+/// A descriptor that is no pair.
 #[derive(Arbitrary, Debug)]
 enum Thing {
     Null,
@@ -152,7 +152,7 @@ struct Head {
     port: Option<u8>,
 }
 
-/// A descriptor of the program: a carrier with the page of its sharers, a ring, or something else.
+/// A descriptor of the program: a pair with the page of its sharers, a ring, or something else.
 struct Held {
     descriptor: OwnedFd,
     page: Option<OwnedFd>,
@@ -233,19 +233,19 @@ fn perform(place: &SocketAddrUnix, held: &mut Vec<Held>, step: &Step) {
             }
         }
         Step::Send { on, header, payload, passed } => {
-            let Some(carrier) = pick(held, *on) else { return };
+            let Some(pair) = pick(held, *on) else { return };
             let header = header.encode(payload.len());
-            // The carrier may be full or closed, or is none.
-            let _ = send(&carrier.descriptor, &[&header, payload], &chosen(held, passed));
+            // The pair may be full or closed, or is none.
+            let _ = send(&pair.descriptor, &[&header, payload], &chosen(held, passed));
         }
         Step::SendBytes { on, bytes } => {
-            let Some(carrier) = pick(held, *on) else { return };
-            let _ = send(&carrier.descriptor, &[bytes], &[]);
+            let Some(pair) = pick(held, *on) else { return };
+            let _ = send(&pair.descriptor, &[bytes], &[]);
         }
         Step::Read { on } => {
-            let Some(carrier) = pick(held, *on) else { return };
+            let Some(pair) = pick(held, *on) else { return };
             // There may be nothing.
-            let _ = receive(&carrier.descriptor, &mut [0; 256]);
+            let _ = receive(&pair.descriptor, &mut [0; 256]);
         }
         Step::WritePage { of, at, bytes } => {
             let Some(page) = pick(held, *of).and_then(|held| held.page.as_ref()) else { return };
@@ -266,7 +266,7 @@ fn perform(place: &SocketAddrUnix, held: &mut Vec<Held>, step: &Step) {
     }
 }
 
-/// Keeps the carrier and the sharers' page that came with an answer, if any.
+/// Keeps the pair and the sharers' page that came with an answer, if any.
 fn take_socket(held: &mut Vec<Held>, descriptors: Vec<OwnedFd>) {
     if let Ok([descriptor, _status, sharers]) = <[OwnedFd; 3]>::try_from(descriptors)
         && held.len() < HELD_MAX
@@ -333,7 +333,7 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
         Asked::Find { port } => SocketRequest::Find(at(*port)).into(),
         Asked::Barrier => DaemonRequest::Barrier.into(),
         Asked::Linger { cookie } => {
-            let own = about.first().and_then(|carrier| socket_cookie(carrier).ok());
+            let own = about.first().and_then(|pair| socket_cookie(pair).ok());
             DaemonRequest::Linger { cookie: own.unwrap_or((*cookie).into()) }.into()
         }
         Asked::AwaitRoom { association } => {

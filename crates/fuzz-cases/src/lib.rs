@@ -9,7 +9,7 @@
 //!   the end. In addition, every message arrives unchanged or is reported, and nothing is left behind.
 //! - [`request()`]: a request or an answer of the daemon's protocol. Nothing panics, and one that is parsed and encoded
 //!   again parses to the same.
-//! - [`record()`]: a record on a carrier. Nothing panics, and the messages found in it lie within it.
+//! - [`record()`]: a record on a pair. Nothing panics, and the messages found in it lie within it.
 //! - [`page()`]: a script. A reader of a bundle, and a sharer that writes to its page. The reader gets parts of the record.
 //! - [`daemon()`]: a script. A program sends a daemon requests with any descriptors and records of any form, and writes to
 //!   its pages. No task of the daemon panics, and the daemon still answers.
@@ -22,7 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
-mod carrier;
+mod channel;
 mod daemon;
 mod edit;
 mod forge;
@@ -36,7 +36,7 @@ mod script;
 mod sniff;
 mod two_endpoints;
 
-pub use carrier::{page, record, request};
+pub use channel::{page, record, request};
 pub use daemon::daemon;
 pub use options::options;
 pub use packet::packet;

@@ -14,11 +14,11 @@ const CODE: usize = 6;
 const INFO: std::ops::Range<usize> = 8..12;
 
 /// Returns why the datagram to `remote` was returned, according to its control messages. `None` if that is no reason to abandon
-/// the address, such as a report about a parameter or a time stamp. `carrier_bytes`: the header between IP and SCTP.
+/// the address, such as a report about a parameter or a time stamp. `encapsulation_bytes`: the header between IP and SCTP.
 pub(crate) fn reason(
     control_bytes: &[u8],
     remote: IpAddr,
-    carrier_bytes: usize,
+    encapsulation_bytes: usize,
 ) -> Option<UnreachableReason> {
     let report = control::messages(control_bytes).find(|message| {
         (message.level, message.kind) == (libc::SOL_IP, libc::IP_RECVERR)
@@ -27,7 +27,7 @@ pub(crate) fn reason(
     let error = report.data.get(..EXTENDED_ERROR_BYTES)?;
     let info = u32::from_ne_bytes(error.get(INFO)?.try_into().ok()?);
     let too_big =
-        || UnreachableReason::TooBig { mtu_bytes: payload_bytes(info as usize, remote, carrier_bytes) };
+        || UnreachableReason::TooBig { mtu_bytes: payload_bytes(info as usize, remote, encapsulation_bytes) };
     match error[ORIGIN] {
         libc::SO_EE_ORIGIN_ICMP => icmp4_reason(error[KIND], error[CODE], too_big),
         libc::SO_EE_ORIGIN_ICMP6 => icmp6_reason(error[KIND], error[CODE], too_big),

@@ -76,18 +76,18 @@ impl Routes {
     }
 }
 
-/// Returns the length of the largest SCTP packet that fits an IP packet of `mtu_bytes`, with `carrier_bytes` of header between
-/// them.
-pub(crate) fn payload_bytes(mtu_bytes: usize, remote: IpAddr, carrier_bytes: usize) -> usize {
-    let payload = mtu_bytes.max(MTU_BYTES_MIN) - header_bytes(remote, carrier_bytes);
+/// Returns the length of the largest SCTP packet that fits an IP packet of `mtu_bytes`, with `encapsulation_bytes` of header
+/// between them.
+pub(crate) fn payload_bytes(mtu_bytes: usize, remote: IpAddr, encapsulation_bytes: usize) -> usize {
+    let payload = mtu_bytes.max(MTU_BYTES_MIN) - header_bytes(remote, encapsulation_bytes);
     // RFC 9260 §3: the length of a packet is a multiple of 4.
     payload.min(PACKET_BYTES_MAX) & !3
 }
 
-/// Returns the length of all headers before SCTP: that of IP, without options, and `carrier_bytes`.
-pub(crate) fn header_bytes(remote: IpAddr, carrier_bytes: usize) -> usize {
+/// Returns the length of all headers before SCTP: that of IP, without options, and `encapsulation_bytes`.
+pub(crate) fn header_bytes(remote: IpAddr, encapsulation_bytes: usize) -> usize {
     let ip_header_bytes = if remote.is_ipv6() { 40 } else { 20 };
-    ip_header_bytes + carrier_bytes
+    ip_header_bytes + encapsulation_bytes
 }
 
 fn ask(remote: SocketAddr, bound: Option<IpAddr>, interface: Option<&str>) -> Route {

@@ -59,7 +59,7 @@ pub(crate) struct Sockets {
     /// Whether filters against floods may need a change.
     filters_due: bool,
     /// Bytes of the header between IP and SCTP.
-    carrier_bytes: usize,
+    encapsulation_bytes: usize,
     mtu_bytes_cap: usize,
     in_flight_limit_bytes: usize,
     pub(crate) routes: RefCell<Routes>,
@@ -100,7 +100,7 @@ impl Sockets {
     /// The process or the system lacks descriptors.
     pub(crate) fn new(
         bound: Vec<BoundSocket>,
-        carrier_bytes: usize,
+        encapsulation_bytes: usize,
         mtu_bytes: Option<usize>,
     ) -> Result<Self, BindError> {
         let interfaces = bound.iter().filter_map(|s| Some((s.bound.ip(), s.interface.clone()?))).collect();
@@ -135,7 +135,7 @@ impl Sockets {
             next: 0,
             readiness,
             filters_due: false,
-            carrier_bytes,
+            encapsulation_bytes,
             mtu_bytes_cap: mtu_bytes.unwrap_or(usize::MAX),
             in_flight_limit_bytes: (buffer_bytes * IN_FLIGHT_PERCENT / CHARGE_PERCENT)
                 .min(IN_FLIGHT_BYTES_MAX),
@@ -162,9 +162,9 @@ impl Sockets {
             mtu_bytes: payload_bytes(
                 route.mtu_bytes.min(self.mtu_bytes_cap),
                 remote.ip(),
-                self.carrier_bytes,
+                self.encapsulation_bytes,
             ),
-            header_bytes: header_bytes(remote.ip(), self.carrier_bytes),
+            header_bytes: header_bytes(remote.ip(), self.encapsulation_bytes),
             same_host: route.same_host,
             on_link: route.on_link,
             in_flight_limit_bytes: route.same_host.then_some(self.in_flight_limit_bytes),

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::request::ADDRESSES_MAX;
-use carrier::status_page::Subscriptions;
+use channel_protocol::request::ADDRESSES_MAX;
+use channel_protocol::status_page::Subscriptions;
 use libc::{c_int, sockaddr, socklen_t};
 
 use crate::descriptor::Descriptor;
@@ -28,7 +28,7 @@ pub(crate) unsafe fn read(address: *const sockaddr, bytes: socklen_t) -> Result<
             // SAFETY: that many bytes are readable.
             let a = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(a.sin6_addr.s6_addr);
-            Ok(carrier::address::v6(ip, u16::from_be(a.sin6_port), a.sin6_scope_id))
+            Ok(channel_protocol::address::v6(ip, u16::from_be(a.sin6_port), a.sin6_scope_id))
         }
         _ => Err(Errno(libc::EINVAL)),
     }

@@ -4,13 +4,13 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::ptr;
 
-use carrier::abi::{
+use channel_protocol::abi::{
     IPPROTO_SCTP, SCTP_ABORT, SCTP_ADDR_OVER, SCTP_EOF, SCTP_SACK_IMMEDIATELY, SCTP_SENDALL, SCTP_UNORDERED,
 };
-use carrier::assoc_id::AssocId;
-use carrier::record::{Flags, Header, Kind};
-use carrier::request::InitMessage;
-use carrier::status_page::Subscriptions;
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::record::{Flags, Header, Kind};
+use channel_protocol::request::InitMessage;
+use channel_protocol::status_page::Subscriptions;
 use libc::{c_int, cmsghdr, msghdr};
 
 use crate::structures::{

@@ -5,11 +5,11 @@ use std::os::fd::RawFd;
 use std::slice;
 use std::time::Duration;
 
-use carrier::name::DAEMON;
-use carrier::request::{
+use channel_protocol::name::DAEMON;
+use channel_protocol::request::{
     Answer, AnswerKind, DaemonRequest, HEAD_BYTES_MAX, OPTION_BYTES_MAX, Request, SocketRequest,
 };
-use carrier::trust;
+use channel_protocol::trust;
 use libc::socklen_t;
 
 use crate::cancel;
@@ -421,7 +421,7 @@ mod tests {
         };
         let serving = std::thread::spawn(move || {
             for treatment in treatments {
-                let mut frame = [0; carrier::request::FRAME_BYTES_MAX];
+                let mut frame = [0; channel_protocol::request::FRAME_BYTES_MAX];
                 // SAFETY: the pointers are null, or to memory of that length.
                 unsafe {
                     let connection = libc::accept(listener, ptr::null_mut(), ptr::null_mut());
@@ -462,7 +462,7 @@ mod tests {
     fn the_descriptors_of_an_answer_that_is_a_failure_are_closed() {
         let (connection, daemon) = UnixStream::pair().expect("a pair");
         let (sent, peer) = UnixStream::pair().expect("a pair");
-        let mut frame = [0; carrier::request::FRAME_BYTES_MAX];
+        let mut frame = [0; channel_protocol::request::FRAME_BYTES_MAX];
         let bytes = Answer::Failed(libc::EPERM).encode(&mut frame).expect("it is short");
         let content = [Source::of(&frame[..bytes])];
         let descriptor = Some(sent.as_raw_fd());

@@ -3,8 +3,8 @@
 use std::os::fd::RawFd;
 use std::ptr;
 
-use carrier::abi::SCTP_SOCKOPT_PEELOFF;
-use carrier::assoc_id::AssocId;
+use channel_protocol::abi::SCTP_SOCKOPT_PEELOFF;
+use channel_protocol::assoc_id::AssocId;
 use libc::{c_int, sockaddr};
 
 use crate::descriptor::Descriptor;

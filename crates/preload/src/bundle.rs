@@ -1,7 +1,7 @@
 //! Several messages to the program that share a record: a bundle.
 //!
 //! The messages of a bundle lie in the receive ring, which the daemon writes and the program maps, and the record says where.
-//! The record stays at the front of the carrier until the last message was read, so the descriptor polls readable until then,
+//! The record stays at the front of the pair until the last message was read, so the descriptor polls readable until then,
 //! and the daemon leaves the memory as it is. Readers take messages without system calls; the sharers' page counts how far
 //! all of them have read.
 //!
@@ -9,10 +9,10 @@
 
 use std::os::fd::RawFd;
 
-use carrier::bundle::{Unread, messages};
-use carrier::read_position::InBundle;
-use carrier::record::Extent;
-use carrier::record::{Flags, Header};
+use channel_protocol::bundle::{Unread, messages};
+use channel_protocol::read_position::InBundle;
+use channel_protocol::record::Extent;
+use channel_protocol::record::{Flags, Header};
 
 use crate::message::{self, Message};
 use crate::pages::Pages;

@@ -1,11 +1,11 @@
-//! An SCTP descriptor, which is a carrier of the daemon: its pages and its receive ring, mapped.
+//! An SCTP descriptor, which is a pair of the daemon: its pages and its receive ring, mapped.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::VERSION;
-use carrier::sharers_page::{SHARERS_BYTES, SharersPage};
-use carrier::status_page::{STATUS_BYTES, StatusPage};
+use channel_protocol::VERSION;
+use channel_protocol::sharers_page::{SHARERS_BYTES, SharersPage};
+use channel_protocol::status_page::{STATUS_BYTES, StatusPage};
 
 use crate::mapping::{self, Mapping};
 use crate::own_ring::OwnRing;
@@ -81,7 +81,7 @@ pub(crate) mod tests {
 
     use std::os::fd::RawFd;
 
-    use carrier::status_page::FIELDS_BYTES;
+    use channel_protocol::status_page::FIELDS_BYTES;
 
     use super::*;
 

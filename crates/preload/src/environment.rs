@@ -4,7 +4,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
-use carrier::name::{DAEMON_VARIABLE, ON_DEMAND_VARIABLE, QUIET_VARIABLE, TCP_AS_SCTP_VARIABLE};
+use channel_protocol::name::{DAEMON_VARIABLE, ON_DEMAND_VARIABLE, QUIET_VARIABLE, TCP_AS_SCTP_VARIABLE};
 
 /// The values at the start of the program.
 struct AtStart {

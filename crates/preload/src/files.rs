@@ -4,18 +4,18 @@ use std::ffi::CStr;
 use std::io::Write;
 use std::os::fd::RawFd;
 
-use carrier::name::CarrierName;
+use channel_protocol::name::PairName;
 use libc::c_char;
 
 use crate::errno::check;
 use crate::system::{self, Result, Source};
 use crate::system_call::system_call;
 
-/// Returns whether a descriptor is a socket of the carriers' type and its peer has the name of a carrier's end.
-pub(crate) fn may_be_carrier(fd: RawFd) -> bool {
+/// Returns whether a descriptor is a socket of the pairs' type and its peer has the name of a pair's end.
+pub(crate) fn may_be_pair(fd: RawFd) -> bool {
     // SAFETY: an all-zero address structure is valid.
     let mut address = unsafe { std::mem::zeroed() };
-    system::abstract_peer(fd, &mut address).is_some_and(CarrierName::is_one) && system::is_seqpacket(fd)
+    system::abstract_peer(fd, &mut address).is_some_and(PairName::is_one) && system::is_seqpacket(fd)
 }
 
 /// Returns whether two descriptors are of one file or socket.

@@ -1,4 +1,4 @@
-//! The form of a carrier's content: records, or plain content for programs without the shim.
+//! The form of a pair's content: records, or plain content for programs without the shim.
 //!
 //! A sharer changes the form while it holds the read lock: it takes out all waiting messages, and the daemon puts them back in
 //! the other form. No function here allocates, because some run between `vfork` and `exec`.
@@ -7,15 +7,15 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PLAIN_BYTES_MAX};
-use carrier::request::SocketRequest;
+use channel_protocol::record::{Flags, HEADER_BYTES, Header, Kind, PLAIN_BYTES_MAX};
+use channel_protocol::request::SocketRequest;
 
 use crate::ask::request;
 use crate::lock::Patience;
 use crate::pages::Pages;
 use crate::system::{self, Buffers, Destination, Errno, Result};
 
-/// Error of a call that reads from a carrier.
+/// Error of a call that reads from a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadError {
     /// The content stays plain because its end has already been queued behind it: the descriptor now behaves like any other
@@ -36,7 +36,7 @@ const PUT_BACK_PAUSE: Duration = Duration::from_millis(5);
 /// Number of times that a message is put back: for about a minute.
 const PUT_BACK_TRIES: u32 = 12_000;
 
-/// Makes the carrier's content records. The caller holds the lock.
+/// Makes the pair's content records. The caller holds the lock.
 pub(crate) fn to_records(fd: RawFd) -> Result<(), ReadError> {
     match request(fd, &SocketRequest::Hold) {
         Err(Errno(libc::ESHUTDOWN)) => return Err(ReadError::StaysPlain),
@@ -53,7 +53,7 @@ pub(crate) fn resume_daemon(fd: RawFd, page: Pages<'_>) {
     let _ = request(fd, &SocketRequest::SetForm { plain: page.status.plain.load(Relaxed) != 0 });
 }
 
-/// Puts back a message that is in the carrier no more. The message is nowhere else, so this tries for long while descriptors or
+/// Puts back a message that is in the pair no more. The message is nowhere else, so this tries for long while descriptors or
 /// room for requests are missing.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! The shim that `swiftwater run` preloads.
 //!
-//! It stands between a program and the C library, and answers calls on descriptors that are carriers of the daemon; all other
+//! It stands between a program and the C library, and answers calls on descriptors that are pairs of the daemon; all other
 //! calls pass unchanged. The shim keeps no essential state: the state of a descriptor lies in its page and in the daemon, so all
 //! sharers of the descriptor see the same, also after `fork`, `exec` and `dup`.
 //!
@@ -12,7 +12,7 @@
 //! | `table` | what is known of the numbers of descriptors |
 //! | `descriptor`, `pages` | an SCTP descriptor, with its shared pages |
 //! | `receive`, `send` | messages |
-//! | `reader`, `message` | the record at the front of the carrier, under the read lock |
+//! | `reader`, `message` | the record at the front of the pair, under the read lock |
 //! | `bundle` | several messages in a record |
 //! | `waiting` | waits for events that only the daemon sees |
 //! | `sleep`, `sleepers` | calls that sleep on a number which another thread closes |
@@ -24,7 +24,7 @@
 //! | `address`, `parts` | addresses and lists of buffers in the form of the C library |
 //! | `start` | starts a daemon where there is none |
 //! | `self_connect` | programs that have both ends of an association |
-//! | `form`, `plain` | the form of a carrier's content: records, or plain content for programs without the shim |
+//! | `form`, `plain` | the form of a pair's content: records, or plain content for programs without the shim |
 //! | `environment` | the environment variables of the shim |
 //! | `target` | whether a program that is executed gets the shim |
 //! | `cancel` | cancellation of threads |

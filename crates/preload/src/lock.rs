@@ -22,7 +22,7 @@ use crate::system_call::system_call;
 /// makes the call fail. To fail at once would cost an edge-triggered reader its edge.
 const NONBLOCKING_LIMIT: Duration = Duration::from_millis(100);
 /// Longest wait of `sctp_peeloff`, which has no time limit of its own. Another caller may hold the lock while the daemon sorts
-/// the content of the carrier.
+/// the content of the pair.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
 /// Reason for which a call does not get a lock.

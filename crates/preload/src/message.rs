@@ -1,8 +1,8 @@
-//! A message that a program receives, and the record at the front of the carrier.
+//! A message that a program receives, and the record at the front of the pair.
 
 use std::os::fd::RawFd;
 
-use carrier::record::{HEADER_BYTES, Header};
+use channel_protocol::record::{HEADER_BYTES, Header};
 
 use crate::system::{self, Buffers, Destination, Result};
 

@@ -176,7 +176,7 @@ impl Drop for OwnRing {
 mod tests {
     use std::cell::Cell;
 
-    use carrier::status_page::StatusPage;
+    use channel_protocol::status_page::StatusPage;
     use ring::{PutOutcome, ReaderWords};
 
     use super::*;
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_message_that_its_association_takes_no_more_is_not_in_the_ring_which_stays_in_use() {
-        use carrier::record::{Header, Kind};
+        use channel_protocol::record::{Header, Kind};
 
         let socket = Socket::new();
         let memory = socket.join(ring::WORDS);

@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
 
-use carrier::record::Extent;
-use carrier::sharers_page::SharersPage;
-use carrier::status_page::{RING_AT, StatusPage};
+use channel_protocol::record::Extent;
+use channel_protocol::sharers_page::SharersPage;
+use channel_protocol::status_page::{RING_AT, StatusPage};
 
 /// The two pages of a socket, and its receive ring.
 #[derive(Clone, Copy)]
@@ -29,17 +29,17 @@ pub(crate) struct ReceiveRing<'a> {
 impl<'a> ReceiveRing<'a> {
     /// # Safety
     ///
-    /// The memory of a status page is mapped for reading with [`carrier::status_page::STATUS_BYTES`] for the lifetime.
+    /// The memory of a status page is mapped for reading with [`channel_protocol::status_page::STATUS_BYTES`] for the lifetime.
     pub(crate) unsafe fn behind(status: NonNull<StatusPage>) -> ReceiveRing<'a> {
         // SAFETY: the ring is within the mapping.
         ReceiveRing { begin: unsafe { status.cast::<u8>().add(RING_AT) }, lifetime: PhantomData }
     }
 
-    /// Returns the bundle that the record at the front of the carrier, or the sharers' page, describes; `None` if it cannot lie
+    /// Returns the bundle that the record at the front of the pair, or the sharers' page, describes; `None` if it cannot lie
     /// in the ring.
     pub(crate) fn bundle(self, extent: Extent) -> Option<&'a [u8]> {
         let place = extent.range()?;
-        // SAFETY: the place is within the ring, which is mapped. The daemon writes there only once no record in the carrier
+        // SAFETY: the place is within the ring, which is mapped. The daemon writes there only once no record in the pair
         // describes it. If a sharer names another place, the daemon may write while the bytes are copied; nothing else
         // depends on their values.
         Some(unsafe { slice::from_raw_parts(self.begin.as_ptr().add(place.start), place.len()) })

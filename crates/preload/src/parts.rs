@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use carrier::record::PAYLOAD_BYTES_MAX;
+use channel_protocol::record::PAYLOAD_BYTES_MAX;
 use libc::iovec;
 
 use crate::system::{self, Buffers, Content};

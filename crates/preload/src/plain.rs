@@ -1,12 +1,12 @@
-//! Changes the form of a carrier's content for a program that it is handed to: plain content for one without the shim, and
+//! Changes the form of a pair's content for a program that it is handed to: plain content for one without the shim, and
 //! records again for one with it (see [`form`]). No function here allocates, because some run between `vfork` and `exec`.
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
-use carrier::request::{PUT_BACK_BYTES_MAX, SocketRequest};
+use channel_protocol::record::{Flags, HEADER_BYTES, Header, Kind};
+use channel_protocol::request::{PUT_BACK_BYTES_MAX, SocketRequest};
 
 use crate::ask::request;
 use crate::descriptor::Descriptor;
@@ -20,21 +20,21 @@ use crate::{files, form};
 /// Name of the file with what is left to read.
 const MESSAGE: &CStr = c"swiftwater-message";
 
-/// A standard descriptor of a program without the shim, in place of a carrier with records.
+/// A standard descriptor of a program without the shim, in place of a pair with records.
 #[derive(Clone, Copy)]
 pub(crate) enum Plain {
-    /// The carrier, in plain form.
-    Carrier,
+    /// The pair, in plain form.
+    Pair,
     /// For standard input, a file with all unread content, since the peer sends no more.
     Rest(RawFd),
 }
 
-/// Makes the carrier's content plain, for a program without the shim that has it as standard input, or otherwise as standard
+/// Makes the pair's content plain, for a program without the shim that has it as standard input, or otherwise as standard
 /// output or error.
 ///
 /// # Errors
 ///
-/// `EINVAL` and `EOPNOTSUPP`: the socket has no association, or many. `ESHUTDOWN`: the peer sends no more, and the carrier is not
+/// `EINVAL` and `EOPNOTSUPP`: the socket has no association, or many. `ESHUTDOWN`: the peer sends no more, and the pair is not
 /// standard input.
 pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Result<Plain> {
     let pages = descriptor.pages();
@@ -49,12 +49,12 @@ pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Re
         0 => each_message(&reader, |record, _| form::put_back(fd, record)),
         _ => Ok(()),
     };
-    // Records that stay in the carrier are read as records.
+    // Records that stay in the pair are read as records.
     request(fd, &SocketRequest::SetForm { plain: moved.is_ok() })?;
-    moved.map(|()| Plain::Carrier)
+    moved.map(|()| Plain::Pair)
 }
 
-/// Returns a descriptor that was found, once its carrier brings records.
+/// Returns a descriptor that was found, once its pair brings records.
 pub(crate) fn of_records(fd: RawFd, descriptor: Descriptor) -> Result<Descriptor, ReadError> {
     if descriptor.pages().status.plain.load(Relaxed) != 0 {
         Reader::lock(fd, descriptor.pages(), &Patience::of_a_request())?;
@@ -62,7 +62,7 @@ pub(crate) fn of_records(fd: RawFd, descriptor: Descriptor) -> Result<Descriptor
     Ok(descriptor)
 }
 
-/// Makes the carrier's content records, if possible.
+/// Makes the pair's content records, if possible.
 pub(crate) fn back_to_records(fd: RawFd, descriptor: &Descriptor) {
     // If this fails, the next reader tries again.
     let _ = Reader::lock(fd, descriptor.pages(), &Patience::of_a_request());

@@ -1,4 +1,4 @@
-//! The record at the front of the carrier, for the holder of the read lock.
+//! The record at the front of the pair, for the holder of the read lock.
 //!
 //! A short read would drop the rest of a record. So the shim peeks at a record that may be longer than the program's buffer, and
 //! removes it once its last byte has been read; until then the sharers' page says how far it was read, and the kernel's
@@ -8,9 +8,9 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Acquire;
 
-use carrier::read_position::{Front, InBundle};
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
-use carrier::status_page::{PeerShut, State};
+use channel_protocol::read_position::{Front, InBundle};
+use channel_protocol::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
+use channel_protocol::status_page::{PeerShut, State};
 use libc::c_int;
 
 use crate::bundle;
@@ -29,9 +29,9 @@ pub(crate) struct Reader<'a> {
     _held: Held<'a>,
 }
 
-/// Where the front of the carrier is read.
+/// Where the front of the pair is read.
 enum Found {
-    /// A record, which is still in the carrier.
+    /// A record, which is still in the pair.
     Record(Peeked),
     /// A message that has been removed, or was peeked at in a bundle.
     Taken(Message),
@@ -49,7 +49,7 @@ struct Peeked {
 }
 
 impl<'a> Reader<'a> {
-    /// Takes the read lock and makes the carrier bring records.
+    /// Takes the read lock and makes the pair bring records.
     pub(crate) fn lock(fd: RawFd, pages: Pages<'a>, patience: &Patience) -> Result<Reader<'a>, ReadError> {
         let reader = Reader::lock_in_any_form(fd, pages, patience)?;
         if pages.status.plain.load(Acquire) != 0 {
@@ -200,11 +200,11 @@ impl<'a> Reader<'a> {
         Ok(Peeked { header, consumed, copied: system::read_at(memfd.raw(), buffers, consumed)? })
     }
 
-    /// Makes the sharers' page agree with the carrier after the previous holder of the lock died, or did not learn the
+    /// Makes the sharers' page agree with the pair after the previous holder of the lock died, or did not learn the
     /// outcome of a request, and may have stopped half-way.
     pub(crate) fn recover(&self) {
         let position = self.pages.sharers.position();
-        // A carrier always accepts the option.
+        // A pair always accepts the option.
         let _ = system::set_peek_offset(self.fd, -1);
         let noted = position.load();
         if noted == Front::Fresh {
@@ -326,8 +326,8 @@ pub(crate) fn end(fd: RawFd, pages: Pages<'_>) -> Result<Message> {
 
 #[cfg(test)]
 mod tests {
-    use carrier::read_position::ReadPosition;
-    use carrier::record::Extent;
+    use channel_protocol::read_position::ReadPosition;
+    use channel_protocol::record::Extent;
 
     use super::*;
     use crate::descriptor::{self, Descriptor};
@@ -337,8 +337,8 @@ mod tests {
         Header { flags: Flags::END, bytes: 5, ..Header::new(Kind::Data) }
     }
 
-    /// Returns the program's end of a carrier with one message at its front, and the daemon's end.
-    fn carrier_ends() -> [RawFd; 2] {
+    /// Returns the program's end of a pair with one message at its front, and the daemon's end.
+    fn pair_ends() -> [RawFd; 2] {
         let mut ends = [-1; 2];
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
         // SAFETY: the kernel writes two numbers.
@@ -360,7 +360,7 @@ mod tests {
     /// Calls `check` with a reader that has recovered after `died` has noted how far another one had read.
     fn recovered(died: impl FnOnce(&ReadPosition), check: impl FnOnce(&Reader<'_>)) {
         let descriptor = Descriptor::map(descriptor::tests::files()).expect("pages of this version");
-        let ends = carrier_ends();
+        let ends = pair_ends();
         died(descriptor.pages().sharers.position());
         let reader = Reader::lock(ends[0], descriptor.pages(), &Patience::of_a_look()).expect("it is free");
         reader.recover();

@@ -4,8 +4,8 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
-use carrier::record::Header;
-use carrier::status_page::{PeerShut, State};
+use channel_protocol::record::Header;
+use channel_protocol::status_page::{PeerShut, State};
 use libc::c_int;
 
 use crate::cancel;
@@ -126,7 +126,7 @@ fn reach_connection(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<
     }
 }
 
-/// Returns whether a look into the carrier would probably find nothing, so that the call waits first.
+/// Returns whether a look into the pair would probably find nothing, so that the call waits first.
 fn will_probably_wait(descriptor: &Descriptor) -> bool {
     let pages = descriptor.pages();
     pages.status.state() == State::Connected
@@ -135,7 +135,7 @@ fn will_probably_wait(descriptor: &Descriptor) -> bool {
         && descriptor.expects_to_wait()
 }
 
-/// The state of a socket before a look into its carrier. The order matters: the last message is in the carrier before the status
+/// The state of a socket before a look into its pair. The order matters: the last message is in the pair before the status
 /// page says that nothing will come.
 struct Seen {
     state: State,
@@ -152,7 +152,7 @@ impl Seen {
         }
     }
 
-    /// Returns the result of a call that has looked into the carrier; `None` if it has found nothing, and a message may come.
+    /// Returns the result of a call that has looked into the pair; `None` if it has found nothing, and a message may come.
     fn conclude(
         &self,
         taken: Result<Message>,
@@ -233,7 +233,7 @@ pub(crate) fn next(fd: RawFd, descriptor: &Descriptor) -> Option<Header> {
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
-    use carrier::status_page::StatusPage;
+    use channel_protocol::status_page::StatusPage;
 
     use super::*;
     use crate::descriptor;

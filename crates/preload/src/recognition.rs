@@ -1,6 +1,6 @@
 //! Recognizes the descriptors of SCTP sockets.
 //!
-//! When the shim sees a number for the first time, and it is a socket of the carriers' type whose peer has a carrier's
+//! When the shim sees a number for the first time, and it is a socket of the pairs' type whose peer has a pair's
 //! name, the shim asks the daemon. The name alone proves nothing: anybody can take such a name.
 
 use std::os::fd::RawFd;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::request::SocketRequest;
+use channel_protocol::request::SocketRequest;
 
 use crate::ask::ask;
 use crate::descriptor::Descriptor;
@@ -44,7 +44,7 @@ pub(crate) fn look_up(fd: RawFd) -> Result<Option<Arc<Descriptor>>> {
 /// Asks the daemon about an unknown number: a new one, or one that came from elsewhere.
 #[cold]
 fn recognize(fd: RawFd) -> Result<Option<Arc<Descriptor>>> {
-    let attached = if files::may_be_carrier(fd) { attach(fd) } else { Err(Errno(libc::ENOTSOCK)) };
+    let attached = if files::may_be_pair(fd) { attach(fd) } else { Err(Errno(libc::ENOTSOCK)) };
     // A program without the shim may have held the descriptor.
     let attached = attached.map_err(ReadError::Errno);
     let descriptor = match attached.and_then(|descriptor| plain::of_records(fd, descriptor)) {

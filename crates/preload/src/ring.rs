@@ -8,8 +8,8 @@ use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, Sequence, Turn};
-use carrier::sharers_page::SharersPage;
+use channel_protocol::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, Sequence, Turn};
+use channel_protocol::sharers_page::SharersPage;
 use libc::c_int;
 use ring::{PutOutcome, Writer};
 
@@ -50,8 +50,8 @@ impl From<LockError> for PutError {
     }
 }
 
-/// Sends a message of up to [`LONG_BYTES_MAX`](carrier::record::LONG_BYTES_MAX), unless `check` fails; waits for room, if a call
-/// with these flags may.
+/// Sends a message of up to [`LONG_BYTES_MAX`](channel_protocol::record::LONG_BYTES_MAX), unless `check` fails; waits for room,
+/// if a call with these flags may.
 pub(crate) fn send(
     fd: RawFd,
     descriptor: &Descriptor,
@@ -121,7 +121,7 @@ fn put_waiting(
     sent
 }
 
-/// Sends a record by `send`, which needs room in the carrier; waits for the room, if a call with these flags may.
+/// Sends a record by `send`, which needs room in the pair; waits for the room, if a call with these flags may.
 pub(crate) fn send_alone(fd: RawFd, flags: c_int, send: impl Fn() -> Result<()>) -> Result<()> {
     wait_for_room(fd, flags, &Patience::of_send(fd, flags), || match send() {
         Err(Errno(libc::EAGAIN)) => Ok(false),
@@ -129,7 +129,7 @@ pub(crate) fn send_alone(fd: RawFd, flags: c_int, send: impl Fn() -> Result<()>)
     })
 }
 
-/// Repeats `attempt` until it returns true, and waits in between for room in the carrier, if a call with these flags may.
+/// Repeats `attempt` until it returns true, and waits in between for room in the pair, if a call with these flags may.
 fn wait_for_room<E: From<Errno>>(
     fd: RawFd,
     flags: c_int,
@@ -189,7 +189,7 @@ fn try_put(
         // message alone fills a ring that had room, whose fillers were discarded.
         ring.request_notification();
         if !ring.fits(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
-            // This fails only if the daemon has closed the carrier. The message is in the ring.
+            // This fails only if the daemon has closed the pair. The message is in the ring.
             let _ = fill(fd, pages.sharers);
         }
     }
@@ -223,7 +223,7 @@ fn wake(fd: RawFd) -> Result<()> {
     let header = Header::new(Kind::Wake).encode();
     let record = [Source::of(&header)];
     match system::send(fd, Content::new(&record), None, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
-        // The daemon looks into the ring when it has emptied the carrier.
+        // The daemon looks into the ring when it has emptied the pair.
         Ok(_) | Err(Errno(libc::EAGAIN)) => Ok(()),
         Err(error) => Err(error),
     }

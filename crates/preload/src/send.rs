@@ -8,13 +8,13 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use carrier::assoc_id::AssocId;
-use carrier::record::{
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::record::{
     Flags, Header, Kind, LONG_BYTES_MAX, MESSAGE_BYTES_MAX, PADDING_BLOCK_BYTES, PADDING_BYTES_MAX,
     PAYLOAD_BYTES_MAX, Sequence,
 };
-use carrier::sharers_page::SentBytes;
-use carrier::status_page::{Entry, PeerShut, State};
+use channel_protocol::sharers_page::SentBytes;
+use channel_protocol::status_page::{Entry, PeerShut, State};
 use libc::c_int;
 
 use crate::ancillary::{Control, SendInfo};

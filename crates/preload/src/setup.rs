@@ -5,11 +5,13 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use carrier::assoc_id::AssocId;
-use carrier::read_position::Front;
-use carrier::record::{self, ACCEPTED_BYTES, HEADER_BYTES};
-use carrier::request::{Addresses, Answer, DaemonRequest, InitMessage, SocketKind, SocketRequest, Start};
-use carrier::status_page::{PeerShut, State};
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::read_position::Front;
+use channel_protocol::record::{self, ACCEPTED_BYTES, HEADER_BYTES};
+use channel_protocol::request::{
+    Addresses, Answer, DaemonRequest, InitMessage, SocketKind, SocketRequest, Start,
+};
+use channel_protocol::status_page::{PeerShut, State};
 use libc::c_int;
 
 use crate::ask::{self, Reply, ask, ask_daemon, ask_for_value, daemon_accepts};
@@ -30,14 +32,14 @@ pub(crate) fn open(v6: bool, kind: SocketKind, flags: c_int) -> Result<RawFd> {
     if reply.as_ref().is_err_and(|error| *error == Errno(libc::ENETDOWN)) && start::daemon(daemon_accepts) {
         reply = ask_daemon(&DaemonRequest::Open { v6, kind });
     }
-    let [Some(carrier), Some(status), Some(sharers)] = reply.map_err(no_daemon)?.descriptors else {
+    let [Some(pair), Some(status), Some(sharers)] = reply.map_err(no_daemon)?.descriptors else {
         return Err(Errno(libc::EPROTO));
     };
     // A new descriptor has the lowest free number, and some programs count on that; the connection to the daemon had it.
-    adopt(system::at_lowest(carrier), [status, sharers], flags)
+    adopt(system::at_lowest(pair), [status, sharers], flags)
 }
 
-/// Sets the flags of `socket` and `accept4`. A new carrier has close-on-exec set, which most programs do not want.
+/// Sets the flags of `socket` and `accept4`. A new pair has close-on-exec set, which most programs do not want.
 fn set_flags(fd: RawFd, flags: c_int) {
     if flags & libc::SOCK_CLOEXEC == 0 {
         system::clear_close_on_exec(fd);
@@ -47,19 +49,19 @@ fn set_flags(fd: RawFd, flags: c_int) {
     }
 }
 
-/// Enters a new carrier into the table, with the flags of `socket` and `accept4`.
+/// Enters a new pair into the table, with the flags of `socket` and `accept4`.
 ///
 /// # Errors
 ///
 /// `EMFILE`: the number is beyond the table, so the shim would not recognize it.
-fn adopt(carrier: Owned, pages: [Owned; 2], flags: c_int) -> Result<RawFd> {
+fn adopt(pair: Owned, pages: [Owned; 2], flags: c_int) -> Result<RawFd> {
     let descriptor = Descriptor::map(pages)?;
-    if !table::has_slot(carrier.raw()) {
+    if !table::has_slot(pair.raw()) {
         return Err(Errno(libc::EMFILE));
     }
-    set_flags(carrier.raw(), flags);
-    table::set(carrier.raw(), &Arc::new(descriptor));
-    Ok(carrier.release())
+    set_flags(pair.raw(), flags);
+    table::set(pair.raw(), &Arc::new(descriptor));
+    Ok(pair.release())
 }
 
 /// Makes a sealed memfd with the content of a long message. The daemon makes it where a sandbox forbids the program to.
@@ -118,7 +120,7 @@ pub(crate) unsafe fn option(
 }
 
 /// Returns whether a socket that is still open is out of use: its association has ended, or nothing goes through its
-/// carrier any more in either direction. A daemon that cannot watch its last close forgets it.
+/// pair any more in either direction. A daemon that cannot watch its last close forgets it.
 pub(crate) fn is_unusable(descriptor: &Descriptor) -> bool {
     let pages = descriptor.pages();
     let reads_no_more =
@@ -227,7 +229,7 @@ pub(crate) fn await_room(fd: RawFd, assoc_id: AssocId) -> Result<()> {
 /// Peels off an association; `flags` are those of `socket`.
 pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, assoc_id: AssocId, flags: c_int) -> Result<RawFd> {
     let pages = descriptor.pages();
-    // No sharer reads while the daemon sorts the content of the carrier, which is never plain on a one-to-many socket. The daemon
+    // No sharer reads while the daemon sorts the content of the pair, which is never plain on a one-to-many socket. The daemon
     // refuses the request for any other.
     let reader = Reader::lock_in_any_form(fd, pages, &Patience::of_a_request())?;
     let front = pages.sharers.position().load();
@@ -242,10 +244,10 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, assoc_id: AssocId, fl
         reader.recover();
     }
     drop(reader);
-    let [Some(carrier), Some(status), Some(sharers)] = reply.descriptors else {
+    let [Some(pair), Some(status), Some(sharers)] = reply.descriptors else {
         return Err(Errno(libc::EPROTO));
     };
-    adopt(system::at_lowest(carrier), [status, sharers], flags)
+    adopt(system::at_lowest(pair), [status, sharers], flags)
 }
 
 /// Accepts an association: one record describes one.
@@ -278,7 +280,7 @@ pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result
     }
 }
 
-/// Takes an association from the carrier, for the holder of the read lock.
+/// Takes an association from the pair, for the holder of the read lock.
 fn take_association(fd: RawFd, _held: &Held<'_>, flags: c_int) -> Result<(RawFd, SocketAddr)> {
     let mut bytes = [0; HEADER_BYTES + ACCEPTED_BYTES];
     let place = [Destination::of(&mut bytes)];
@@ -293,13 +295,13 @@ fn take_association(fd: RawFd, _held: &Held<'_>, flags: c_int) -> Result<(RawFd,
     }
     system::discard(fd)?;
     let peer = record::parse_accepted(&bytes[..received.bytes]).ok_or(Errno(libc::EPROTO))?;
-    let [Some(carrier), Some(status), Some(sharers)] = received.descriptors else {
+    let [Some(pair), Some(status), Some(sharers)] = received.descriptors else {
         return Err(Errno(libc::EPROTO));
     };
-    adopt(carrier, [status, sharers], flags).map(|fd| (fd, peer))
+    adopt(pair, [status, sharers], flags).map(|fd| (fd, peer))
 }
 
-/// Fails if `shutdown` is impossible; returns whether it shuts down the carrier.
+/// Fails if `shutdown` is impossible; returns whether it shuts down the pair.
 pub(crate) fn check_shutdown(descriptor: &Descriptor, how: c_int) -> Result<bool> {
     if !(libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
         return Err(Errno(libc::EINVAL));

@@ -6,7 +6,7 @@ use crate::descriptor::Descriptor;
 use crate::system::{Errno, Result};
 use crate::{cancel, table};
 
-/// Sleeps in `wait`, which waits on `fd` or on its [`lasting`](table::lasting) copy. Returns a copy of the carrier if the
+/// Sleeps in `wait`, which waits on `fd` or on its [`lasting`](table::lasting) copy. Returns a copy of the pair if the
 /// number was closed meanwhile; the caller continues with [`with_copy`].
 ///
 /// # Errors

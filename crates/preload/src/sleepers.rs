@@ -2,7 +2,7 @@
 //!
 //! In the kernel such a call keeps the socket and continues: a message that comes afterwards is received. Here a call sleeps in
 //! one system call and receives in another, for which the number is then closed, or is another file. So the thread that closes
-//! a number on which others sleep makes a copy of the carrier first; each of the others continues with a copy of its own.
+//! a number on which others sleep makes a copy of the pair first; each of the others continues with a copy of its own.
 //! The [`table`](crate::table) knows copies as lent: a call may sleep again on its copy, and a child of `fork`, which has
 //! no other threads, closes them.
 
@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Threads of this process that sleep on one socket, and the copy of its carrier for them.
+/// Threads of this process that sleep on one socket, and the copy of its pair for them.
 pub(crate) struct Sleepers(AtomicU64);
 
 /// Value of [`Sleepers`], unpacked.
@@ -71,7 +71,7 @@ impl Sleepers {
         self.0.store(0, SeqCst);
     }
 
-    /// Returns the copy of the carrier, if there is one for threads that sleep.
+    /// Returns the copy of the pair, if there is one for threads that sleep.
     pub(crate) fn copy(&self) -> Option<RawFd> {
         self.state().copy
     }

@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use carrier::name::DAEMON;
+use channel_protocol::name::DAEMON;
 use libc::{c_char, c_int};
 
 use crate::errno::check;

@@ -93,7 +93,7 @@ pub(crate) fn set_send_buffer(fd: RawFd, bytes: c_int) -> Result<()> {
     check(done).map(drop)
 }
 
-/// Returns the length of all records that wait in a carrier.
+/// Returns the length of all records that wait in a pair.
 pub(crate) fn unread_bytes(fd: RawFd) -> Result<usize> {
     let mut bytes: c_int = 0;
     // SAFETY: the destination is writable.
@@ -232,12 +232,12 @@ pub(crate) fn timespec(time: Duration) -> libc::timespec {
     libc::timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() }
 }
 
-/// Returns whether the other end of a carrier is gone, or both directions are shut down.
+/// Returns whether the other end of a pair is gone, or both directions are shut down.
 pub(crate) fn is_hung_up(fd: RawFd) -> bool {
     poll(fd, 0, timespec(Duration::ZERO)).is_ok_and(|events| events & libc::POLLHUP != 0)
 }
 
-/// Returns whether nothing more comes through a carrier.
+/// Returns whether nothing more comes through a pair.
 pub(crate) fn has_input_ended(fd: RawFd) -> bool {
     poll(fd, libc::POLLRDHUP, timespec(Duration::ZERO)).is_ok_and(|events| events & libc::POLLRDHUP != 0)
 }
@@ -380,7 +380,7 @@ pub(crate) fn abstract_peer(fd: RawFd, address: &mut libc::sockaddr_un) -> Optio
     name.get(..name_bytes)?.strip_prefix(b"\0")
 }
 
-/// Returns whether a socket keeps record boundaries and order, as carriers do.
+/// Returns whether a socket keeps record boundaries and order, as pairs do.
 pub(crate) fn is_seqpacket(fd: RawFd) -> bool {
     let mut kind: c_int = 0;
     let mut bytes = size_of::<c_int>() as libc::socklen_t;

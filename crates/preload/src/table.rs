@@ -177,7 +177,7 @@ pub(crate) fn close(fd: RawFd) {
     keep();
 }
 
-/// Lends a copy of a carrier, which has this number and may lose it, if threads sleep on it and have no copy yet.
+/// Lends a copy of a pair, which has this number and may lose it, if threads sleep on it and have no copy yet.
 fn keep(fd: RawFd, descriptor: &Descriptor) {
     let sleepers = &descriptor.sleepers;
     if !sleepers.need_copy() {
@@ -191,13 +191,13 @@ fn keep(fd: RawFd, descriptor: &Descriptor) {
     }
 }
 
-/// Returns a number of a carrier that stays while the calling thread, which is counted among the sleepers, waits on it.
+/// Returns a number of a pair that stays while the calling thread, which is counted among the sleepers, waits on it.
 pub(crate) fn lasting(fd: RawFd, descriptor: &Descriptor) -> RawFd {
     keep(fd, descriptor);
     descriptor.sleepers.copy().unwrap_or(fd)
 }
 
-/// Makes a copy of a carrier for threads whose own number was closed. The program does not know the copy.
+/// Makes a copy of a pair for threads whose own number was closed. The program does not know the copy.
 pub(crate) fn lend(fd: RawFd, descriptor: &Descriptor) -> Result<RawFd> {
     system::hidden_copy(fd).inspect(|copy| replace(*copy, || lent(descriptor)))
 }

@@ -3,10 +3,10 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::abi::SCTP_NODELAY;
-use carrier::read_position::Front;
-use carrier::record::{Flags, HEADER_BYTES, Kind};
-use carrier::status_page::RING_BYTES;
+use channel_protocol::abi::SCTP_NODELAY;
+use channel_protocol::read_position::Front;
+use channel_protocol::record::{Flags, HEADER_BYTES, Kind};
+use channel_protocol::status_page::RING_BYTES;
 use libc::c_int;
 
 use crate::descriptor::Descriptor;

@@ -4,8 +4,8 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use carrier::request::SocketRequest;
-use carrier::status_page::State;
+use channel_protocol::request::SocketRequest;
+use channel_protocol::status_page::State;
 use libc::c_int;
 
 use crate::ask::{self, send_request};
@@ -14,7 +14,7 @@ use crate::descriptor::Descriptor;
 use crate::system::{self, Errno, Result};
 use crate::table::{self, Entry};
 
-/// Waits until the carrier polls writable, which it does once setup has succeeded or failed.
+/// Waits until the pair polls writable, which it does once setup has succeeded or failed.
 pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()> {
     let [events] = system::await_events([fd], libc::POLLOUT, system::send_timeout(fd))?;
     if events == 0 {
@@ -30,7 +30,7 @@ pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()>
     }
 }
 
-/// Waits until there is something to read, or the association has ended; the carrier does not report that end to a side that has
+/// Waits until there is something to read, or the association has ended; the pair does not report that end to a side that has
 /// shut it down itself.
 pub(crate) fn await_news(fd: RawFd) -> Result<()> {
     let connection = send_request(&SocketRequest::AwaitEnd, fd)?;

@@ -110,7 +110,7 @@ fn closes_of_sockets_that_linger() {
 
 #[test]
 fn a_connect_that_fails_later() {
-    // Only the loss of its other end makes the carrier poll POLLERR.
+    // Only the loss of its other end makes the pair poll POLLERR.
     let polled = ["before connect", "after the refusal", "after the error was read"]
         .map(|when| ["poll", "epoll"].map(|call| format!("{call} {when}: ")));
     let but: Vec<(String, String)> = polled

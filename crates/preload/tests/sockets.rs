@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use carrier::request::{Answer, DaemonRequest, FRAME_BYTES_MAX};
+use channel_protocol::request::{Answer, DaemonRequest, FRAME_BYTES_MAX};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
 use rustix::process::{Pid, Signal, kill_process};
 use swiftwater_tests::daemon::{Daemon, REQUEST_WAIT, serve_or_check};

@@ -98,7 +98,7 @@ impl Address {
     }
 
     /// Returns the UDP port that carries SCTP to this endpoint.
-    pub fn carrier_port(&self) -> u16 {
+    pub fn encapsulation_port(&self) -> u16 {
         self.udp_port.unwrap_or(UDP_PORT_DEFAULT)
     }
 }

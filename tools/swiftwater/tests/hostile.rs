@@ -258,7 +258,7 @@ fn a_program_that_ends_before_it_is_ready_is_not_waited_for_and_its_words_are_ke
 
 #[test]
 #[ignore = "needs root: ./test --all"]
-fn nobody_gets_at_a_socket_by_the_name_of_its_carrier() {
+fn nobody_gets_at_a_socket_by_the_name_of_its_pair() {
     let Some(scene) = Scene::set("proof") else { return };
     let victim = Held::start(scene.victim("victim", &["hold"]));
     let thief = output(scene.attacker("forged_proof"));
@@ -374,12 +374,12 @@ fn a_page_whose_inode_is_locked_keeps_only_its_user_waiting() {
 
 #[test]
 #[ignore = "needs root: ./test --all"]
-fn a_carrier_whose_lock_is_held_keeps_only_its_user_waiting() {
+fn a_pair_whose_lock_is_held_keeps_only_its_user_waiting() {
     for way in ["many", "listener"] {
-        let Some(scene) = Scene::set("carrier") else { return };
+        let Some(scene) = Scene::set("pair") else { return };
         let victim = Held::start(scene.victim("victim", &["hold"]));
         // The program switches to the other user once it has the device.
-        let mut attacker = Command::new(scene.program("locked_carrier"));
+        let mut attacker = Command::new(scene.program("locked_pair"));
         attacker.args([&ATTACKER.to_string(), way]).env("SWIFTWATER_DAEMON", &scene.daemon.place);
         let Some(attacker) = Held::start_or_skip(attacker) else {
             return tools::skip("no FUSE for users here");
@@ -629,7 +629,7 @@ fn a_socket_in_the_queue_of_a_user_without_memory_does_not_outlive_its_program()
     let hoarder = Held::start(scene.neighbour("hoarder", &[MESSAGES, MESSAGE_BYTES]));
     wait_until("the user has memory", || scene.of_attacker("sent_waits") > 0);
     let sent_bytes = scene.of_attacker("sent_bytes");
-    // The daemon reads the carrier of a one-to-many socket at all times but then.
+    // The daemon reads the pair of a one-to-many socket at all times but then.
     assert_nothing_is_left(&scene, &["many"], 1);
     assert_eq!(scene.of_attacker("sent_bytes"), sent_bytes, "the user had memory meanwhile");
     assert_success("the hoarder", &hoarder.go_on());

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use carrier::assoc_id::AssocId;
-use carrier::request::OPTION_BYTES_MAX;
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::request::OPTION_BYTES_MAX;
 use rustix::io::Errno;
 
 use super::waiting::wait_for;

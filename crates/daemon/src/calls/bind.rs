@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use carrier::assoc_id::AssocId;
-use carrier::status_page::State;
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::status_page::State;
 use links::interface_addresses;
 use rustix::io::Errno;
 use tokio::time::{Instant, timeout_at};

@@ -43,7 +43,7 @@ mod tests {
     async fn a_caller_lingers_while_a_socket_of_its_user_is_closed_and_not_gone() {
         let registry = Rc::new(registry());
         let (socket, program_end) = opened(&registry, Style::OneToOne);
-        let cookie = Cookie::of(&program_end).expect("a carrier");
+        let cookie = Cookie::of(&program_end).expect("a pair");
         let user = socket.owner().user;
         soon(linger(&registry, cookie, of(user))).await.expect("it is open");
         drop(program_end);

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
-use carrier::request::{Addresses, InitMessage, Start};
-use carrier::status_page::State;
+use channel_protocol::request::{Addresses, InitMessage, Start};
+use channel_protocol::status_page::State;
 use rustix::io::Errno;
 use swiftwater::Address;
 use swiftwater::tokio::Stack;
@@ -13,7 +13,7 @@ use swiftwater::tokio::Stack;
 use super::bind::bound;
 use super::pending::{ROUNDS_MAX, ROUNDS_OF_MESSAGES_MAX, run_pending};
 use super::waiting::take_waiting;
-use crate::channel::carrier_socket;
+use crate::channel::pair_socket;
 use crate::channel::style::Style;
 use crate::state::association::{Outcome, SocketAssociation};
 use crate::state::commands::{ConnectRequest, OneToManyCommand, OneToOneCommand};
@@ -23,7 +23,7 @@ use crate::system::addresses::{as_seen, check_peer, local_toward};
 use crate::system::visible_name;
 use crate::users::requester::Requester;
 
-/// The arguments of [`SocketRequest::Connect`](carrier::request::SocketRequest::Connect).
+/// The arguments of [`SocketRequest::Connect`](channel_protocol::request::SocketRequest::Connect).
 #[derive(Clone, Copy)]
 pub(crate) struct ConnectArgs<'a> {
     pub(crate) peer: Addresses<'a>,
@@ -107,8 +107,8 @@ fn connect_one_to_one(
         _ => return Err(Errno::ISCONN),
     }
     let bound = bound(registry, socket)?;
-    // The carrier must not poll writable before the outcome is known.
-    carrier_socket::fill(program_end)?;
+    // The pair must not poll writable before the outcome is known.
+    pair_socket::fill(program_end)?;
     let local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port()));
     let remote = SocketAddr::new(hosts[0], seen.port());
     visible_name::of_association(program_end, local.unwrap_or_else(|| bound.first()), remote);

@@ -1,14 +1,14 @@
 //! Switches the form of what a program reads: records, or plain content for a program without the shim.
 
-use carrier::assoc_id::AssocId;
-use carrier::status_page::State;
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::status_page::State;
 use rustix::io::Errno;
 
 use crate::channel::style::Style;
 use crate::state::socket::Socket;
 
 /// Stops putting messages into the channel of a socket that has, or had, its one association
-/// ([`SocketRequest::Hold`](carrier::request::SocketRequest::Hold)).
+/// ([`SocketRequest::Hold`](channel_protocol::request::SocketRequest::Hold)).
 pub(crate) fn hold(socket: &Socket) -> Result<(), Errno> {
     if socket.style() == Style::OneToMany {
         return Err(Errno::OPNOTSUPP);
@@ -19,8 +19,9 @@ pub(crate) fn hold(socket: &Socket) -> Result<(), Errno> {
     }
 }
 
-/// Accepts a message back that was in the channel ([`SocketRequest::PutBack`](carrier::request::SocketRequest::PutBack)).
-/// Waits for memory if its user has too much on its way.
+/// Accepts a message back that was in the channel
+/// ([`SocketRequest::PutBack`](channel_protocol::request::SocketRequest::PutBack)). Waits for memory if its user has too much on
+/// its way.
 pub(crate) async fn put_back(socket: &Socket, record: &[u8]) -> Result<(), Errno> {
     let assoc = socket.associations().first();
     let (assoc_id, peer) = assoc.map_or((AssocId::NONE, None), |assoc| (assoc.id(), Some(assoc.peer())));

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use carrier::assoc_id::AssocId;
+use channel_protocol::assoc_id::AssocId;
 use rustix::io::Errno;
 use swiftwater::SpliceError;
 use swiftwater::streams::LinkError;

@@ -3,13 +3,13 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use carrier::status_page::State;
+use channel_protocol::status_page::State;
 use rustix::io::Errno;
 
 use super::bind::bound;
 use super::waiting::{recall, wait_for};
 use crate::channel::Channel;
-use crate::channel::carrier_socket::{self, CARRIER_RECORDS_MAX};
+use crate::channel::pair_socket::{self, PAIR_RECORDS_MAX};
 use crate::channel::recall::Recalled;
 use crate::channel::style::Style;
 use crate::state::registry::Registry;
@@ -73,17 +73,17 @@ pub(crate) fn listen(
     let listener = stack.with_local_addresses(&socket.local_scope()).listen_with(bound.port(), &options);
     let listener = Arc::new(listener.map_err(|error| errno::of_listen(&error))?);
     if !is_one_to_many {
-        socket.channel().carrier().minimize_backlog();
+        socket.channel().pair().minimize_backlog();
         // A listening one-to-one socket must never poll writable, because some programs take that for an incoming
         // association.
-        carrier_socket::fill(program_end)?;
+        pair_socket::fill(program_end)?;
     }
     visible_name::of_listener(program_end, bound.first());
     registry.on_listening(socket, &listener);
     socket.commands().listen(listener)
 }
 
-/// Stops listening and aborts waiting associations. `recalled` contains the records of the carrier.
+/// Stops listening and aborts waiting associations. `recalled` contains the records of the pair.
 async fn unlisten(registry: &Registry, socket: &Socket, recalled: Recalled) -> Result<(), Errno> {
     check_listens(socket)?;
     registry.on_unlistened(socket);
@@ -105,8 +105,8 @@ fn check_listens(socket: &Socket) -> Result<(), Errno> {
 /// Discards the records that keep a channel from polling writable, and those sent meanwhile. Records that arrive while this runs
 /// may stay: otherwise a program that sends without pause would keep the daemon here. Waits only while the socket is throttled.
 pub(crate) async fn discard_all(channel: &Channel) {
-    let time = channel.carrier().time();
-    for discarded in 0..CARRIER_RECORDS_MAX {
+    let time = channel.pair().time();
+    for discarded in 0..PAIR_RECORDS_MAX {
         if time.is_throttled() {
             if discarded >= OWN_RECORDS_MAX {
                 return;
@@ -143,8 +143,8 @@ mod tests {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToOne);
         let channel = socket.channel();
-        carrier_socket::fill(program_end.as_fd()).expect("it is open");
-        channel.carrier().time().throttle_for(Duration::from_secs(1));
+        pair_socket::fill(program_end.as_fd()).expect("it is open");
+        channel.pair().time().throttle_for(Duration::from_secs(1));
         let is_writable = || polls(program_end.as_fd(), PollFlags::OUT);
         {
             let mut discarding = pin!(discard_all(channel));

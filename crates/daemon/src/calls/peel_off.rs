@@ -3,9 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use carrier::assoc_id::AssocId;
-use carrier::record::Kind;
-use carrier::status_page::State;
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::record::Kind;
+use channel_protocol::status_page::State;
 use rustix::io::Errno;
 
 use crate::channel::Channel;
@@ -118,7 +118,7 @@ pub(crate) struct ReadPosition {
     pub(crate) is_begun: bool,
 }
 
-/// Distributes the records of the carrier between the two sockets.
+/// Distributes the records of the pair between the two sockets.
 async fn move_records(
     mut recalled: Recalled,
     channel: &Channel,
@@ -148,7 +148,7 @@ async fn move_records(
     for (record, _) in sorted.iter().filter(|(_, moves)| *moves) {
         new.expect(record);
     }
-    let (put, result) = recalled.sort(sorted, new.carrier()).await;
+    let (put, result) = recalled.sort(sorted, new.pair()).await;
     let of_data =
         |record: &RawRecord| record.messages().filter(|(_, header)| header.kind == Kind::Data).count();
     let data: Vec<bool> = put.iter().flat_map(|(record, moves)| vec![*moves; of_data(record)]).collect();
@@ -170,9 +170,9 @@ mod tests {
     async fn the_records_are_back_before_a_request_fails() {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToMany);
-        let carrier = socket.channel().carrier();
-        carrier.put_record(b"first", &[]).await.expect("room");
-        let recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let pair = socket.channel().pair();
+        pair.put_record(b"first", &[]).await.expect("room");
+        let recalled = pair.recall(program_end.as_fd()).await.expect("nobody has the lock");
         let position = ReadPosition { at: 0, is_begun: false };
         let peeled = peel_off(&registry, &socket, AssocId::new(7), position, recalled).await;
         assert_eq!(peeled.err(), Some(Errno::INVAL), "there is no such association");

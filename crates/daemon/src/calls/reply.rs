@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use carrier::assoc_id::AssocId;
-use carrier::request::{self, FRAME_BYTES_MAX};
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::request::{self, FRAME_BYTES_MAX};
 use rustix::io::Errno;
 
 use super::feed::Feed;
 use crate::channel::lent_memfd::LentMemfd;
 
-/// The daemon's answer: [`carrier::request::Answer`] with owned values.
+/// The daemon's answer: [`channel_protocol::request::Answer`] with owned values.
 pub(crate) enum Answer {
     Done,
     Failed(Errno),

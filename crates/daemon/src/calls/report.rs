@@ -153,7 +153,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    use carrier::assoc_id::AssocId;
+    use channel_protocol::assoc_id::AssocId;
 
     use super::*;
     use crate::channel::style::Style;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use carrier::status_page::State;
+use channel_protocol::status_page::State;
 use serde::{Deserialize, Serialize};
 use swiftwater::tokio::{Association, Stack};
 use swiftwater::{AssociationState, LinkKind, PathState, PathStatistics, StackStatistics, Statistics};
@@ -390,7 +390,7 @@ pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
         State::Ended | State::Lost if socket.was_lost() => SocketState::Lost,
         State::Ended | State::Lost => SocketState::Ended,
     };
-    // The filler that keeps a carrier from polling writable is not data of the program.
+    // The filler that keeps a pair from polling writable is not data of the program.
     let is_filled = matches!(socket.state(), State::Listening | State::Connecting);
     let carrier_bytes = if is_filled { 0 } else { socket.channel().waiting_bytes() };
     SocketStatus {

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
-use carrier::assoc_id::AssocId;
-use carrier::request::Recorder;
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::request::Recorder;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use swiftwater::modules::{Tap, Trace};

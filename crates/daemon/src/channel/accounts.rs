@@ -15,9 +15,9 @@ pub(crate) struct Accounts {
     sent: Arc<Account>,
     /// For long messages that the program has not read.
     unread: Arc<Account>,
-    /// For data that the associations have received, and for messages that wait for room in the carrier.
+    /// For data that the associations have received, and for messages that wait for room in the pair.
     received: Arc<Account>,
-    /// For long messages that the program has left in the carrier when it closed its end.
+    /// For long messages that the program has left in the pair when it closed its end.
     left: Arc<Account>,
     /// Memory reserved for the next record by [`Accounts::reserve`].
     reserved: RefCell<Option<Charge>>,
@@ -53,7 +53,7 @@ impl Accounts {
         &self.received
     }
 
-    /// Returns the account for long messages that the user's programs have left in carriers when they ended.
+    /// Returns the account for long messages that the user's programs have left in pairs when they ended.
     pub(super) fn left(&self) -> &Arc<Account> {
         &self.left
     }
@@ -71,7 +71,7 @@ impl Accounts {
         self.reserved.replace(charge);
     }
 
-    /// Copies bytes of an unread message, which a program has taken out of the carrier, into memory of the user. Waits for memory
+    /// Copies bytes of an unread message, which a program has taken out of the pair, into memory of the user. Waits for memory
     /// only if the messages on their way already exceed the limits: the reader that the memory waits for may be the caller.
     pub(super) async fn charge_and_copy(&self, content: &[u8]) -> Result<Bytes, Errno> {
         let bytes = cost_of(content.len());
@@ -82,7 +82,7 @@ impl Accounts {
         Ok(charge.on(content.to_vec()))
     }
 
-    /// Charges the user for a message that waits for room in the carrier.
+    /// Charges the user for a message that waits for room in the pair.
     pub(super) fn charge_waiting(&self, bytes: usize) -> Charge {
         self.received.charge_anyway(cost_of(bytes))
     }

@@ -1,6 +1,6 @@
-//! The reader's knowledge of the records in its carrier.
+//! The reader's knowledge of the records in its pair.
 
-/// The reader's knowledge of the records in its carrier. A reader takes a message without peeking first if the message cannot be
+/// The reader's knowledge of the records in its pair. A reader takes a message without peeking first if the message cannot be
 /// longer than its buffer and no bundles are announced.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Announced {

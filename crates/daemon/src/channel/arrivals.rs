@@ -1,4 +1,4 @@
-//! Knowledge of a carrier about the records in its queue.
+//! Knowledge of a pair about the records in its queue.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

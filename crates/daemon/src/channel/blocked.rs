@@ -5,7 +5,7 @@ use rustix::io::Errno;
 /// The event that a blocked message waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocked {
-    /// Room in the carrier: the program must read first.
+    /// Room in the pair: the program must read first.
     Full,
     /// Room in the receive ring.
     Ring,

@@ -35,7 +35,7 @@ impl Channel {
         is_unread
     }
 
-    /// Holds the memory of a long message or notification that was put into the carrier until it was read.
+    /// Holds the memory of a long message or notification that was put into the pair until it was read.
     pub(super) fn hold_memory(self: &Rc<Self>, message: LentMemfd) {
         self.credit.hold_memory(message);
         self.watch_reads();
@@ -75,11 +75,11 @@ impl Channel {
 
 /// Releases credits as the program reads, until none is held.
 async fn release_as_read(channel: Rc<Channel>) {
-    let reads = channel.carrier().reads();
+    let reads = channel.pair().reads();
     loop {
         reads.next().await;
         for _ in 0..COUNT_LOOKS_MAX {
-            if channel.carrier().is_hung_up() {
+            if channel.pair().is_hung_up() {
                 if channel.endpoint.is_closed() && channel.is_left_unread(0).await {
                     channel.credit.on_watcher_ended();
                     return;
@@ -104,7 +104,7 @@ mod tests {
     use std::cell::Cell;
     use std::rc::Weak;
 
-    use carrier::sharers_page::SharersPage;
+    use channel_protocol::sharers_page::SharersPage;
 
     use super::*;
     use crate::channel::style::Style;
@@ -132,7 +132,7 @@ mod tests {
             }
             channel.pages.write_as_sharer(SharersPage::DATA_TAKEN_AT, &[read]);
             drop(program_end);
-            soon(channel.carrier().hung_up()).await;
+            soon(channel.pair().hung_up()).await;
             soon(release_as_read(Rc::clone(channel))).await;
             let released = if read == 2 { 20 } else { 0 };
             assert_eq!(window.0.get(), released, "{read} were read");

@@ -1,5 +1,5 @@
-//! The daemon's end of a channel: takes what a program sends, from the carrier and the ring in their order, and puts
-//! records into the carrier, without waiting and with.
+//! The daemon's end of a channel: takes what a program sends, from the pair and the ring in their order, and puts
+//! records into the pair, without waiting and with.
 
 use std::cell::{Cell, OnceCell, RefCell};
 #[cfg(test)]
@@ -9,18 +9,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use channel_protocol::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use links::AlignedBuffer;
 use rustix::io::Errno;
 use tokio::time::Instant;
 
 use crate::channel::accounts::Accounts;
 use crate::channel::busy_poll::BusyPolling;
-use crate::channel::carrier_socket::{self, CarrierSocket};
 use crate::channel::form::Form;
 use crate::channel::in_flight::Breach;
 use crate::channel::inbound_long::InboundLong;
 use crate::channel::incoming::Incoming;
+use crate::channel::pair_socket::{self, PairSocket};
 use crate::channel::receive_ring::ReceiveRing;
 use crate::channel::ring::{Content, FrontRecord, OutboundRing};
 use crate::users::budget::{Charge, cost_of};
@@ -43,19 +43,19 @@ pub(super) const SHORTAGE_WAIT: Duration = Duration::from_millis(50);
 
 /// The daemon's end of a channel.
 pub(crate) struct Endpoint {
-    /// The carrier, which the thread that takes records back uses, too.
-    carrier: Arc<CarrierSocket>,
+    /// The pair, which the thread that takes records back uses, too.
+    pair: Arc<PairSocket>,
     /// The ring through which the program sends.
     ring: OutboundRing,
     /// Long messages from the program.
     long: InboundLong,
     /// Whether the program has sent a malformed record. Each later read reports that again.
     is_broken: Cell<bool>,
-    /// Number of bytes of records that were taken from the carrier.
+    /// Number of bytes of records that were taken from the pair.
     taken_bytes: Cell<u64>,
     /// Number of records that were sent before the last message in the ring, as that message says. All of them were taken.
     records_before: Cell<u32>,
-    /// The form in which messages are put into the carrier.
+    /// The form in which messages are put into the pair.
     pub(super) form: Form,
     accounts: Accounts,
     busy_polling: Rc<BusyPolling>,
@@ -65,7 +65,7 @@ pub(crate) struct Endpoint {
     close_watch: OnceCell<CloseWatch>,
 }
 
-/// A position in the carrier and the ring: the end of what the program has sent, or of what the daemon has taken.
+/// A position in the pair and the ring: the end of what the program has sent, or of what the daemon has taken.
 #[derive(Clone, Copy)]
 pub(crate) struct Progress {
     record_bytes: u64,
@@ -79,7 +79,7 @@ impl Progress {
     }
 }
 
-/// Creates a carrier; returns the daemon's end, with a name, and the program's. Messages are charged to `accounts`.
+/// Creates a pair; returns the daemon's end, with a name, and the program's. Messages are charged to `accounts`.
 pub(crate) fn pair(
     busy_polling: &Rc<BusyPolling>,
     closer: Arc<Closer>,
@@ -87,9 +87,9 @@ pub(crate) fn pair(
     ring: OutboundRing,
 ) -> Result<(Endpoint, OwnedFd), Errno> {
     let receive_ring = ReceiveRing::new(Arc::clone(ring.memory()), Arc::clone(accounts.received()));
-    let (carrier, program_end) = carrier_socket::pair(closer, receive_ring)?;
+    let (pair, program_end) = pair_socket::open(closer, receive_ring)?;
     let endpoint = Endpoint {
-        carrier: Arc::new(carrier),
+        pair: Arc::new(pair),
         ring,
         long: InboundLong::default(),
         is_broken: Cell::new(false),
@@ -111,7 +111,7 @@ thread_local! {
     static RECEIVE_BUFFER: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::new(RECEIVE_BUFFER_BYTES));
 }
 
-/// The treatment of a filler at the front of the carrier while less than half of the ring is free.
+/// The treatment of a filler at the front of the pair while less than half of the ring is free.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fillers {
     /// The filler stays, so that the program's end does not poll writable.
@@ -143,7 +143,7 @@ impl Endpoint {
         if matches!(taken, Ok(Incoming::Malformed)) {
             self.is_broken.set(true);
             // This wakes tasks that wait for the next record.
-            self.carrier.stop_input();
+            self.pair.stop_input();
         }
         taken
     }
@@ -163,7 +163,7 @@ impl Endpoint {
             return Err(Errno::AGAIN);
         }
         match self.take_record(Fillers::Stay) {
-            // Records that were sent before a message in the ring are in the carrier by now.
+            // Records that were sent before a message in the ring are in the pair by now.
             Err(Errno::AGAIN) if self.is_emptied() && self.ring.waits_for_wake() => {
                 match self.take_record(Fillers::Stay) {
                     Err(Errno::AGAIN) if self.is_emptied() && self.ring.wakes_without_record() => {
@@ -179,7 +179,7 @@ impl Endpoint {
     /// Returns whether records may be taken: there is room for the descriptors that may come with them, and the
     /// socket is not throttled.
     fn may_take(&self) -> bool {
-        self.closer().has_room() && !self.carrier.time().is_throttled()
+        self.closer().has_room() && !self.pair.time().is_throttled()
     }
 
     /// Returns whether `AGAIN` does not mean that nothing is left: [`Endpoint::readable`] waits until more can be taken.
@@ -187,10 +187,10 @@ impl Endpoint {
         self.awaits_thread() || !self.may_take()
     }
 
-    /// Returns whether `AGAIN` means that the carrier is empty. The kernel reports that something was left unread before
+    /// Returns whether `AGAIN` means that the pair is empty. The kernel reports that something was left unread before
     /// it delivers what the program has sent.
     fn is_emptied(&self) -> bool {
-        !self.carrier.reset().awaits_page()
+        !self.pair.reset().awaits_page()
     }
 
     /// Takes the next record of a program that has closed its end; learns first how far it has read, if it has
@@ -198,17 +198,17 @@ impl Endpoint {
     pub(crate) async fn take_at_close(&self) -> Result<Incoming, Errno> {
         if !self.may_take() {
             self.closer().room().await;
-            self.carrier.time().unthrottled().await;
+            self.pair.time().unthrottled().await;
         }
         let taken = self.try_take();
-        if !self.carrier.reset().awaits_page() {
+        if !self.pair.reset().awaits_page() {
             return taken;
         }
         self.readable().await;
         self.try_take()
     }
 
-    /// Takes the next message from the ring; `None` if there is none, or if the carrier comes first.
+    /// Takes the next message from the ring; `None` if there is none, or if the pair comes first.
     fn take_from_ring(&self) -> Option<Result<Incoming, Errno>> {
         let front = match self.ring.front() {
             Ok(front) => front?,
@@ -268,7 +268,7 @@ impl Endpoint {
         };
         match taken {
             // The record is looked for again once the sharers' page was read.
-            Err(Errno::AGAIN) if self.carrier.reset().awaits_page() => Some(Err(Errno::AGAIN)),
+            Err(Errno::AGAIN) if self.pair.reset().awaits_page() => Some(Err(Errno::AGAIN)),
             Err(Errno::AGAIN) | Ok(Incoming::End | Incoming::Empty) => {
                 self.records_before.set(before);
                 None
@@ -289,7 +289,7 @@ impl Endpoint {
         // Takes one record, which may be the message: the next call looks. The caller bounds the number of calls.
         match self.take_record(Fillers::Go) {
             // The record is looked for again once the sharers' page was read.
-            Err(Errno::AGAIN) if self.carrier.reset().awaits_page() => Err(Errno::AGAIN),
+            Err(Errno::AGAIN) if self.pair.reset().awaits_page() => Err(Errno::AGAIN),
             Ok(Incoming::End | Incoming::Empty) | Err(Errno::AGAIN) => Ok(Incoming::Malformed),
             other => other,
         }
@@ -328,11 +328,11 @@ impl Endpoint {
     }
 
     fn take_record(&self, fillers: Fillers) -> Result<Incoming, Errno> {
-        self.carrier.try_receive(|| {
-            if self.carrier.reset().awaits_page() {
+        self.pair.try_receive(|| {
+            if self.pair.reset().awaits_page() {
                 return Err(Errno::AGAIN);
             }
-            if self.carrier.reset().take() {
+            if self.pair.reset().take() {
                 return Ok(Incoming::Unread);
             }
             if self.ring.is_awake() {
@@ -349,7 +349,7 @@ impl Endpoint {
 
     /// Returns the header of the next record, which stays; `None` if it is not of the shim.
     fn next_header(&self) -> Result<Option<Header>, Errno> {
-        self.carrier.next_header().map_err(|error| self.note_reset(error))
+        self.pair.next_header().map_err(|error| self.note_reset(error))
     }
 
     /// Notes that a read has reported a reset. The records behind it are taken once the sharers' page was read.
@@ -357,16 +357,16 @@ impl Endpoint {
         if error != Errno::CONNRESET {
             return error;
         }
-        self.carrier.reset().on_read_reset();
+        self.pair.reset().on_read_reset();
         Errno::AGAIN
     }
 
     /// Receives a record; `charge` covers the longest one.
     fn receive_into(&self, buffer: &mut [u8], charge: Charge) -> Result<Incoming, Errno> {
-        let ReceivedMessage { bytes, descriptors } = match self.carrier.receive(buffer) {
+        let ReceivedMessage { bytes, descriptors } = match self.pair.receive(buffer) {
             Ok(ReceivedMessage { bytes: 0, .. }) if !self.has_ended() => return Ok(Incoming::Empty),
             Ok(ReceivedMessage { bytes: 0, .. }) => {
-                return if self.carrier.reset().on_end() { Err(Errno::AGAIN) } else { Ok(Incoming::End) };
+                return if self.pair.reset().on_end() { Err(Errno::AGAIN) } else { Ok(Incoming::End) };
             }
             Ok(received) => received,
             Err(error) => return Err(self.note_reset(error)),
@@ -443,7 +443,7 @@ impl Endpoint {
 
     /// Returns whether a thread is at work whose result comes before all else that can be taken.
     pub(crate) fn awaits_thread(&self) -> bool {
-        self.long.is_being_read() || self.carrier.reset().awaits_page() || self.ring.is_checked(self.worker())
+        self.long.is_being_read() || self.pair.reset().awaits_page() || self.ring.is_checked(self.worker())
     }
 
     /// Waits until the user of the socket has memory for the next record, and reserves it.
@@ -460,16 +460,16 @@ impl Endpoint {
             return;
         }
         self.closer().room().await;
-        self.carrier.time().unthrottled().await;
+        self.pair.time().unthrottled().await;
         if self.ring.is_checked(self.worker()) {
             return self.ring.checked().await;
         }
-        if self.carrier.reset().awaits_page() {
+        if self.pair.reset().awaits_page() {
             let until = self.page_wait_ends.get().unwrap_or_else(|| Instant::now() + PAGE_WAIT);
             self.page_wait_ends.set(Some(until));
             match self.read_page_until(until).await {
-                true => self.carrier.reset().on_learned(),
-                false => self.carrier.reset().on_unknown(),
+                true => self.pair.reset().on_learned(),
+                false => self.pair.reset().on_unknown(),
             }
             self.page_wait_ends.set(None);
             return;
@@ -480,16 +480,16 @@ impl Endpoint {
         if self.ring.sleep() {
             tokio::select! {
                 biased;
-                // Another task may take the wake record out of the carrier, and leave messages in the ring.
+                // Another task may take the wake record out of the pair, and leave messages in the ring.
                 () = self.ring.woken() => {}
-                () = self.carrier.readable() => {}
+                () = self.pair.readable() => {}
             }
         }
     }
 
     /// Makes the next read report again that the program has closed with unread records.
     pub(crate) fn repeat_reset(&self) {
-        self.carrier.reset().on_learned();
+        self.pair.reset().on_learned();
     }
 
     /// Begins a reading of the sharers' page, and does not wait for it.
@@ -515,17 +515,17 @@ impl Endpoint {
     }
 
     fn discard_record(&self) -> bool {
-        self.carrier.discard().is_some_and(|bytes| bytes > 0 || !self.has_ended())
+        self.pair.discard().is_some_and(|bytes| bytes > 0 || !self.has_ended())
     }
 
     /// Returns whether the program has shut down sending, and all that it has sent was taken.
     fn has_ended(&self) -> bool {
-        self.carrier.is_at_end() && self.ring.fix_end()
+        self.pair.is_at_end() && self.ring.fix_end()
     }
 
     /// Returns the number of bytes that the program has sent and the daemon has not taken, with a header for each message.
     pub(crate) fn waiting_bytes(&self) -> u64 {
-        self.carrier.waiting_bytes() + self.ring.tail().wrapping_sub(self.ring.position())
+        self.pair.waiting_bytes() + self.ring.tail().wrapping_sub(self.ring.position())
     }
 
     /// Returns how far the daemon has taken what the program sends.
@@ -535,7 +535,7 @@ impl Endpoint {
 
     /// Returns how far the program has sent.
     pub(crate) fn sent(&self) -> Progress {
-        let record_bytes = self.taken_bytes.get() + self.carrier.waiting_bytes();
+        let record_bytes = self.taken_bytes.get() + self.pair.waiting_bytes();
         Progress { record_bytes, ring_position: self.ring.tail() }
     }
 }
@@ -553,12 +553,12 @@ impl Endpoint {
 
     /// Returns whether the program's end is closed.
     pub(crate) fn is_closed(&self) -> bool {
-        self.carrier.is_hung_up() && self.close_watch.get().is_none_or(CloseWatch::is_closed)
+        self.pair.is_hung_up() && self.close_watch.get().is_none_or(CloseWatch::is_closed)
     }
 
     /// Waits until the program's end is closed.
     pub(crate) async fn closed(&self) {
-        self.carrier.hung_up_both_ways().await;
+        self.pair.hung_up_both_ways().await;
         if let Some(watch) = self.close_watch.get() {
             watch.closed().await;
         }
@@ -570,14 +570,14 @@ impl Endpoint {
     /// Ends the content: the program reads the available messages, and then the end.
     pub(crate) fn end_content(&self) {
         if self.form.end_content() {
-            self.carrier.end_output();
+            self.pair.end_output();
         }
     }
 
     /// Ends the content silently: a program that reads records is not shown that, because its descriptor would poll readable.
     pub(crate) fn end_content_silently(&self) {
         if self.form.end_content_silently() {
-            self.carrier.end_output();
+            self.pair.end_output();
         }
     }
 }
@@ -587,21 +587,21 @@ impl Endpoint {
     /// behind.
     pub(crate) async fn breach(&self, turn: Turn) -> Breach {
         let charge = |bytes: usize| self.accounts.left().take(bytes.saturating_add(self.long.memory_bytes()));
-        self.carrier.breach_in_flight(turn, charge).await
+        self.pair.breach_in_flight(turn, charge).await
     }
 
-    /// Returns the daemon's end of the carrier.
-    pub(crate) fn carrier(&self) -> &Arc<CarrierSocket> {
-        &self.carrier
+    /// Returns the daemon's end of the pair.
+    pub(crate) fn pair(&self) -> &Arc<PairSocket> {
+        &self.pair
     }
 
     fn closer(&self) -> &Arc<Closer> {
-        self.carrier.closer()
+        self.pair.closer()
     }
 
     /// Returns the threads that do what may wait for a program.
     fn worker(&self) -> &Worker {
-        self.carrier.closer().worker()
+        self.pair.closer().worker()
     }
 
     /// Returns the accounts of the socket's user.

@@ -1,27 +1,27 @@
-//! The form of the content that a program reads from its carrier.
+//! The form of the content that a program reads from its pair.
 //!
 //! Programs with the shim read records, each with a header. A program without the shim whose standard input, output or error is a
 //! socket reads *plain* content: packets without headers, and no notifications. Writing needs no form: data that is not a record
 //! is a message.
 //!
-//! A sharer changes the form while it holds the lock for reading. It asks the daemon to put nothing into the carrier
-//! ([`SocketRequest::Hold`]), takes the records out of the carrier, returns them to the daemon ([`SocketRequest::PutBack`]),
+//! A sharer changes the form while it holds the lock for reading. It asks the daemon to put nothing into the pair
+//! ([`SocketRequest::Hold`]), takes the records out of the pair, returns them to the daemon ([`SocketRequest::PutBack`]),
 //! and names the form ([`SocketRequest::SetForm`]). So the daemon receives nothing from a program's end. Returned messages go
-//! into the carrier before all others, in the current form.
+//! into the pair before all others, in the current form.
 //!
-//! [`SocketRequest::Hold`]: carrier::request::SocketRequest::Hold
-//! [`SocketRequest::PutBack`]: carrier::request::SocketRequest::PutBack
-//! [`SocketRequest::SetForm`]: carrier::request::SocketRequest::SetForm
+//! [`SocketRequest::Hold`]: channel_protocol::request::SocketRequest::Hold
+//! [`SocketRequest::PutBack`]: channel_protocol::request::SocketRequest::PutBack
+//! [`SocketRequest::SetForm`]: channel_protocol::request::SocketRequest::SetForm
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use carrier::record::{Header, Kind, PLAIN_BYTES_MAX};
+use channel_protocol::record::{Header, Kind, PLAIN_BYTES_MAX};
 use rustix::io::Errno;
 use tokio::sync::Notify;
 
-/// The form in which messages are put into a carrier.
+/// The form in which messages are put into a pair.
 #[derive(Default)]
 pub(crate) struct Form {
     /// [`State::is_special`] of `state`, for the path of each message. Only [`Form::change`] sets it.
@@ -34,11 +34,11 @@ pub(crate) struct Form {
 struct State {
     is_plain: bool,
     is_held: bool,
-    /// Messages taken out of the carrier, which go back before all others.
+    /// Messages taken out of the pair, which go back before all others.
     put_back: VecDeque<Message>,
-    /// Number of messages at the front of `put_back` that were returned since the carrier is held.
+    /// Number of messages at the front of `put_back` that were returned since the pair is held.
     came: usize,
-    /// Whether a task puts the returned messages into the carrier as the program reads.
+    /// Whether a task puts the returned messages into the pair as the program reads.
     is_flushing: bool,
     end: End,
 }
@@ -51,7 +51,7 @@ enum End {
     Open,
     /// No more messages follow. Only a program that reads plain content is shown that.
     Silent,
-    /// No more messages follow. The program is shown that once all returned messages are in the carrier.
+    /// No more messages follow. The program is shown that once all returned messages are in the pair.
     Due,
     Shown,
 }
@@ -81,7 +81,7 @@ impl Message {
         Some(first.slice(..first.len().min(PLAIN_BYTES_MAX)))
     }
 
-    /// Removes this many bytes, which are in the carrier, from the first block.
+    /// Removes this many bytes, which are in the pair, from the first block.
     pub(super) fn cut(&mut self, bytes: usize) {
         if let Some(first) = self.blocks.front_mut() {
             let _done = first.split_to(bytes);
@@ -101,7 +101,7 @@ impl Form {
         result
     }
 
-    /// Returns whether a record may be put into the carrier unchanged.
+    /// Returns whether a record may be put into the pair unchanged.
     pub(crate) fn is_ordinary(&self) -> bool {
         !self.is_special.get()
     }
@@ -138,7 +138,7 @@ impl Form {
         })
     }
 
-    /// Adds a message that was taken out of the held carrier.
+    /// Adds a message that was taken out of the held pair.
     pub(super) fn put_back(&self, message: Message) -> Result<(), Errno> {
         self.change(|state| {
             if !state.is_held {
@@ -166,7 +166,7 @@ impl Form {
         Ok(longest)
     }
 
-    /// Puts the returned messages into the carrier by `put`, whose second argument says whether the form is plain. Returns
+    /// Puts the returned messages into the pair by `put`, whose second argument says whether the form is plain. Returns
     /// whether the program must be shown the end now.
     pub(super) fn flush<E>(
         &self,
@@ -185,7 +185,7 @@ impl Form {
         })
     }
 
-    /// Records that a task puts the returned messages into the carrier as the program reads; returns false if one does already.
+    /// Records that a task puts the returned messages into the pair as the program reads; returns false if one does already.
     pub(super) fn begin_flushing(&self) -> bool {
         self.change(|state| !std::mem::replace(&mut state.is_flushing, true))
     }
@@ -195,13 +195,13 @@ impl Form {
         self.change(|state| state.is_flushing = false);
     }
 
-    /// Returns whether the content is plain; `None` while the carrier is held.
+    /// Returns whether the content is plain; `None` while the pair is held.
     pub(super) fn is_plain(&self) -> Option<bool> {
         let state = self.state.borrow();
         (!state.is_held).then_some(state.is_plain)
     }
 
-    /// Waits until the carrier is released.
+    /// Waits until the pair is released.
     pub(super) async fn released(&self) {
         loop {
             let released = self.released.notified();

@@ -4,8 +4,8 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use carrier::assoc_id::AssocId;
-use carrier::record::{Flags, Header, Kind};
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::record::{Flags, Header, Kind};
 use rustix::io::Errno;
 
 use super::Channel;
@@ -14,13 +14,13 @@ use super::form::Message;
 
 impl Channel {
     /// Stops putting messages into the channel until [`Channel::set_form`]
-    /// ([`SocketRequest::Hold`](carrier::request::SocketRequest::Hold)).
+    /// ([`SocketRequest::Hold`](channel_protocol::request::SocketRequest::Hold)).
     pub(crate) fn hold(&self) -> Result<(), Errno> {
         self.endpoint.form.hold()
     }
 
     /// Takes back a message that a sharer has removed from the held channel
-    /// ([`SocketRequest::PutBack`](carrier::request::SocketRequest::PutBack)). Waits for memory if the user has too much
+    /// ([`SocketRequest::PutBack`](channel_protocol::request::SocketRequest::PutBack)). Waits for memory if the user has too much
     /// on its way. `assoc_id` and `peer` complete its header.
     pub(crate) async fn put_back(
         &self,
@@ -39,8 +39,8 @@ impl Channel {
         self.endpoint.form.put_back(Message::new(&header, &[content]))
     }
 
-    /// Sets the form of the channel and releases it ([`SocketRequest::SetForm`](carrier::request::SocketRequest::SetForm)).
-    /// No sharer reads meanwhile.
+    /// Sets the form of the channel and releases it
+    /// ([`SocketRequest::SetForm`](channel_protocol::request::SocketRequest::SetForm)). No sharer reads meanwhile.
     pub(crate) fn set_form(self: &Rc<Self>, plain: bool) -> Result<(), Errno> {
         let longest = self.endpoint.form.set(plain)?;
         self.expect_length(longest);
@@ -52,9 +52,9 @@ impl Channel {
             tokio::task::spawn_local(async move {
                 while let Err(NotPut::Blocked(blocked)) = channel.flush() {
                     match blocked {
-                        Blocked::Throttled => channel.carrier().time().unthrottled().await,
-                        Blocked::Recall => channel.carrier().recall_ended().await,
-                        _ => channel.carrier().writable().await,
+                        Blocked::Throttled => channel.pair().time().unthrottled().await,
+                        Blocked::Recall => channel.pair().recall_ended().await,
+                        _ => channel.pair().writable().await,
                     }
                 }
                 channel.endpoint.form.on_flushed();
@@ -63,21 +63,21 @@ impl Channel {
         Ok(())
     }
 
-    /// Puts the returned messages into the carrier, and then the end if it is due.
+    /// Puts the returned messages into the pair, and then the end if it is due.
     pub(super) fn flush(&self) -> Result<(), NotPut> {
         let is_end = self.endpoint.form.flush(|message, is_plain| match is_plain {
             true => self.try_put_plain(message),
             false => self.try_put_returned(message),
         })?;
         if is_end {
-            self.carrier().end_output();
+            self.pair().end_output();
         }
         Ok(())
     }
 
     fn try_put_returned(&self, message: &Message) -> Result<(), NotPut> {
         let attempted = self.credit.attempt(1);
-        self.carrier().try_put_message(&message.header, &message.blocks())?;
+        self.pair().try_put_message(&message.header, &message.blocks())?;
         attempted.on_put(None);
         Ok(())
     }
@@ -85,7 +85,7 @@ impl Channel {
     /// Puts the rest of a message as plain content; puts nothing of a notification.
     pub(super) fn try_put_plain(&self, message: &mut Message) -> Result<(), NotPut> {
         while let Some(packet) = message.packet() {
-            self.carrier().try_put_parts(&[IoSlice::new(&packet)], &[])?;
+            self.pair().try_put_parts(&[IoSlice::new(&packet)], &[])?;
             message.cut(packet.len());
         }
         Ok(())
@@ -99,7 +99,7 @@ mod tests {
 
     use std::time::Duration;
 
-    use carrier::record::{Header, MESSAGE_BYTES_MAX};
+    use channel_protocol::record::{Header, MESSAGE_BYTES_MAX};
 
     use crate::channel::style::Style;
     use crate::testing::{ID, header, opened, read, registry, until};
@@ -114,7 +114,7 @@ mod tests {
         channel.hold().expect("it is open");
         let record = [&header(ID, 5).encode()[..], b"hello"].concat();
         channel.put_back(&record, ID, None).await.expect("memory");
-        channel.carrier().time().throttle_for(Duration::from_millis(200));
+        channel.pair().time().throttle_for(Duration::from_millis(200));
         channel.set_form(false).expect("it is held");
         assert!(read(&program_end).is_none());
         let mut returned = Vec::new();
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(returned, b"hello");
     }
 
-    /// The user's memory is full of messages that this carrier holds, so only the sharer that changes the form can free it.
+    /// The user's memory is full of messages that this pair holds, so only the sharer that changes the form can free it.
     #[tokio::test(flavor = "local")]
     async fn a_message_that_is_put_back_waits_for_no_reader() {
         let registry = registry();

@@ -1,6 +1,6 @@
-//! Descriptors in flight: those that a program has sent over a carrier and that the daemon has not received.
+//! Descriptors in flight: those that a program has sent over a pair and that the daemon has not received.
 //!
-//! A program can send the descriptor of its socket into the carrier of this socket or of another one, alone or in the queue of a
+//! A program can send the descriptor of its socket into the pair of this socket or of another one, alone or in the queue of a
 //! further AF_UNIX socket. The kernel then keeps the socket open although no process has it, and the daemon hears of no close.
 //! While the daemon takes records, it closes what comes with them. While a socket takes none, the daemon inspects those that have
 //! come. Records of the shim come with memfds alone, at most one each; any other descriptor breaks the socket.
@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use tokio::time::Instant;
 
-use super::carrier_socket::{CARRIER_RECORDS_MAX, CarrierSocket};
+use super::pair_socket::{PAIR_RECORDS_MAX, PairSocket};
 use super::received_memfd;
 use crate::users::budget::Charge;
 use crate::users::closer::{self, Peeked};
@@ -25,7 +25,7 @@ use crate::users::round_share::Turn;
 /// Time from the arrival of a record to the inspection, which concerns all that have come by then.
 const INSPECTION_DELAY: Duration = Duration::from_secs(1);
 
-/// A walk through the queue of a carrier.
+/// A walk through the queue of a pair.
 struct Inspection {
     /// Number of descriptors in the queue when the walk began; `None` if the kernel does not tell.
     in_flight: Option<usize>,
@@ -65,7 +65,7 @@ enum Inspected {
     Broken,
 }
 
-impl CarrierSocket {
+impl PairSocket {
     /// Waits for a breach. Tasks wait for that while they take no records. `charge` charges the user for what the program has
     /// left.
     pub(super) async fn breach_in_flight(
@@ -145,7 +145,7 @@ impl CarrierSocket {
 
     fn look_at_some(&self, inspection: &mut Inspection) -> Inspected {
         for _ in 0..RECORDS_PER_TURN {
-            if inspection.bytes >= self.waiting_bytes() || inspection.records == CARRIER_RECORDS_MAX {
+            if inspection.bytes >= self.waiting_bytes() || inspection.records == PAIR_RECORDS_MAX {
                 return inspection.outcome();
             }
             if !self.closer().has_room() || self.time().is_throttled() {
@@ -209,7 +209,7 @@ fn memory_of(record: &Peeked) -> Option<usize> {
 mod tests {
     use std::os::fd::OwnedFd;
 
-    use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, Sequence, Turn};
+    use channel_protocol::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, Sequence, Turn};
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 
@@ -222,9 +222,8 @@ mod tests {
 
     /// Returns whether an inspection of what has come so far finds the socket broken.
     async fn is_broken(socket: &Socket) -> bool {
-        let carrier = socket.channel().carrier();
-        let is_inspected =
-            || carrier.arrivals().are_hidden() && carrier.arrivals().inspection_due().is_none();
+        let pair = socket.channel().pair();
+        let is_inspected = || pair.arrivals().are_hidden() && pair.arrivals().inspection_due().is_none();
         tokio::select! {
             biased;
             breach = socket.channel().endpoint.breach(socket.turn()) => breach == Breach::Descriptor,
@@ -252,7 +251,7 @@ mod tests {
         assert!(matches!(channel.try_take(), Ok(Incoming::Filler)), "a thread reads the long one");
         soon(channel.readable()).await;
         assert!(matches!(channel.try_take(), Ok(Incoming::Message(..))));
-        assert!(!socket.channel().carrier().arrivals().are_hidden() || channel.try_take().is_err());
+        assert!(!socket.channel().pair().arrivals().are_hidden() || channel.try_take().is_err());
     }
 
     #[tokio::test(flavor = "local")]
@@ -322,23 +321,23 @@ mod tests {
             let registry = registry();
             let (socket, program_end) = opened(&registry, Style::OneToOne);
             send_only(&program_end, Kind::Filler);
-            let carrier = socket.channel().carrier();
+            let pair = socket.channel().pair();
             let (end_it, ends) = std::sync::mpsc::channel::<()>();
             if is_throttled {
-                carrier.time().throttle_for(Duration::from_secs(60));
+                pair.time().throttle_for(Duration::from_secs(60));
             } else {
-                carrier.closer().run(move || ends.recv().unwrap_or_default());
-                while carrier.closer().has_room() {
-                    carrier.closer().run(|| ());
+                pair.closer().run(move || ends.recv().unwrap_or_default());
+                while pair.closer().has_room() {
+                    pair.closer().run(|| ());
                 }
             }
-            let mut inspection = carrier.inspection();
+            let mut inspection = pair.inspection();
             inspection.in_flight = Some(1);
-            assert_eq!((carrier.inspect(&mut inspection), inspection.records), (Inspected::Partly, 0));
+            assert_eq!((pair.inspect(&mut inspection), inspection.records), (Inspected::Partly, 0));
             if !is_throttled {
                 drop(end_it);
-                soon(carrier.closer().room()).await;
-                assert_eq!(carrier.inspect(&mut inspection), Inspected::Broken, "one was not found");
+                soon(pair.closer().room()).await;
+                assert_eq!(pair.inspect(&mut inspection), Inspected::Broken, "one was not found");
                 assert_eq!(inspection.records, 1);
             }
         }
@@ -418,7 +417,7 @@ mod tests {
             () = until_left(&registry, &socket, 100_000) => {}
             // After the inspection that finds the end of its content.
             () = async {
-                until("an inspection", || socket.channel().carrier().arrivals().inspection_due().is_none()).await;
+                until("an inspection", || socket.channel().pair().arrivals().inspection_due().is_none()).await;
                 drop(program_end);
                 std::future::pending().await
             } => {}
@@ -447,13 +446,13 @@ mod tests {
         let long = header(ID, 10);
         let long = Header { flags: long.flags.with(Flags::IN_MEMFD), ..long };
         (0..RECORDS_PER_TURN + 2).for_each(|_| send_memfd(&program_end, &long));
-        let carrier = socket.channel().carrier();
-        let mut inspection = carrier.inspection();
-        assert_eq!(carrier.inspect(&mut inspection), Inspected::Partly);
+        let pair = socket.channel().pair();
+        let mut inspection = pair.inspection();
+        assert_eq!(pair.inspect(&mut inspection), Inspected::Partly);
         assert!(socket.channel().discard());
         // It begins again.
-        assert_eq!(carrier.inspect(&mut inspection), Inspected::Partly);
-        assert_eq!(carrier.inspect(&mut inspection), Inspected::Sound);
+        assert_eq!(pair.inspect(&mut inspection), Inspected::Partly);
+        assert_eq!(pair.inspect(&mut inspection), Inspected::Sound);
         rustix::net::send(&program_end, b"a word", SendFlags::DONTWAIT).expect("it has ended no peek");
         assert!(socket.channel().try_take().is_ok());
     }

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use carrier::record::Header;
+use channel_protocol::record::Header;
 use rustix::io::Errno;
 
 use crate::channel::accounts::Accounts;

@@ -1,11 +1,11 @@
-//! The records and events that a read of a carrier returns.
+//! The records and events that a read of a pair returns.
 
 use bytes::Bytes;
-use carrier::record::Header;
+use channel_protocol::record::Header;
 
 use crate::users::quantum;
 
-/// Size of a filler record: two or three fill a carrier so far that it does not poll writable.
+/// Size of a filler record: two or three fill a pair so far that it does not poll writable.
 pub(super) const FILLER_BYTES: usize = 32 * 1024;
 
 /// A record or an event from the program.
@@ -13,7 +13,7 @@ pub(super) const FILLER_BYTES: usize = 32 * 1024;
 pub(crate) enum Incoming {
     /// A message.
     Message(Header, Bytes),
-    /// A record whose only purpose is to keep the carrier from polling writable.
+    /// A record whose only purpose is to keep the pair from polling writable.
     Filler,
     /// An empty record, which is easily mistaken for the end. A program writes it past the shim.
     Empty,

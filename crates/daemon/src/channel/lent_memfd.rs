@@ -1,5 +1,5 @@
 //! Memfds of the daemon that programs read from: a long message to a program is in a memfd, whose descriptor accompanies a record
-//! in the carrier, and so is a long answer to a request.
+//! in the pair, and so is a long answer to a request.
 //!
 //! The kernel charges a memfd to the daemon for as long as any program has a descriptor of it, and a program may keep one. So the
 //! daemon charges the memfd to a user, keeps a descriptor of its own, and empties the memfd once its content was read or no
@@ -22,7 +22,7 @@ use crate::users::closer::Closer;
 use crate::users::descriptor_budget::DescriptorPermit;
 use crate::users::worker::Worker;
 
-/// A memfd of the daemon whose descriptor programs get, such as a long message in a carrier.
+/// A memfd of the daemon whose descriptor programs get, such as a long message in a pair.
 #[derive(Debug)]
 pub(crate) struct LentMemfd {
     memfd: OwnedFd,

@@ -6,7 +6,6 @@ mod announced;
 mod arrivals;
 pub(crate) mod blocked;
 pub(crate) mod busy_poll;
-pub(crate) mod carrier_socket;
 mod credit_release;
 pub(crate) mod endpoint;
 mod form;
@@ -15,6 +14,7 @@ pub(crate) mod in_flight;
 mod inbound_long;
 pub(crate) mod incoming;
 pub(crate) mod lent_memfd;
+pub(crate) mod pair_socket;
 pub(crate) mod putter;
 pub(crate) mod raw_record;
 pub(crate) mod recall;
@@ -35,17 +35,17 @@ use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use carrier::record::{Header, Kind};
+use channel_protocol::record::{Header, Kind};
 use rustix::io::Errno;
 
 #[cfg(test)]
 use accounts::Accounts;
 use announced::{ALONE_MAX, Announced};
 use blocked::NotPut;
-use carrier_socket::CarrierSocket;
 use endpoint::{Endpoint, Progress};
 use in_flight::Breach;
 use incoming::Incoming;
+use pair_socket::PairSocket;
 use raw_record::RawRecord;
 use receive_ring::IDLE_TIME;
 use shared_pages::SharedPages;
@@ -66,14 +66,14 @@ pub(crate) struct Channel {
 
 impl Channel {
     pub(crate) fn new(endpoint: Endpoint, pages: SharedPages) -> Channel {
-        let credit = WindowCredit::new(endpoint.carrier().closer().worker().clone());
+        let credit = WindowCredit::new(endpoint.pair().closer().worker().clone());
         let pages = Rc::new(pages);
         Channel { endpoint, pages, credit, delivery: Arc::default(), announced: RefCell::default() }
     }
 
-    /// Returns the daemon's end of the carrier.
-    pub(crate) fn carrier(&self) -> &Arc<CarrierSocket> {
-        self.endpoint.carrier()
+    /// Returns the daemon's end of the pair.
+    pub(crate) fn pair(&self) -> &Arc<PairSocket> {
+        self.endpoint.pair()
     }
 
     /// Returns the pages, which only the owners of the state that they show write.
@@ -92,7 +92,7 @@ impl Channel {
         let mut announced = self.announced();
         if announced.bundles {
             let taken = self.pages.read_so_far().data_taken;
-            // If all messages up to the last bundle were read, none is left in the carrier.
+            // If all messages up to the last bundle were read, none is left in the pair.
             if announced.asked.is_some_and(|put| taken.wrapping_sub(put).cast_signed() >= 0) {
                 self.pages.set_bundles(false);
                 (announced.bundles, announced.asked) = (false, None);
@@ -116,7 +116,7 @@ impl Channel {
         let Some(hint) = hint else { return Ok(()) };
         self.pages.set_longest(hint.longest);
         self.pages.set_bundles(hint.bundles);
-        self.carrier().try_put_parts(&[IoSlice::new(&Header::new(Kind::SizeHint).encode())], &[])?;
+        self.pair().try_put_parts(&[IoSlice::new(&Header::new(Kind::SizeHint).encode())], &[])?;
         // A size hint that could not be put is put at the next attempt.
         *self.announced() = hint;
         Ok(())
@@ -130,7 +130,7 @@ impl Channel {
         }
     }
 
-    /// Announces a record that is put into a carrier from which the program has not read yet.
+    /// Announces a record that is put into a pair from which the program has not read yet.
     pub(crate) fn expect(&self, record: &RawRecord) {
         let mut announced = self.announced();
         let messages = record.messages().map(|(_, header)| header.bytes);
@@ -140,7 +140,7 @@ impl Channel {
         self.pages.set_bundles(announced.bundles);
     }
 
-    /// Announces messages of this length that are put into a carrier from which the program has not read yet.
+    /// Announces messages of this length that are put into a pair from which the program has not read yet.
     pub(crate) fn expect_length(&self, bytes: u32) {
         let mut announced = self.announced();
         announced.longest = announced.longest.max(bytes);
@@ -149,7 +149,7 @@ impl Channel {
 
     /// Starts a task that returns the memory of the receive ring once that is idle, if the ring has memory and no task waits.
     pub(crate) fn watch_ring(self: &Rc<Self>) {
-        if let Some(bundles) = self.carrier().ring().begin_watch() {
+        if let Some(bundles) = self.pair().ring().begin_watch() {
             tokio::task::spawn_local(return_idle_ring(Rc::downgrade(self), bundles));
         }
     }
@@ -211,7 +211,7 @@ impl Channel {
         self.endpoint.discard()
     }
 
-    /// Resets a carrier again that programs have filled meanwhile.
+    /// Resets a pair again that programs have filled meanwhile.
     pub(crate) fn repeat_reset(&self) {
         self.endpoint.repeat_reset();
     }
@@ -289,10 +289,10 @@ async fn return_idle_ring(channel: Weak<Channel>, mut bundles: u64) {
         tokio::time::sleep(IDLE_TIME).await;
         // The memory of a closed socket is returned with its pages.
         let Some(channel) = channel.upgrade() else { return };
-        let carrier = Arc::clone(channel.carrier());
-        if carrier.begin_return_of_ring(&mut bundles) {
-            let worker = carrier.closer().worker().clone();
-            worker.run(move || carrier.ring().return_memory());
+        let pair = Arc::clone(channel.pair());
+        if pair.begin_return_of_ring(&mut bundles) {
+            let worker = pair.closer().worker().clone();
+            worker.run(move || pair.ring().return_memory());
             return;
         }
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
+use channel_protocol::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
 use rustix::io::Errno;
 use tokio::sync::OwnedMutexGuard;
 
@@ -123,7 +123,7 @@ impl Putter {
         self.begin().map_err(|not_put| (not_put, messages))?;
         let channel = Rc::clone(&self.channel);
         let put = channel.announce_bundle().and_then(|()| {
-            channel.carrier().try_put_bundle(first_bytes, |bundle| {
+            channel.pair().try_put_bundle(first_bytes, |bundle| {
                 fill(bundle);
                 messages = bundle.messages();
             })
@@ -156,13 +156,13 @@ impl Putter {
     pub(crate) async fn unblocked(&mut self, blocked: Blocked) {
         let endpoint = &self.channel.endpoint;
         match blocked {
-            Blocked::Full => endpoint.carrier().writable().await,
-            Blocked::Ring => endpoint.carrier().ring_has_room().await,
+            Blocked::Full => endpoint.pair().writable().await,
+            Blocked::Ring => endpoint.pair().ring_has_room().await,
             Blocked::Delivery => {
                 self.delivery = Some(Arc::clone(&self.channel.delivery).lock_owned().await);
             }
-            Blocked::Recall => endpoint.carrier().recall_ended().await,
-            Blocked::Throttled => endpoint.carrier().time().unthrottled().await,
+            Blocked::Recall => endpoint.pair().recall_ended().await,
+            Blocked::Throttled => endpoint.pair().time().unthrottled().await,
             Blocked::FormChanging => endpoint.form.released().await,
             Blocked::Memory(bytes) => {
                 let charge = endpoint.accounts().unread().room(bytes).await;
@@ -170,7 +170,7 @@ impl Putter {
                     record.memfd = charge.map_or(Memfd::Failed(Errno::NOMEM), Memfd::Charged);
                 }
             }
-            Blocked::Descriptors => endpoint.carrier().closer().room().await,
+            Blocked::Descriptors => endpoint.pair().closer().room().await,
             Blocked::Host => tokio::time::sleep(SHORTAGE_WAIT).await,
         }
     }
@@ -242,7 +242,7 @@ impl Putter {
             Ok(()) if header.bytes as usize > PAYLOAD_BYTES_MAX => {
                 record.try_put_long(channel, header, blocks, &mut self.waiting)
             }
-            Ok(()) => channel.carrier().try_put_message(header, blocks),
+            Ok(()) => channel.pair().try_put_message(header, blocks),
             announced => announced,
         };
         if put.is_ok() {
@@ -300,7 +300,7 @@ impl RecordAttempt {
             Memfd::Filled(memfd) => return self.try_put_memfd(channel, header, memfd),
             Memfd::Failed(error) => return Err(NotPut::Failed(error)),
         };
-        let (accounts, closer) = (channel.endpoint.accounts(), channel.carrier().closer());
+        let (accounts, closer) = (channel.endpoint.accounts(), channel.pair().closer());
         match LentMemfd::of_message(blocks, accounts.unread(), closer, memory) {
             Ok(memfd) => {
                 // The memory of the message is charged with the memfd now.
@@ -321,7 +321,7 @@ impl RecordAttempt {
         memfd: LentMemfd,
     ) -> Result<(), NotPut> {
         let header = Header { flags: header.flags.with(Flags::IN_MEMFD), ..*header }.encode();
-        let put = channel.carrier().try_put_parts(&[IoSlice::new(&header)], &[memfd.as_fd()]);
+        let put = channel.pair().try_put_parts(&[IoSlice::new(&header)], &[memfd.as_fd()]);
         match put {
             Ok(()) => channel.hold_memory(memfd),
             Err(NotPut::Blocked(_)) => self.memfd = Memfd::Filled(memfd),
@@ -338,9 +338,9 @@ mod tests {
     use std::pin::pin;
     use std::task::Poll;
 
-    use carrier::record::Header;
-    use carrier::sharers_page::SharersPage;
-    use carrier::status_page::StatusPage;
+    use channel_protocol::record::Header;
+    use channel_protocol::sharers_page::SharersPage;
+    use channel_protocol::status_page::StatusPage;
 
     use super::*;
     use crate::channel::raw_record::RawRecord;
@@ -365,7 +365,7 @@ mod tests {
         })
     }
 
-    /// Reads all records in the carrier, and sets the sharers' count of messages read to `taken`.
+    /// Reads all records in the pair, and sets the sharers' count of messages read to `taken`.
     fn read_all(channel: &Channel, program_end: &OwnedFd, taken: u32) -> Vec<Vec<u8>> {
         let records = std::iter::from_fn(|| read(program_end)).collect();
         channel.pages.write_as_sharer(SharersPage::DATA_TAKEN_AT, &[taken]);
@@ -409,7 +409,7 @@ mod tests {
         let (channel, mut putter) = (socket.channel(), Putter::new(socket.channel()));
         let are_expected = || channel.pages.field(StatusPage::BUNDLES_AT) != 0;
         let two = [message(1, 10), message(2, 10)];
-        channel.carrier().ring_has_memory(1).await;
+        channel.pair().ring_has_memory(1).await;
         assert_eq!(try_put_bundle(&mut putter, &two), Ok(true));
         assert!(are_expected());
         for alone in 0..super::super::ALONE_MAX {
@@ -418,7 +418,7 @@ mod tests {
             assert_eq!(try_put(&mut putter, &message(3, 10)), Ok(Put::Record));
         }
         assert!(are_expected(), "the sharers' page is being read");
-        channel.carrier().closer().drained().await;
+        channel.pair().closer().drained().await;
         assert_eq!(try_put(&mut putter, &message(3, 10)), Ok(Put::Record));
         assert!(!are_expected());
     }
@@ -448,13 +448,11 @@ mod tests {
         let charged = || registry.resources().users().received().account(1).charged_bytes() % (64 * 1024);
         let two = [message(1, 10), message(2, 10)];
         let mut put = 0;
-        channel.carrier().ring_has_memory(1).await;
+        channel.pair().ring_has_memory(1).await;
         let blocked = loop {
             match try_put_bundle(&mut putter, &two) {
                 Ok(is_put) => put += if is_put { 2 } else { panic!("there is memory") },
-                Err((NotPut::Blocked(Blocked::Ring), _)) => {
-                    channel.carrier().ring_has_memory(32 * 1024).await
-                }
+                Err((NotPut::Blocked(Blocked::Ring), _)) => channel.pair().ring_has_memory(32 * 1024).await,
                 Err(blocked) => break blocked,
             }
         };
@@ -482,7 +480,7 @@ mod tests {
         let mut putter = Putter::new(socket.channel());
         let mut put = 0;
         let blocked = loop {
-            socket.channel().carrier().ring_has_memory(60_100).await;
+            socket.channel().pair().ring_has_memory(60_100).await;
             match try_put_bundle(&mut putter, &[message(put, 60_000)]) {
                 Ok(true) => put += 1,
                 blocked => break blocked,
@@ -521,7 +519,7 @@ mod tests {
             "it asks for none"
         );
         drop(others);
-        soon(socket.channel().carrier().ring_has_memory(1)).await;
+        soon(socket.channel().pair().ring_has_memory(1)).await;
         assert_eq!(try_put_bundle(&mut putter, &[message(1, 10)]), Ok(true));
     }
 }

@@ -3,23 +3,23 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use carrier::bundle;
-use carrier::record::{Header, Kind, RECORD_BYTES_MAX};
+use channel_protocol::bundle;
+use channel_protocol::record::{Header, Kind, RECORD_BYTES_MAX};
 use rustix::io::Errno;
 
 use crate::users::closer::{self, Closer, ReceivedDescriptor};
 use crate::users::thread_time::ThreadTime;
 
-/// A record as it lies in a carrier, or the messages of a bundle as they lie in the receive ring.
+/// A record as it lies in a pair, or the messages of a bundle as they lie in the receive ring.
 pub(crate) struct RawRecord {
     pub(super) bytes: Vec<u8>,
     pub(super) descriptors: Vec<ReceivedDescriptor>,
-    /// Whether the bytes lay in a receive ring. They may not fit in a carrier.
+    /// Whether the bytes lay in a receive ring. They may not fit in a pair.
     pub(super) is_bundle: bool,
 }
 
 impl RawRecord {
-    /// Takes the first record from the program's end of a carrier, with the closer and the time of the carrier. Returns `EAGAIN`
+    /// Takes the first record from the program's end of a pair, with the closer and the time of the pair. Returns `EAGAIN`
     /// if there is none.
     pub(super) fn take(
         program_end: BorrowedFd<'_>,
@@ -67,7 +67,7 @@ impl RawRecord {
 
 #[cfg(test)]
 mod tests {
-    use carrier::record::HEADER_BYTES;
+    use channel_protocol::record::HEADER_BYTES;
 
     use super::*;
 

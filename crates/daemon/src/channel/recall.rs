@@ -1,11 +1,11 @@
-//! Takes records that a program has not read back from its carrier.
+//! Takes records that a program has not read back from its pair.
 //!
-//! The daemon receives them from the program's own end of the carrier, and the kernel has a lock for all receivers there. A
+//! The daemon receives them from the program's own end of the pair, and the kernel has a lock for all receivers there. A
 //! thread of the program holds it for as long as the memory that it receives into is missing, possibly for ever (a mapping of a
 //! FUSE file). So a thread of the user receives the records, and a request waits for that thread no longer than [`RECALL_WAIT`].
 //!
 //! A thread that gets the lock after the request has failed takes no record. Otherwise no other record is sent to the program
-//! until all records are back in their carriers, so their order stays. If a request stops waiting, for whatever reason, the
+//! until all records are back in their pairs, so their order stays. If a request stops waiting, for whatever reason, the
 //! records go back unchanged.
 //!
 //! Such a thread also puts the records back: each one wakes all that wait for the program's end, and there may be hundreds.
@@ -21,7 +21,7 @@ use tokio::sync::{OwnedRwLockWriteGuard, oneshot};
 use tokio::time::timeout;
 
 use super::raw_record::RawRecord;
-use crate::channel::carrier_socket::{CARRIER_RECORDS_MAX, CarrierSocket};
+use crate::channel::pair_socket::{PAIR_RECORDS_MAX, PairSocket};
 use crate::system::journal::{Cause, log};
 use crate::users::descriptor_budget::DescriptorPermit;
 use crate::users::worker::Job;
@@ -29,16 +29,16 @@ use crate::users::worker::Job;
 /// Maximum time that a request waits for records; then it fails with `EBUSY`.
 const RECALL_WAIT: Duration = Duration::from_secs(5);
 
-/// Records taken out of a carrier. Those that are still here when this is dropped go back.
+/// Records taken out of a pair. Those that are still here when this is dropped go back.
 pub(crate) struct Recalled {
     records: VecDeque<RawRecord>,
-    carrier: Arc<CarrierSocket>,
+    pair: Arc<PairSocket>,
     /// Keeps other records from being sent to the program until this is dropped.
     gate: Arc<OwnedRwLockWriteGuard<()>>,
 }
 
 impl Recalled {
-    /// Returns the records, the oldest first. The caller puts back those that belong in this carrier.
+    /// Returns the records, the oldest first. The caller puts back those that belong in this pair.
     pub(crate) fn take(&mut self) -> VecDeque<RawRecord> {
         std::mem::take(&mut self.records)
     }
@@ -51,29 +51,29 @@ impl Recalled {
     /// Puts the records back unchanged, and waits until they are there.
     pub(crate) async fn put_back(mut self) {
         let records = self.take().into_iter().map(|record| (record, false)).collect();
-        let (_, put) = self.sort(records, &self.carrier).await;
-        log_lost(put, &self.carrier);
+        let (_, put) = self.sort(records, &self.pair).await;
+        log_lost(put, &self.pair);
     }
 
-    /// Puts each of these records back, or into another carrier if it is marked, on a thread that may wait for programs.
-    /// Returns the records that were put: all, unless there was an error. All were in the carrier and in its ring before, so
+    /// Puts each of these records back, or into another pair if it is marked, on a thread that may wait for programs.
+    /// Returns the records that were put: all, unless there was an error. All were in the pair and in its ring before, so
     /// there is room. If the caller stops waiting, the thread continues, and no other record is sent to the program until it
     /// has ended.
     pub(crate) async fn sort(
         &self,
         records: Vec<(RawRecord, bool)>,
-        other: &Arc<CarrierSocket>,
+        other: &Arc<PairSocket>,
     ) -> (Vec<(RawRecord, bool)>, Result<(), Errno>) {
         if records.is_empty() {
             return (records, Ok(()));
         }
-        let carriers = [Arc::clone(&self.carrier), Arc::clone(other)];
+        let pairs = [Arc::clone(&self.pair), Arc::clone(other)];
         let gate = Arc::clone(&self.gate);
-        let sorting = Job::begin(self.carrier.closer().worker(), move || {
+        let sorting = Job::begin(self.pair.closer().worker(), move || {
             let _gate = gate;
             let mut put = Vec::with_capacity(records.len());
             for (record, is_marked) in records {
-                if let Err(error) = carriers[usize::from(is_marked)].put_raw(&record) {
+                if let Err(error) = pairs[usize::from(is_marked)].put_raw(&record) {
                     return (put, Err(error));
                 }
                 put.push((record, is_marked));
@@ -85,17 +85,17 @@ impl Recalled {
         sorting.take().unwrap_or((Vec::new(), Err(Errno::CANCELED)))
     }
 
-    /// Receives the records in the carrier for as long as the request waits (`is_wanted`).
+    /// Receives the records in the pair for as long as the request waits (`is_wanted`).
     fn receive_from(
         &mut self,
         program_end: BorrowedFd<'_>,
         is_wanted: impl Fn() -> bool,
     ) -> Result<(), Errno> {
         // The daemon is the only sender to this end.
-        while self.records.len() < CARRIER_RECORDS_MAX {
-            match RawRecord::take(program_end, self.carrier.closer(), self.carrier.time()) {
+        while self.records.len() < PAIR_RECORDS_MAX {
+            match RawRecord::take(program_end, self.pair.closer(), self.pair.time()) {
                 Ok(mut record) => {
-                    if let Some(messages) = self.carrier.ring().take_back(&record.bytes) {
+                    if let Some(messages) = self.pair.ring().take_back(&record.bytes) {
                         (record.bytes, record.is_bundle) = (messages, true);
                     }
                     self.records.push_back(record);
@@ -117,22 +117,22 @@ impl Drop for Recalled {
         if records.is_empty() {
             return;
         }
-        let (carrier, gate) = (Arc::clone(&self.carrier), Arc::clone(&self.gate));
-        self.carrier.closer().worker().run(move || {
-            let put = records.iter().try_for_each(|record| carrier.put_raw(record));
+        let (pair, gate) = (Arc::clone(&self.pair), Arc::clone(&self.gate));
+        self.pair.closer().worker().run(move || {
+            let put = records.iter().try_for_each(|record| pair.put_raw(record));
             drop(gate);
-            log_lost(put, &carrier);
+            log_lost(put, &pair);
         });
     }
 }
 
 /// Logs that records could not be put back.
-fn log_lost(put: Result<(), Errno>, carrier: &CarrierSocket) {
+fn log_lost(put: Result<(), Errno>, pair: &PairSocket) {
     match put {
         // The program is gone.
         Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
         Err(error) => {
-            let cause = Cause::User(carrier.closer().user());
+            let cause = Cause::User(pair.closer().user());
             log(cause, format_args!("records of a program were lost: {error}"));
         }
     }
@@ -181,14 +181,14 @@ fn await_lock(program_end: &OwnedFd) {
     let _ = rustix::net::recv(program_end, &mut [0_u8; 0], flags);
 }
 
-impl CarrierSocket {
+impl PairSocket {
     /// Takes back the records that the program has not read. `EBUSY`: the lock of the program's end is not available for now;
-    /// all records stay in the carrier, or go back to it.
+    /// all records stay in the pair, or go back to it.
     pub(crate) async fn recall(self: &Arc<Self>, program_end: BorrowedFd<'_>) -> Result<Recalled, Errno> {
         let recalled = async {
             let gate = self.close_gate().await;
             let recalled =
-                Recalled { records: VecDeque::new(), carrier: Arc::clone(self), gate: Arc::new(gate) };
+                Recalled { records: VecDeque::new(), pair: Arc::clone(self), gate: Arc::new(gate) };
             // This call takes no lock that a program can hold.
             if rustix::io::ioctl_fionread(program_end)? == 0 {
                 return Ok(recalled);
@@ -214,8 +214,8 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
-    use carrier::record::{HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX};
-    use carrier::status_page::State;
+    use channel_protocol::record::{HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX};
+    use channel_protocol::status_page::State;
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, recvmsg};
     use shared_memory::Pins;
 
@@ -235,18 +235,18 @@ mod tests {
     use crate::users::owner::Rings;
     use crate::users::worker::WORKERS_MAX;
 
-    /// Returns a carrier: the daemon's end, and the program's.
-    fn carrier() -> (Arc<CarrierSocket>, OwnedFd) {
+    /// Returns a pair: the daemon's end, and the program's.
+    fn pair() -> (Arc<PairSocket>, OwnedFd) {
         let closers = Closers::new(DescriptorBudget::with_max(1 << 16));
         let account = Budget::new(ByteLimits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
-        let closer = closers.of(1, Source::Carriers);
+        let closer = closers.of(1, Source::Pairs);
         let pins = Arc::new(Pins::new(1));
         let pages =
             SharedPages::new(Family::V4, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX, &account, &pins);
         let ring = OutboundRing::new(pages.expect("room").memory(), Rings::one(), 1);
         let pair = endpoint::pair(&Arc::default(), closer, Accounts::all_of(&account), ring);
         let (endpoint, program_end) = pair.expect("a pair");
-        (Arc::clone(endpoint.carrier()), program_end)
+        (Arc::clone(endpoint.pair()), program_end)
     }
 
     /// Reads the next record from the program's end; returns it with the number of its descriptors.
@@ -267,12 +267,12 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn records_that_nobody_takes_go_back_in_their_order() {
-        let (carrier, program_end) = carrier();
+        let (pair, program_end) = pair();
         let two = [program_end.as_fd(), program_end.as_fd()];
-        carrier.put_record(b"first", &two).await.expect("room");
-        carrier.put_record(b"second", &[]).await.expect("room");
-        let recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
-        let mut third = pin!(carrier.put_record(b"third", &[]));
+        pair.put_record(b"first", &two).await.expect("room");
+        pair.put_record(b"second", &[]).await.expect("room");
+        let recalled = pair.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let mut third = pin!(pair.put_record(b"third", &[]));
         let mut context = Context::from_waker(Waker::noop());
         assert!(third.as_mut().poll(&mut context).is_pending(), "nothing comes between them");
         assert_eq!(rustix::io::ioctl_fionread(&program_end), Ok(0));
@@ -284,60 +284,60 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn records_that_are_put_back_are_there_when_the_call_returns() {
-        let (carrier, program_end) = carrier();
+        let (pair, program_end) = pair();
         let two = [program_end.as_fd(), program_end.as_fd()];
-        carrier.put_record(b"first", &two).await.expect("room");
-        carrier.put_record(b"second", &[]).await.expect("room");
-        carrier.recall(program_end.as_fd()).await.expect("nobody has the lock").put_back().await;
+        pair.put_record(b"first", &two).await.expect("room");
+        pair.put_record(b"second", &[]).await.expect("room");
+        pair.recall(program_end.as_fd()).await.expect("nobody has the lock").put_back().await;
         assert_eq!(read(&program_end), ("first".into(), 2));
         assert_eq!(read(&program_end), ("second".into(), 0));
     }
 
-    /// The messages of six records of 64 bytes are more than fits in a carrier.
+    /// The messages of six records of 64 bytes are more than fits in a pair.
     #[tokio::test(flavor = "local")]
     async fn bundles_go_back_to_the_ring_even_if_each_is_one_message() {
         const BYTES: usize = 60_000;
-        let (carrier, program_end) = carrier();
+        let (pair, program_end) = pair();
         let header = Header { bytes: BYTES as u32, ..Header::new(Kind::Data) };
         let content = |number: u8| [&header.encode()[..], &[number; BYTES]].concat();
         for number in 0..6 {
-            carrier.ring_has_memory(BYTES + HEADER_BYTES).await;
-            let put = carrier.try_put_bundle(BYTES + HEADER_BYTES, |bundle| {
+            pair.ring_has_memory(BYTES + HEADER_BYTES).await;
+            let put = pair.try_put_bundle(BYTES + HEADER_BYTES, |bundle| {
                 assert!(bundle.push(&header, [&[number; BYTES][..]]));
             });
             assert_eq!(put, Ok(true), "{number}");
         }
-        carrier.recall(program_end.as_fd()).await.expect("nobody has the lock").put_back().await;
+        pair.recall(program_end.as_fd()).await.expect("nobody has the lock").put_back().await;
         for number in 0..6 {
             let mut record = [0; 2 * HEADER_BYTES];
             let (bytes, _) =
                 rustix::net::recv(&program_end, &mut record, RecvFlags::DONTWAIT).expect("a record");
-            assert!(carrier.bundle_of(&record[..bytes]) == Some(content(number)), "{number}");
+            assert!(pair.bundle_of(&record[..bytes]) == Some(content(number)), "{number}");
         }
     }
 
     #[tokio::test(flavor = "local")]
     async fn nothing_comes_between_records_that_are_put_back_although_the_request_has_failed() {
-        let (carrier, program_end) = carrier();
-        carrier.put_record(b"first", &[]).await.expect("room");
-        let mut recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let (pair, program_end) = pair();
+        pair.put_record(b"first", &[]).await.expect("room");
+        let mut recalled = pair.recall(program_end.as_fd()).await.expect("nobody has the lock");
         let records = recalled.take().into_iter().map(|record| (record, false)).collect();
         // All threads of the user are stuck, so the records wait.
         let (end_it, ends) = std::sync::mpsc::channel::<()>();
         let ends = Arc::new(std::sync::Mutex::new(ends));
         for _ in 0..WORKERS_MAX {
             let ends = Arc::clone(&ends);
-            carrier.closer().worker().run(move || lock(&ends).recv().unwrap_or_default());
+            pair.closer().worker().run(move || lock(&ends).recv().unwrap_or_default());
         }
         {
-            let mut sorting = pin!(recalled.sort(records, &carrier));
+            let mut sorting = pin!(recalled.sort(records, &pair));
             assert!(sorting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         }
         drop(recalled);
-        let second = carrier.try_put_parts(&[IoSlice::new(b"second")], &[]);
+        let second = pair.try_put_parts(&[IoSlice::new(b"second")], &[]);
         assert_eq!(second, Err(NotPut::Blocked(Blocked::Recall)));
         drop(end_it);
-        carrier.put_record(b"second", &[]).await.expect("room");
+        pair.put_record(b"second", &[]).await.expect("room");
         assert_eq!((read(&program_end).0, read(&program_end).0), ("first".into(), "second".into()));
     }
 
@@ -346,25 +346,25 @@ mod tests {
         const BYTES: usize = 60_000;
         /// More than half of the ring.
         const BUNDLES: usize = 6;
-        let (carrier, program_end) = carrier();
+        let (pair, program_end) = pair();
         let header = Header { bytes: BYTES as u32, ..Header::new(Kind::Data) };
         for _ in 0..BUNDLES {
-            carrier.ring_has_memory(BYTES + HEADER_BYTES).await;
-            let put = carrier.try_put_bundle(BYTES + HEADER_BYTES, |bundle| {
+            pair.ring_has_memory(BYTES + HEADER_BYTES).await;
+            let put = pair.try_put_bundle(BYTES + HEADER_BYTES, |bundle| {
                 assert!(bundle.push(&header, [&[7; BYTES][..]]));
             });
             assert_eq!(put, Ok(true));
         }
-        let recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
-        assert_eq!(carrier.unread_bytes(), 0, "the kernel has none of the records");
-        let mut room = pin!(carrier.ring_has_room());
+        let recalled = pair.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        assert_eq!(pair.unread_bytes(), 0, "the kernel has none of the records");
+        let mut room = pin!(pair.ring_has_room());
         let mut context = Context::from_waker(Waker::noop());
         assert!(room.as_mut().poll(&mut context).is_pending());
-        // The runtime has reported the carrier writable to this task, and so to the one before.
-        carrier.writable().await;
+        // The runtime has reported the pair writable to this task, and so to the one before.
+        pair.writable().await;
         assert!(room.as_mut().poll(&mut context).is_pending(), "they may go back");
         drop(recalled);
-        carrier.recall_ended().await;
+        pair.recall_ended().await;
         assert!(room.as_mut().poll(&mut context).is_pending(), "they have gone back");
         for _ in 0..BUNDLES {
             let bytes = rustix::net::recv(&program_end, &mut [0; HEADER_BYTES][..], RecvFlags::DONTWAIT);
@@ -375,25 +375,25 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn records_that_are_discarded_do_not_come_back() {
-        let (carrier, program_end) = carrier();
-        carrier.put_record(b"first", &[]).await.expect("room");
-        carrier.recall(program_end.as_fd()).await.expect("nobody has the lock").discard();
+        let (pair, program_end) = pair();
+        pair.put_record(b"first", &[]).await.expect("room");
+        pair.recall(program_end.as_fd()).await.expect("nobody has the lock").discard();
         assert_eq!(rustix::io::ioctl_fionread(&program_end), Ok(0));
         // Another recall finds no record, and does not keep the daemon from sending afterwards.
-        drop(carrier.recall(program_end.as_fd()).await.expect("nobody has the lock"));
-        carrier.put_record(b"second", &[]).await.expect("room");
+        drop(pair.recall(program_end.as_fd()).await.expect("nobody has the lock"));
+        pair.put_record(b"second", &[]).await.expect("room");
         assert_eq!(read(&program_end), ("second".into(), 0));
     }
 
     #[tokio::test(flavor = "local")]
     async fn a_thread_that_comes_too_late_takes_nothing() {
-        let (carrier, program_end) = carrier();
-        carrier.put_record(b"first", &[]).await.expect("room");
-        let gate = Arc::new(carrier.close_gate().await);
-        let recalled = Recalled { records: VecDeque::new(), carrier: Arc::clone(&carrier), gate };
+        let (pair, program_end) = pair();
+        pair.put_record(b"first", &[]).await.expect("room");
+        let gate = Arc::new(pair.close_gate().await);
+        let recalled = Recalled { records: VecDeque::new(), pair: Arc::clone(&pair), gate };
         let (done, is_done) = oneshot::channel();
         drop(is_done);
-        let permit = carrier.closer().count_descriptor();
+        let permit = pair.closer().count_descriptor();
         Recall { program_end: program_end.try_clone().expect("a copy"), _permit: permit, recalled, done }
             .run();
         assert_eq!(read(&program_end), ("first".into(), 0));
@@ -401,50 +401,50 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn a_record_that_is_taken_after_the_request_has_failed_goes_back() {
-        let (carrier, program_end) = carrier();
+        let (pair, program_end) = pair();
         let two = [program_end.as_fd(), program_end.as_fd()];
-        carrier.put_record(b"first", &two).await.expect("room");
-        let gate = Arc::new(carrier.close_gate().await);
-        let recalled = Recalled { records: VecDeque::new(), carrier: Arc::clone(&carrier), gate };
+        pair.put_record(b"first", &two).await.expect("room");
+        let gate = Arc::new(pair.close_gate().await);
+        let recalled = Recalled { records: VecDeque::new(), pair: Arc::clone(&pair), gate };
         let (done, is_done) = oneshot::channel();
         let theirs_too = program_end.try_clone().expect("a copy");
-        let permit = carrier.closer().count_descriptor();
+        let permit = pair.closer().count_descriptor();
         let recall = Recall { program_end: theirs_too, _permit: permit, recalled, done };
         // A sharer has held the lock from the check of the request until the request has failed.
         assert!(recall.is_wanted());
         drop(is_done);
         recall.take();
-        carrier.put_record(b"second", &[]).await.expect("the gate opens again");
+        pair.put_record(b"second", &[]).await.expect("the gate opens again");
         assert_eq!(read(&program_end), ("first".into(), 2));
         assert_eq!(read(&program_end), ("second".into(), 0));
     }
 
     #[tokio::test(flavor = "local")]
-    async fn a_full_carrier_has_room_for_one_record_more_than_it_had() {
-        let (carrier, program_end) = carrier();
+    async fn a_full_pair_has_room_for_one_record_more_than_it_had() {
+        let (pair, program_end) = pair();
         let record = [7; 1000];
         let full = async {
             loop {
-                carrier.put_record(&record, &[]).await.expect("room");
+                pair.put_record(&record, &[]).await.expect("room");
             }
         };
         assert!(pin!(full).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let mut recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let mut recalled = pair.recall(program_end.as_fd()).await.expect("nobody has the lock");
         let mut records: Vec<_> = recalled.take().into_iter().map(|record| (record, false)).collect();
         let one_more = RawRecord { bytes: record.into(), descriptors: Vec::new(), is_bundle: false };
         records.push((one_more, false));
         let count = records.len();
-        let (put, result) = recalled.sort(records, &carrier).await;
+        let (put, result) = recalled.sort(records, &pair).await;
         assert_eq!((put.len(), result), (count, Ok(())));
     }
 
     #[tokio::test(flavor = "local")]
     async fn records_are_sorted_by_a_thread_up_to_the_first_that_cannot_be_put() {
-        let ((carrier, program_end), (other, other_end)) = (carrier(), carrier());
+        let ((pair, program_end), (other, other_end)) = (pair(), pair());
         for word in [&b"first"[..], b"second", b"third", b"fourth"] {
-            carrier.put_record(word, &[]).await.expect("room");
+            pair.put_record(word, &[]).await.expect("room");
         }
-        let mut recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let mut recalled = pair.recall(program_end.as_fd()).await.expect("nobody has the lock");
         let mut records: Vec<_> = recalled.take().into_iter().map(|record| (record, false)).collect();
         let last = records.pop().expect("four");
         records[1].1 = true;
@@ -468,13 +468,13 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn a_recall_is_done_beside_stuck_work() {
-        let (carrier, program_end) = carrier();
-        carrier.put_record(b"first", &[]).await.expect("room");
+        let (pair, program_end) = pair();
+        pair.put_record(b"first", &[]).await.expect("room");
         let (_end_it, ends) = std::sync::mpsc::channel::<()>();
-        carrier.closer().worker().run(move || ends.recv().unwrap_or_default());
-        let recalled = carrier.recall(program_end.as_fd()).await.expect("another thread recalls");
+        pair.closer().worker().run(move || ends.recv().unwrap_or_default());
+        let recalled = pair.recall(program_end.as_fd()).await.expect("another thread recalls");
         assert_eq!(recalled.records.len(), 1);
         drop(recalled);
-        carrier.put_record(b"second", &[]).await.expect("room");
+        pair.put_record(b"second", &[]).await.expect("room");
     }
 }

@@ -1,8 +1,8 @@
 //! The receive ring: memory of a socket that the daemon writes and its programs map for reading. Messages of a bundle lie there
-//! one after the other, and a record in the carrier says where ([`Kind::Bundle`](carrier::record::Kind::Bundle)). A long message
-//! is a bundle of its own, which may begin behind others and end beyond their part of the ring.
+//! one after the other, and a record in the pair says where ([`Kind::Bundle`](channel_protocol::record::Kind::Bundle)). A long
+//! message is a bundle of its own, which may begin behind others and end beyond their part of the ring.
 //!
-//! A bundle keeps its place until the program has taken its record out of the carrier. The kernel tells how many of these records
+//! A bundle keeps its place until the program has taken its record out of the pair. The kernel tells how many of these records
 //! are left: it counts the memory of all unread records, and each record of a bundle takes the same. So nothing that a program
 //! writes decides what the daemon overwrites, and a reader that dies or stops keeps only the places of its own socket.
 //!
@@ -15,8 +15,8 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use carrier::record::{HEADER_BYTES, Header, Kind, RECORD_BYTES_MAX, SHARED_BYTES_MAX};
-use carrier::status_page::{RING_BYTES, RING_SHARED_BYTES};
+use channel_protocol::record::{HEADER_BYTES, Header, Kind, RECORD_BYTES_MAX, SHARED_BYTES_MAX};
+use channel_protocol::status_page::{RING_BYTES, RING_SHARED_BYTES};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use tokio::sync::Notify;
 
@@ -48,7 +48,7 @@ struct State {
     end: usize,
     /// Size of the bundle for which a place was looked for last.
     wanted: usize,
-    /// The places of the bundles whose records may be in the carrier, the oldest first.
+    /// The places of the bundles whose records may be in the pair, the oldest first.
     unread: VecDeque<Range<usize>>,
     /// Number of bundles so far, modulo 2^64.
     bundles: u64,
@@ -100,7 +100,7 @@ impl ReceiveRing {
     }
 
     /// Returns a free place for a bundle of at least so many bytes. The kernel counts `unread_bytes` of memory for the unread
-    /// records in the carrier. A thread that may wait for programs asks the system for more memory.
+    /// records in the pair. A thread that may wait for programs asks the system for more memory.
     pub(super) fn place(self: &Arc<Self>, bytes: usize, unread_bytes: usize, worker: &Worker) -> Place {
         let mut state = self.state();
         if state.is_returning {
@@ -162,7 +162,7 @@ impl ReceiveRing {
         self.memory.write_ring(at, bytes);
     }
 
-    /// Notes that the record of a bundle at this place is in the carrier.
+    /// Notes that the record of a bundle at this place is in the pair.
     pub(super) fn on_put(&self, place: Range<usize>) {
         let mut state = self.state();
         state.end = place.end;
@@ -185,7 +185,7 @@ impl ReceiveRing {
         !state.is_growing && is_due && state.free(state.wanted).is_some()
     }
 
-    /// Takes a bundle out of the ring, because its record was taken back from the carrier. Returns its content; `None` if the
+    /// Takes a bundle out of the ring, because its record was taken back from the pair. Returns its content; `None` if the
     /// record is not of a bundle.
     pub(super) fn take_back(&self, record: &[u8]) -> Option<Vec<u8>> {
         let (place, content) = self.content(record)?;
@@ -375,8 +375,8 @@ impl<'a> BundleWriter<'a> {
 impl ReceiveRing {
     /// Returns the ring of no socket.
     pub(super) fn alone() -> ReceiveRing {
-        use carrier::record::MESSAGE_BYTES_MAX;
-        use carrier::status_page::State;
+        use channel_protocol::record::MESSAGE_BYTES_MAX;
+        use channel_protocol::status_page::State;
         use shared_memory::Pins;
 
         use crate::channel::shared_pages::SharedPages;
@@ -394,7 +394,7 @@ impl ReceiveRing {
 
 #[cfg(test)]
 mod tests {
-    use carrier::record::BUNDLE_BYTES_MAX;
+    use channel_protocol::record::BUNDLE_BYTES_MAX;
 
     use super::*;
     use crate::users::closer::{Closers, Source};
@@ -446,7 +446,7 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_long_message_waits_for_its_own_place_alone() {
         let ring = Arc::new(ReceiveRing::alone());
-        let closer = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Carriers);
+        let closer = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Pairs);
         let unread = |records: usize| records * record_cost_bytes();
         let place = |bytes, records| ring.place(bytes, unread(records), closer.worker());
         for records in 0..3 {
@@ -491,7 +491,7 @@ mod tests {
         const MORE_BYTES: usize = STEP_BYTES + 1;
         let (ring, closers) =
             (Arc::new(ReceiveRing::alone()), Closers::new(DescriptorBudget::with_max(1 << 16)));
-        let closer = closers.of(1, Source::Carriers);
+        let closer = closers.of(1, Source::Pairs);
         put(&ring, 100, 0);
         ring.state().on_grown(false, RING_BYTES);
         let place = |unread: usize| ring.place(MORE_BYTES, unread * record_cost_bytes(), closer.worker());

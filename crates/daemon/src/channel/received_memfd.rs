@@ -2,7 +2,7 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use carrier::record::MESSAGE_BYTES_MAX;
+use channel_protocol::record::MESSAGE_BYTES_MAX;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_get_seals, fstat, memfd_create};
 use rustix::io::{Errno, pread};

@@ -1,4 +1,4 @@
-//! The report of the kernel that a program has closed its end of a carrier and left records unread (`ECONNRESET`).
+//! The report of the kernel that a program has closed its end of a pair and left records unread (`ECONNRESET`).
 //!
 //! The kernel reports that once, before it delivers what the program has sent. Only the sharers' page says whether messages were
 //! among the unread records, so the page is read before others hear of it.

@@ -2,11 +2,11 @@
 //!
 //! A program announces a ring by a [`Kind::Ring`] with its memory, which the program has made and sealed, so that
 //! it can take none of it away. A thread of the user checks and maps it. Then the daemon sleeps in it, and shows its number:
-//! the program uses the ring from then on. Records in front of the first [`Kind::Wake`](carrier::record::Kind::Wake) were sent
-//! before the messages in it.
+//! the program uses the ring from then on. Records in front of the first [`Kind::Wake`](channel_protocol::record::Kind::Wake)
+//! were sent before the messages in it.
 //!
-//! While the daemon is awake for a ring, it looks there for the next message, and in the carrier only where the ring
-//! is empty. Once it sleeps, the next writer puts a wake record into the carrier; records in front of that were
+//! While the daemon is awake for a ring, it looks there for the next message, and in the pair only where the ring
+//! is empty. Once it sleeps, the next writer puts a wake record into the pair; records in front of that were
 //! sent before the messages in the ring.
 //!
 //! Another program that has the socket, for instance after an `exec`, may announce another ring. The daemon takes all
@@ -16,7 +16,7 @@ use std::cell::{RefCell, RefMut};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use carrier::record::{HEADER_BYTES, Header, Kind};
+use channel_protocol::record::{HEADER_BYTES, Header, Kind};
 use links::AlignedBuffer;
 use ring::{Broken, Reader, Ring};
 use rustix::io::Errno;
@@ -48,7 +48,7 @@ struct State {
     reader: Reader,
     /// Added to positions of the reader, so that they increase over all rings.
     earlier: u64,
-    /// The ring was found empty, and the writers know: the carrier says when there is more.
+    /// The ring was found empty, and the writers know: the pair says when there is more.
     is_asleep: bool,
     /// A message was taken since the last sleep.
     is_busy: bool,
@@ -282,7 +282,7 @@ impl OutboundRing {
     }
 
     /// Looks whether a writer has put a message into the ring of the sleeping daemon, whose wake record found no room in
-    /// the carrier. Returns whether the daemon is awake because of that.
+    /// the pair. Returns whether the daemon is awake because of that.
     pub(super) fn wakes_without_record(&self) -> bool {
         let mut state = self.state();
         let wakes = state.is_asleep && state.waiting(&self.memory) > 0;
@@ -302,7 +302,7 @@ impl OutboundRing {
         self.state().is_busy
     }
 
-    /// Sleeps, so that the next writer puts a wake record into the carrier. Returns false if there is a message.
+    /// Sleeps, so that the next writer puts a wake record into the pair. Returns false if there is a message.
     pub(super) fn sleep(&self) -> bool {
         let mut state = self.state();
         // Asleep already: a message that has come meanwhile has its turn behind the records in front of its wake record.

@@ -12,10 +12,10 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use carrier::assoc_id::AssocId;
-use carrier::record::{Header, MESSAGE_BYTES_MAX};
-use carrier::sharers_page::{ReadSoFar, SHARERS_BYTES};
-use carrier::status_page::{
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::record::{Header, MESSAGE_BYTES_MAX};
+use channel_protocol::sharers_page::{ReadSoFar, SHARERS_BYTES};
+use channel_protocol::status_page::{
     ENTRIES, Entry, FIELDS_BYTES, PAGE_BYTES, PeerShut, RING_AT, STATUS_BYTES, State, StatusPage as Layout,
     Subscriptions,
 };
@@ -172,7 +172,7 @@ impl SharedPages {
         let memory = Arc::new(Memory { status, sharers, known, reading, charge, ring_charge });
         let pages = SharedPages { memory, entries: RefCell::default(), errors: Cell::default(), room_bytes };
         let identity =
-            [u32::from(carrier::VERSION), family as u32, style.socket_type()].map(u32::to_ne_bytes);
+            [u32::from(channel_protocol::VERSION), family as u32, style.socket_type()].map(u32::to_ne_bytes);
         pages.write(Layout::IDENTITY_AT, identity.as_flattened());
         pages.set_fragmentation_limit(0);
         pages.set_state(state);
@@ -316,7 +316,7 @@ impl SharedPages {
         self.write(Layout::BUNDLES_AT, &u32::from(bundles).to_ne_bytes());
     }
 
-    /// Shows whether the carrier holds plain content.
+    /// Shows whether the pair holds plain content.
     pub(crate) fn set_plain(&self, plain: bool) {
         self.write(Layout::PLAIN_AT, &u32::from(plain).to_ne_bytes());
     }

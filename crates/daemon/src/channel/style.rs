@@ -1,6 +1,6 @@
 //! Kinds of sockets.
 
-use carrier::status_page::State;
+use channel_protocol::status_page::State;
 use rustix::net::SocketType;
 
 /// The kind of a socket.

@@ -1,10 +1,10 @@
-//! The unread long messages in a carrier.
+//! The unread long messages in a pair.
 
 use std::collections::VecDeque;
 
 use super::lent_memfd::LentMemfd;
 
-/// The unread long messages in a carrier, the oldest first.
+/// The unread long messages in a pair, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct UnreadLongMessages {
     messages: VecDeque<LentMemfd>,
@@ -34,7 +34,7 @@ impl UnreadLongMessages {
         std::mem::replace(&mut self.messages, kept)
     }
 
-    /// Moves the messages marked in `moved`, the oldest first, to the list of another carrier. Returns the messages that were
+    /// Moves the messages marked in `moved`, the oldest first, to the list of another pair. Returns the messages that were
     /// read before.
     pub(crate) fn move_to(&mut self, other: &mut UnreadLongMessages, moved: &[bool]) -> VecDeque<LentMemfd> {
         let read = self.take_all_but(moved.len());

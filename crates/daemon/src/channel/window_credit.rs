@@ -1,9 +1,9 @@
-//! Credit that unread messages in a carrier hold in the receive windows of associations.
+//! Credit that unread messages in a pair hold in the receive windows of associations.
 //!
-//! A carrier holds some hundred KB. A program that has asked for a small receive buffer expects its peer to be stopped long
-//! before that, so each message in its carrier holds credit in the window until the program has read it. Compared with a large
-//! buffer the carrier is small, and the daemon does not watch when the program reads. A long message, whose content is in a
-//! memfd, always holds credit, because the carrier does not bound its length, and its memory is charged to the user.
+//! A pair holds some hundred KB. A program that has asked for a small receive buffer expects its peer to be stopped long
+//! before that, so each message in its pair holds credit in the window until the program has read it. Compared with a large
+//! buffer the pair is small, and the daemon does not watch when the program reads. A long message, whose content is in a
+//! memfd, always holds credit, because the pair does not bound its length, and its memory is charged to the user.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::users::worker::Worker;
 
 /// The messages that a program has not read yet, and the credit that they hold.
 pub(crate) struct WindowCredit {
-    /// Number of messages that were put into the carrier, or wait for that, modulo 2^32.
+    /// Number of messages that were put into the pair, or wait for that, modulo 2^32.
     put: Cell<u32>,
     unread: RefCell<UnreadMessages>,
     /// Returns the memory of long messages.
@@ -74,7 +74,7 @@ impl Attempted {
         self.messages = messages;
     }
 
-    /// Records that the messages are in the carrier; the last one holds `credit`, and the others none.
+    /// Records that the messages are in the pair; the last one holds `credit`, and the others none.
     pub(super) fn on_put(mut self, credit: Option<HeldCredit>) {
         let messages = std::mem::take(&mut self.messages);
         let mut unread = self.credit.unread();
@@ -184,7 +184,7 @@ impl WindowCredit {
         self.unread().watcher = None;
     }
 
-    /// Moves the messages marked in `moved`, the oldest first, to the carrier of another socket. `moved_long` marks the messages
+    /// Moves the messages marked in `moved`, the oldest first, to the pair of another socket. `moved_long` marks the messages
     /// whose content is in a memfd.
     pub(super) fn move_to(&self, other: &WindowCredit, moved: &[bool], moved_long: &[bool]) {
         let count = moved.iter().filter(|moved| **moved).count() as u32;
@@ -241,10 +241,10 @@ mod tests {
         fn release(&self, _bytes: usize) {}
     }
 
-    /// Returns a carrier with one message for each number: the credit that it holds, or 0 for none.
-    fn carrier(credits: &[usize]) -> Rc<WindowCredit> {
+    /// Returns a pair with one message for each number: the credit that it holds, or 0 for none.
+    fn pair(credits: &[usize]) -> Rc<WindowCredit> {
         let closers = Closers::new(DescriptorBudget::with_max(1 << 16));
-        let unread = WindowCredit::new(closers.of(1, Source::Carriers).worker().clone());
+        let unread = WindowCredit::new(closers.of(1, Source::Pairs).worker().clone());
         for bytes in credits {
             let credit = (*bytes > 0).then(|| HeldCredit { window: Weak::<NoWindow>::new(), bytes: *bytes });
             unread.attempt(1).on_put(credit);
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn read_messages_return_their_room_in_the_order_of_the_records() {
-        let unread = carrier(&[0, 10, 0, 20, 30]);
+        let unread = pair(&[0, 10, 0, 20, 30]);
         assert_eq!(kept(&unread), (5, vec![10, 0, 20, 30]));
         let taken = |records| bytes(&unread.unread().take_all_but(records));
         assert_eq!(taken(4), NONE);
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_record_that_is_not_put_after_all_does_not_count() {
-        let unread = carrier(&[10]);
+        let unread = pair(&[10]);
         let attempted = unread.attempt(1);
         assert_eq!(kept(&unread), (2, vec![10]), "it is unread while it waits");
         drop(attempted);
@@ -292,14 +292,14 @@ mod tests {
 
     #[test]
     fn rooms_move_with_their_records() {
-        let (old, new) = (carrier(&[0, 10, 20, 0, 30]), carrier(&[]));
+        let (old, new) = (pair(&[0, 10, 20, 0, 30]), pair(&[]));
         old.move_to(&new, &[true, false, true, true, false], &[]);
         assert_eq!((kept(&old), kept(&new)), ((2, vec![10, 30]), (3, vec![20, 0])));
     }
 
     #[test]
     fn messages_read_before_do_not_move() {
-        let (old, new) = (carrier(&[10, 20, 30]), carrier(&[]));
+        let (old, new) = (pair(&[10, 20, 30]), pair(&[]));
         old.move_to(&new, &[false, true], &[]);
         assert_eq!((kept(&old).1, kept(&new).1), (vec![20], vec![30]));
     }

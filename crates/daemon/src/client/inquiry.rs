@@ -5,8 +5,8 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use carrier::request::{Answer, DaemonRequest, FRAME_BYTES_MAX};
-use carrier::trust;
+use channel_protocol::request::{Answer, DaemonRequest, FRAME_BYTES_MAX};
+use channel_protocol::trust;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvFlags, SendFlags};
@@ -143,7 +143,7 @@ pub fn trusts_daemon_of(user: u32) -> bool {
 mod tests {
     use std::thread;
 
-    use carrier::request::Request;
+    use channel_protocol::request::Request;
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
     use super::*;

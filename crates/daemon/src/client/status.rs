@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use carrier::request::{Answer, DaemonRequest, FRAME_BYTES_MAX};
+use channel_protocol::request::{Answer, DaemonRequest, FRAME_BYTES_MAX};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 

@@ -6,8 +6,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use carrier::assoc_id::AssocId;
-use carrier::request::{Answer, DaemonRequest, FRAME_BYTES_MAX, OPTION_BYTES_MAX, Recorder};
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::request::{Answer, DaemonRequest, FRAME_BYTES_MAX, OPTION_BYTES_MAX, Recorder};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use carrier::record::{Flags, Header, Kind, SHARED_BYTES_MAX, Sequence};
+use channel_protocol::record::{Flags, Header, Kind, SHARED_BYTES_MAX, Sequence};
 use swiftwater::internals::{self, MessageRun, Taken};
 use swiftwater::tokio::Association;
 use swiftwater::{Message, Received, RecvError, RecvInfo};

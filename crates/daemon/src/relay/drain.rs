@@ -4,7 +4,7 @@
 //! number of bytes that wait for each association, and the shim sends no more than there is room for.
 
 use bytes::Bytes;
-use carrier::record::{Flags, Header};
+use channel_protocol::record::{Flags, Header};
 use rustix::io::Errno;
 
 use super::{Departure, abort};
@@ -35,7 +35,7 @@ impl Drain {
         self.take(socket)
     }
 
-    /// Returns whether all of them were taken out of the carrier and the ring. A thread may still read the last one.
+    /// Returns whether all of them were taken out of the pair and the ring. A thread may still read the last one.
     pub(crate) fn has_taken_all(&self, socket: &Socket) -> bool {
         socket.channel().taken().reaches(self.until)
     }
@@ -57,7 +57,7 @@ impl Drain {
     }
 }
 
-/// The records taken from a carrier in one turn.
+/// The records taken from a pair in one turn.
 pub(crate) struct Batch {
     pub(crate) records: usize,
     /// The weight of these records in a turn.
@@ -171,9 +171,9 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
-    use carrier::assoc_id::AssocId;
-    use carrier::record::Kind;
-    use carrier::status_page::{Entry, StatusPage};
+    use channel_protocol::assoc_id::AssocId;
+    use channel_protocol::record::Kind;
+    use channel_protocol::status_page::{Entry, StatusPage};
     use rustix::net::SendFlags;
 
     use super::*;
@@ -196,7 +196,7 @@ mod tests {
         let mut drain = Drain::new(&socket);
         for _ in 0..4 {
             assert_eq!(drain.step(&socket), None, "others have their turn");
-            // The test sends as many as were taken, so the carrier is never empty.
+            // The test sends as many as were taken, so the pair is never empty.
             (0..RECORDS_PER_TURN).for_each(|_| send_one(&program_end));
         }
         assert_eq!(drain.step(&socket), Some(true));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
-    async fn requests_that_take_from_a_carrier_together_find_its_end() {
+    async fn requests_that_take_from_a_pair_together_find_its_end() {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&program_end));
@@ -233,12 +233,12 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
-    async fn a_request_before_which_a_program_breaks_its_carrier_hides_nothing_from_its_task() {
+    async fn a_request_before_which_a_program_breaks_its_pair_hides_nothing_from_its_task() {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         // The record ends within its header.
         let broken = &Header::new(Kind::Data).encode()[..8];
-        rustix::net::send(&program_end, broken, SendFlags::DONTWAIT).expect("room in the carrier");
+        rustix::net::send(&program_end, broken, SendFlags::DONTWAIT).expect("room in the pair");
         while Drain::new(&socket).step(&socket).is_none() {}
         let channel = socket.channel();
         soon(channel.readable()).await;
@@ -277,7 +277,7 @@ mod tests {
         assert!(!send_queue.is_shut());
         let flags = Flags::END.with(Flags::SHUTDOWN);
         let record = Header { assoc_id: ID, flags, ..Header::new(Kind::Data) }.encode();
-        rustix::net::send(&program_end, &record, SendFlags::DONTWAIT).expect("room in the carrier");
+        rustix::net::send(&program_end, &record, SendFlags::DONTWAIT).expect("room in the pair");
         take_batch(&socket);
         assert!(send_queue.is_shut());
         let streams_out = socket.channel().shared_pages().field(StatusPage::entry_streams_out_at(0));
@@ -299,7 +299,7 @@ mod tests {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         let send_nothing =
-            || rustix::net::send(&program_end, &[], SendFlags::DONTWAIT).expect("room in the carrier");
+            || rustix::net::send(&program_end, &[], SendFlags::DONTWAIT).expect("room in the pair");
         send_nothing();
         send_one(&program_end);
         let taken = take_batch(&socket);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use carrier::record::Flags;
+use channel_protocol::record::Flags;
 use swiftwater::internals::{self, Taken};
 use swiftwater::tokio::Association;
 use swiftwater::{Event, Message, Received, RecvError};
@@ -266,7 +266,7 @@ fn held_credit(assoc: &Rc<SocketAssociation>, message: &Message) -> HeldCredit {
     HeldCredit::new(association, internals::window_bytes(message))
 }
 
-/// Shows the program the end of the data, because all messages of a peer that has shut down are in the carrier. The association
+/// Shows the program the end of the data, because all messages of a peer that has shut down are in the pair. The association
 /// may last until the peer has received everything. A program that has subscribed to later notifications finds the end when it
 /// reads, but its descriptor does not poll readable for it, because nothing can follow a polled end.
 fn end_early(socket: &Socket, assoc: &SocketAssociation) {

@@ -5,8 +5,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use carrier::assoc_id::AssocId;
-use carrier::record::{Flags, Header, Kind};
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::record::{Flags, Header, Kind};
 use swiftwater::{Event, Lifetime, Loss, PathChange, SendInfo};
 
 use crate::state::association::SocketAssociation;

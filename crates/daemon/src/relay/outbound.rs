@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use carrier::record::{Flags, Header};
+use channel_protocol::record::{Flags, Header};
 use swiftwater::tokio::Association;
 use swiftwater::{Event, Lifetime, PathId, SendError, SendInfo, internals};
 

@@ -45,8 +45,8 @@ mod tests {
     use std::os::fd::OwnedFd;
 
     use bytes::Bytes;
-    use carrier::assoc_id::AssocId;
-    use carrier::record::{Flags, Header, Kind};
+    use channel_protocol::assoc_id::AssocId;
+    use channel_protocol::record::{Flags, Header, Kind};
     use swiftwater::Address;
     use swiftwater::tokio::Association;
 
@@ -63,7 +63,7 @@ mod tests {
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    /// A socket, its association, and the program's end of its carrier.
+    /// A socket, its association, and the program's end of its pair.
     struct End {
         socket: Rc<Socket>,
         assoc: Rc<SocketAssociation>,

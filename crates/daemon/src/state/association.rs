@@ -4,8 +4,8 @@ use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use carrier::assoc_id::AssocId;
-use carrier::record::{Flags, Header, PAYLOAD_BYTES_MAX};
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::record::{Flags, Header, PAYLOAD_BYTES_MAX};
 use rustix::io::Errno;
 use swiftwater::internals::{self, AssociationView};
 use swiftwater::tokio::Association;
@@ -207,7 +207,7 @@ impl SocketAssociation {
         message.len() >= self.credit_held_from_bytes()
     }
 
-    /// Returns the minimum size of such messages. The carrier bounds the number of its records, but not the size of
+    /// Returns the minimum size of such messages. The pair bounds the number of its records, but not the size of
     /// records whose content is in a memfd.
     fn credit_held_from_bytes(&self) -> usize {
         if self.bounds_unread() { 0 } else { PAYLOAD_BYTES_MAX + 1 }

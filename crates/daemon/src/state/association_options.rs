@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use carrier::abi::{SCTP_ABORT, SCTP_EOF, SCTP_UNORDERED};
-use carrier::record::{Flags, Header};
+use channel_protocol::abi::{SCTP_ABORT, SCTP_EOF, SCTP_UNORDERED};
+use channel_protocol::record::{Flags, Header};
 use swiftwater::AssociationOptions;
 
 use super::notification_type::NotificationType;

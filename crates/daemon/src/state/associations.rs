@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::ops::Bound;
 use std::rc::Rc;
 
-use carrier::assoc_id::AssocId;
+use channel_protocol::assoc_id::AssocId;
 
 use super::association::SocketAssociation;
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use carrier::request::Start;
+use channel_protocol::request::Start;
 use rustix::io::Errno;
 use swiftwater::Address;
 use swiftwater::tokio::{Listener, Stack};

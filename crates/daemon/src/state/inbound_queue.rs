@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use carrier::record::{Flags, HEADER_BYTES, Header, LONG_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use channel_protocol::record::{Flags, HEADER_BYTES, Header, LONG_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use swiftwater::internals::{MessageRun, Taken};
 use swiftwater::{LossKind, Message, RecvError};
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use carrier::status_page::{PeerShut, State};
+use channel_protocol::status_page::{PeerShut, State};
 use rustix::io::Errno;
 use tokio::sync::Notify;
 

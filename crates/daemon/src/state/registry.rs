@@ -9,8 +9,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use carrier::assoc_id::AssocId;
-use carrier::status_page::State;
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::status_page::State;
 use rustix::io::Errno;
 use swiftwater::internals;
 use swiftwater::tokio::{Listener, Stack};
@@ -179,7 +179,7 @@ impl Registry {
         options.share_with_user(&user);
         let message_bytes_max = user.sent().message_bytes_max();
         let accounts = Accounts::of(&user);
-        let closer = resources.closer(owner.user, Source::Carriers);
+        let closer = resources.closer(owner.user, Source::Pairs);
         let pins = resources.pins_of_pages();
         let pages = SharedPages::new(family, style, state, message_bytes_max, user.pages(), pins)?;
         let ring = OutboundRing::new(pages.memory(), Arc::clone(resources.rings()), owner.user);
@@ -215,7 +215,7 @@ impl Registry {
         self.resources.admit_association(socket.user())
     }
 
-    /// Returns the socket whose carrier has this cookie at the program's end.
+    /// Returns the socket whose pair has this cookie at the program's end.
     pub(crate) fn find(&self, cookie: Cookie) -> Option<Rc<Socket>> {
         self.table().by_cookie.get(&cookie).cloned()
     }
@@ -344,7 +344,7 @@ impl Registry {
             // The share is released only after the page is emptied: a program that delays this cannot open more
             // sockets.
             let (pages, share) = (channel.shared_pages().left(), Arc::clone(socket.share()));
-            channel.carrier().closer().worker().run(move || {
+            channel.pair().closer().worker().run(move || {
                 pages.empty();
                 drop(share);
             });

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
 
-use carrier::assoc_id::AssocId;
+use channel_protocol::assoc_id::AssocId;
 use swiftwater::internals::AssociationView;
 
 use super::association::SocketAssociation;

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use carrier::record::{Header, MESSAGE_BYTES_MAX};
-use carrier::sharers_page::ROOM_BYTES;
+use channel_protocol::record::{Header, MESSAGE_BYTES_MAX};
+use channel_protocol::sharers_page::ROOM_BYTES;
 use tokio::sync::Notify;
 
 use crate::channel::shared_pages::{EntryIndex, SharedPages};
@@ -191,13 +191,13 @@ impl SendQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use carrier::record::Kind;
+    use channel_protocol::record::Kind;
 
     fn pages() -> Rc<SharedPages> {
         use crate::channel::style::Style;
         use crate::system::addresses::Family;
         use crate::users::budget::{Budget, ByteLimits};
-        use carrier::status_page::State;
+        use channel_protocol::status_page::State;
         use shared_memory::Pins;
         use std::sync::Arc;
         let account = Budget::new(ByteLimits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
@@ -228,8 +228,8 @@ mod tests {
 
     #[test]
     fn an_association_that_has_left_its_entry_changes_it_no_more() {
-        use carrier::assoc_id::AssocId;
-        use carrier::status_page::{Entry, StatusPage};
+        use channel_protocol::assoc_id::AssocId;
+        use channel_protocol::status_page::{Entry, StatusPage};
         let page = pages();
         let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
         let fields = || {

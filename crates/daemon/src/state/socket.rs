@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-use carrier::assoc_id::AssocId;
-use carrier::record::{Header, Kind};
-use carrier::status_page::{PeerShut, State, Subscriptions};
+use channel_protocol::assoc_id::AssocId;
+use channel_protocol::record::{Header, Kind};
+use channel_protocol::status_page::{PeerShut, State, Subscriptions};
 use links::interface_addresses;
 use rustix::io::Errno;
 use swiftwater::tokio::Listener;
@@ -129,7 +129,7 @@ impl Socket {
         self.number
     }
 
-    /// Returns the cookie of the program's end of the carrier.
+    /// Returns the cookie of the program's end of the pair.
     pub(super) fn cookie(&self) -> Cookie {
         self.cookie
     }
@@ -529,7 +529,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
-    use carrier::status_page::StatusPage;
+    use channel_protocol::status_page::StatusPage;
     use swiftwater::LossKind;
 
     use super::*;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carrier::abi::{IPPROTO_SCTP, SCTP_DISABLE_FRAGMENTS, SCTP_ECN_SUPPORTED};
-use carrier::status_page::Subscriptions;
+use channel_protocol::abi::{IPPROTO_SCTP, SCTP_DISABLE_FRAGMENTS, SCTP_ECN_SUPPORTED};
+use channel_protocol::status_page::Subscriptions;
 use swiftwater::internals::{self, ReceiveBudget, SendBudget};
 use swiftwater::tokio::Stack;
 use swiftwater::{AssociationOptions, ReceivePool, SendPool};
@@ -289,7 +289,7 @@ impl SocketOptions {
         self.receive_buffer_bytes.map_or(self.defaults.receive_buffer_bytes, |bytes| bytes as usize)
     }
 
-    /// Returns whether the receive buffer is so small that records in the carrier count, too.
+    /// Returns whether the receive buffer is so small that records in the pair count, too.
     pub(crate) fn bounds_unread(&self) -> bool {
         self.receive_buffer_bytes.is_some_and(|bytes| bytes <= BOUNDING_BYTES_MAX)
     }
@@ -334,7 +334,7 @@ impl SocketOptions {
     }
 
     /// Returns the options with the `SCTP_INIT` data of the message that begins an association.
-    pub(crate) fn with_init(&self, init: carrier::request::InitMessage) -> SocketOptions {
+    pub(crate) fn with_init(&self, init: channel_protocol::request::InitMessage) -> SocketOptions {
         let mut options = self.clone();
         options.init.merge([init.streams_out, init.streams_in_max, init.attempts_max, init.timeout_max_ms]);
         options

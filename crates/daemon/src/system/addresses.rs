@@ -125,7 +125,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<(SocketAddr, &[u8]), Errno> {
             let ip = Ipv6Addr::from(field::<16>(address, 8)?);
             let scope = u32::from_ne_bytes(field(address, 24)?);
             let port = u16::from_be_bytes(field(address, 2)?);
-            Ok((carrier::address::v6(ip, port, scope), rest))
+            Ok((channel_protocol::address::v6(ip, port, scope), rest))
         }
         _ => Err(Errno::INVAL),
     }

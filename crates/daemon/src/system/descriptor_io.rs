@@ -10,7 +10,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Maximum number of descriptors that the daemon sends with one message: a carrier and its two pages.
+/// Maximum number of descriptors that the daemon sends with one message: a pair and its two pages.
 pub(crate) const SENT_DESCRIPTORS_MAX: usize = 3;
 
 /// Registers a non-blocking descriptor with the runtime.

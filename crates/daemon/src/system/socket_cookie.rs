@@ -1,7 +1,7 @@
 //! Identifies the socket of a descriptor.
 //!
 //! The kernel gives each socket a cookie (`SO_COOKIE`) that no program can choose or change, that never recurs, and
-//! that survives `fork`, `exec` and `SCM_RIGHTS`. When the daemon creates a carrier, it records the cookie of the
+//! that survives `fork`, `exec` and `SCM_RIGHTS`. When the daemon creates a pair, it records the cookie of the
 //! program's end. It trusts nothing else, since other programs can obtain names, credentials and process identifiers.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketType};
 /// The first kernel with cookies that are unique over all network namespaces.
 const KERNEL_MIN: (u32, u32) = (5, 4);
 
-/// The cookie of the program's end of a carrier.
+/// The cookie of the program's end of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Cookie(u64);
 
@@ -24,7 +24,7 @@ impl Cookie {
         Cookie(number)
     }
 
-    /// Returns the cookie of a descriptor that may be the program's end of a carrier.
+    /// Returns the cookie of a descriptor that may be the program's end of a pair.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn only_carriers_have_a_cookie() {
+    fn only_pairs_have_a_cookie() {
         use rustix::net::{SocketFlags, socket_with, socketpair};
         let pair = |kind| socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair");
         let (daemon_end, program_end) = pair(SocketType::SEQPACKET);

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use carrier::trust;
+use channel_protocol::trust;
 
 /// Returns whether the user namespace maps all users, so that each number that the kernel reports stands for one user.
 pub(crate) fn sees_all_users() -> bool {

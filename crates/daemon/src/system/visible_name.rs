@@ -14,12 +14,12 @@ use rustix::net::{SocketAddrUnix, bind};
 /// addresses leave room for their digits.
 const RANDOM_BYTES: usize = 3;
 
-/// Names the program's end of a listener's carrier.
+/// Names the program's end of a listener's pair.
 pub(crate) fn of_listener(program_end: BorrowedFd<'_>, local: SocketAddr) {
     give(program_end, &local);
 }
 
-/// Names the program's end of an association's carrier.
+/// Names the program's end of an association's pair.
 pub(crate) fn of_association(program_end: BorrowedFd<'_>, local: SocketAddr, peer: SocketAddr) {
     give(program_end, &format_args!("{local}>{peer}"));
 }

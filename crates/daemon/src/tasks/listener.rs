@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use carrier::record;
-use carrier::status_page::State;
+use channel_protocol::record;
+use channel_protocol::status_page::State;
 use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
 
@@ -26,8 +26,8 @@ use crate::system::visible_name;
 pub(super) async fn accept(registry: &Rc<Registry>, socket: &Rc<Socket>, listener: Arc<Listener>) {
     let cause = Cause::User(socket.owner().user);
     loop {
-        // One association waits in the carrier; further ones wait in the executive, up to the backlog.
-        socket.channel().carrier().writable().await;
+        // One association waits in the pair; further ones wait in the executive, up to the backlog.
+        socket.channel().pair().writable().await;
         let (association, peer) = match listener.accept().await {
             Ok((association, peer)) => (association, as_seen(socket.family(), peer)),
             Err(error) => return log(cause, format_args!("a listener has failed: {error}")),
@@ -73,9 +73,9 @@ async fn hand_over(
     let carried = socket.commands().one_to_one(OneToOneCommand::Relay { assoc, unsent: Messages::new() });
     let (record, channel) = (record::encode_accepted(&peer), listener.channel());
     let [status, sharers] = socket.channel().page_descriptors()?;
-    channel.carrier().put_record(&record, &[program_end.as_fd(), status.as_fd(), sharers.as_fd()]).await?;
+    channel.pair().put_record(&record, &[program_end.as_fd(), status.as_fd(), sharers.as_fd()]).await?;
     // The program may have closed the descriptor already, so the closer closes this copy.
-    drop(channel.carrier().closer().take_over(program_end));
+    drop(channel.pair().closer().take_over(program_end));
     carried
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carrier::request::Start;
+use channel_protocol::request::Start;
 use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -304,8 +304,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     use bytes::Bytes;
-    use carrier::assoc_id::AssocId;
-    use carrier::record::{Header, Kind};
+    use channel_protocol::assoc_id::AssocId;
+    use channel_protocol::record::{Header, Kind};
     use swiftwater::Address;
 
     use super::*;
@@ -405,7 +405,7 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn an_association_that_takes_no_more_keeps_no_program_waiting_for_room() {
-        use carrier::sharers_page::ROOM_BYTES;
+        use channel_protocol::sharers_page::ROOM_BYTES;
 
         let registry = registry();
         let (socket, _theirs) = opened(&registry, Style::OneToMany);

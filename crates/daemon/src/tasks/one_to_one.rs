@@ -70,7 +70,7 @@ async fn next(socket: &Socket, commands: &mut UnboundedReceiver<OneToOneCommand>
 /// Waits until the program has closed a socket without an association, or has broken it.
 async fn ended_by_program(socket: &Socket) {
     tokio::select! {
-        () = socket.channel().carrier().hung_up() => {}
+        () = socket.channel().pair().hung_up() => {}
         () = breach(socket) => {}
     }
 }
@@ -172,7 +172,7 @@ impl Drop for InboundTask {
     }
 }
 
-/// Relays from the association into the carrier of a one-to-one socket, and then ends the content.
+/// Relays from the association into the pair of a one-to-one socket, and then ends the content.
 async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) {
     let mut by_us = false;
     let ended = |how: Ended| {
@@ -200,8 +200,8 @@ mod tests {
     use std::os::fd::{AsFd, OwnedFd};
     use std::sync::Arc;
 
-    use carrier::assoc_id::AssocId;
-    use carrier::record::{Header, Kind};
+    use channel_protocol::assoc_id::AssocId;
+    use channel_protocol::record::{Header, Kind};
     use rustix::net::{RecvFlags, recv};
     use swiftwater::Address;
     use tokio::task::{spawn_local, yield_now};

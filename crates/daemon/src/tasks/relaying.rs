@@ -301,8 +301,8 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::task::{Context, Waker};
 
-    use carrier::assoc_id::AssocId;
-    use carrier::record::Header;
+    use channel_protocol::assoc_id::AssocId;
+    use channel_protocol::record::Header;
     use rustix::net::{RecvFlags, SendFlags, recv};
     use swiftwater::Address;
 
@@ -320,19 +320,19 @@ mod tests {
             let registry = registry();
             let (socket, program_end) = opened(&registry, Style::OneToMany);
             send(&program_end, ID, b"a message");
-            let carrier = socket.channel().carrier();
+            let pair = socket.channel().pair();
             let (_end_it, ends) = std::sync::mpsc::channel::<()>();
             if is_throttled {
-                carrier.time().throttle_for(Duration::from_secs(60));
+                pair.time().throttle_for(Duration::from_secs(60));
             } else {
-                carrier.closer().run(move || ends.recv().unwrap_or_default());
-                while carrier.closer().has_room() {
-                    carrier.closer().run(|| ());
+                pair.closer().run(move || ends.recv().unwrap_or_default());
+                while pair.closer().has_room() {
+                    pair.closer().run(|| ());
                 }
             }
             assert_eq!(Drain::new(&socket).step(&socket), Some(false), "throttled: {is_throttled}");
             assert!(!drain(&socket).await, "throttled: {is_throttled}");
-            assert!(carrier.waiting_bytes() > 0);
+            assert!(pair.waiting_bytes() > 0);
         }
     }
 
@@ -409,7 +409,7 @@ mod tests {
             SocketAssociation::with(ID, peer, connected.expect("it listens"), socket.future_options());
         assoc.options_mut().subscribe(NotificationType::SendFailedEvent.subscription(), true);
         let record = [&header.encode(), b"a word".as_slice()].concat();
-        rustix::net::send(&program_end, &record, SendFlags::DONTWAIT).expect("room in the carrier");
+        rustix::net::send(&program_end, &record, SendFlags::DONTWAIT).expect("room in the pair");
         let assoc = match style {
             Style::OneToMany => socket.enter(assoc, 1, registry.admit_association(&socket).expect("room")),
             _ => Rc::new(assoc),

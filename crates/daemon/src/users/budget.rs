@@ -19,7 +19,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
-use carrier::record::MESSAGE_BYTES_MAX;
+use channel_protocol::record::MESSAGE_BYTES_MAX;
 use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget, SEND_RESERVED_PART, SendBudget};
 use tokio::sync::Notify;
 
@@ -38,7 +38,7 @@ pub(crate) const fn cost_of(bytes: usize) -> usize {
     bytes + RECORD_COST_BYTES
 }
 
-/// Maximum excess over a limit while messages are moved: the longest message, and what a carrier holds.
+/// Maximum excess over a limit while messages are moved: the longest message, and what a pair holds.
 pub(crate) const MOVED_BYTES_MAX: usize = MESSAGE_BYTES_MAX + (4 << 20);
 /// The reserved part is the limit of all users divided by this number.
 const RESERVED_PART: usize = 4;

@@ -1,6 +1,6 @@
 //! Reports the last close of sockets that programs have shut down.
 //!
-//! The daemon's end of a carrier hangs up when the program closes its end, and also when that is shut down in both
+//! The daemon's end of a pair hangs up when the program closes its end, and also when that is shut down in both
 //! directions and stays open. The kernel tells the two apart by an event of inotify for the program's end: its last
 //! descriptor was closed, in whatever process.
 

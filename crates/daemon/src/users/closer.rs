@@ -36,16 +36,16 @@ const BEHIND_AFTER: usize = MESSAGE_DESCRIPTORS_MAX;
 /// Maximum time that an answer waits until the descriptor of its request is closed.
 const CLOSE_WAIT: Duration = Duration::from_millis(50);
 
-/// The source of descriptors. A program that was passed another user's socket may write into its carrier; separate
+/// The source of descriptors. A program that was passed another user's socket may write into its pair; separate
 /// sources keep this from affecting that user's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Requests,
-    Carriers,
+    Pairs,
 }
 
 impl Source {
-    pub(crate) const ALL: [Source; 2] = [Source::Requests, Source::Carriers];
+    pub(crate) const ALL: [Source; 2] = [Source::Requests, Source::Pairs];
 }
 
 /// The closers of all users of a daemon, and their workers.
@@ -59,7 +59,7 @@ pub(crate) struct Closers {
 #[derive(Default)]
 struct User {
     requests: Weak<UserThreads>,
-    carriers: Weak<UserThreads>,
+    pairs: Weak<UserThreads>,
     worker: Weak<UserThreads>,
     time: Arc<ThreadTime>,
 }
@@ -67,7 +67,7 @@ struct User {
 impl User {
     /// Returns whether nothing is lost if this is forgotten.
     fn is_idle(&self) -> bool {
-        let all = [&self.requests, &self.carriers, &self.worker];
+        let all = [&self.requests, &self.pairs, &self.worker];
         let has_threads = all.iter().any(|threads| threads.strong_count() > 0);
         !has_threads && Arc::strong_count(&self.time) == 1 && self.time.is_idle()
     }
@@ -99,7 +99,7 @@ impl Closers {
         let thread = self.existing_or_new(
             match source {
                 Source::Requests => &mut user.requests,
-                Source::Carriers => &mut user.carriers,
+                Source::Pairs => &mut user.pairs,
             },
             1,
         );
@@ -129,8 +129,8 @@ impl Closer {
         End::new(self.take_over(socket), Arc::clone(&self.time))
     }
 
-    /// Takes ownership of the daemon's end of a carrier, whose other end programs share.
-    pub(crate) fn guard_carrier(self: &Arc<Self>, socket: OwnedFd) -> End {
+    /// Takes ownership of the daemon's end of a pair, whose other end programs share.
+    pub(crate) fn guard_pair(self: &Arc<Self>, socket: OwnedFd) -> End {
         End::new(self.take_over(socket), Arc::new(ThreadTime::of_socket(&self.time)))
     }
 

@@ -58,7 +58,7 @@ impl Limits {
         budget::ByteLimits { user_bytes: self.user_unread_bytes, all_bytes: self.unread_bytes }
     }
 
-    /// Returns the limits for long messages in carriers whose programs have ended. There is no limit of all users: associations
+    /// Returns the limits for long messages in pairs whose programs have ended. There is no limit of all users: associations
     /// of others would be aborted because one user has used it up.
     pub(crate) fn left(&self) -> budget::ByteLimits {
         budget::ByteLimits { user_bytes: self.user_memory_bytes, all_bytes: usize::MAX }

@@ -12,9 +12,9 @@ use crate::system::lock::lock;
 use crate::users::descriptor_budget::{DescriptorBudget, DescriptorPermit, MESSAGE_DESCRIPTORS_MAX};
 use crate::users::user_permits::{Permit, UserPermits};
 
-/// Number of descriptors of each socket: its end of the carrier, and the two pages.
+/// Number of descriptors of each socket: its end of the pair, and the two pages.
 const DESCRIPTORS_PER_SOCKET: usize = 3;
-/// The end of the carrier is counted by its owner, until it is closed.
+/// The end of the pair is counted by its owner, until it is closed.
 const DESCRIPTORS_COUNTED_HERE: usize = 2;
 /// Divisor for the part of all descriptors that sockets leave to requests.
 const PART_OF_REQUESTS: usize = 8;
@@ -266,8 +266,8 @@ mod tests {
     fn one_user_leaves_room_for_others() {
         let descriptors = DescriptorBudget::with_max(1000);
         let shares = Shares::new(Arc::clone(&descriptors));
-        let end_of_carrier = || descriptors.count(DESCRIPTORS_PER_SOCKET - DESCRIPTORS_COUNTED_HERE);
-        let of = |user| shares.take(Owner { user, process: 7 }).map(|share| (share, end_of_carrier()));
+        let end_of_pair = || descriptors.count(DESCRIPTORS_PER_SOCKET - DESCRIPTORS_COUNTED_HERE);
+        let of = |user| shares.take(Owner { user, process: 7 }).map(|share| (share, end_of_pair()));
         let all_of =
             |user| -> Vec<(Share, DescriptorPermit)> { std::iter::from_fn(|| of(user).ok()).collect() };
         // 1,000 less 125, 62 and 253 are 560: enough for 172 sockets, and for 22 pipes with their pages.

@@ -1,6 +1,6 @@
 //! The program that makes a request, and its permissions.
 
-use carrier::trust;
+use channel_protocol::trust;
 use rustix::net::UCred;
 use rustix::process::{Uid, geteuid};
 use swiftwater::streams::Credentials;

@@ -146,7 +146,7 @@ impl User {
         &self.received
     }
 
-    /// Returns the account for long messages that the user's programs have left in carriers when they ended.
+    /// Returns the account for long messages that the user's programs have left in pairs when they ended.
     pub(crate) fn left(&self) -> &Arc<Account> {
         &self.left
     }

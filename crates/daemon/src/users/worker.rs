@@ -1,5 +1,5 @@
 //! Work of the daemon that may wait for what a program holds, such as the lock of an inode or of a socket's queue. It
-//! empties pages of closed sockets, checks rings, reads long messages and takes records out of carriers. A sharer of one
+//! empties pages of closed sockets, checks rings, reads long messages and takes records out of pairs. A sharer of one
 //! socket can make such work wait, so another thread continues the work for the user's other sockets.
 
 use std::pin::pin;

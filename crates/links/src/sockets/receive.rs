@@ -172,7 +172,7 @@ impl Sockets {
             self.blocks.discard();
             let Some(remote) = remote.decode() else { continue };
             let control = &self.control[..report.control_bytes];
-            let Some(reason) = icmp::reason(control, remote.ip(), self.carrier_bytes) else {
+            let Some(reason) = icmp::reason(control, remote.ip(), self.encapsulation_bytes) else {
                 continue;
             };
             self.stats.icmp_reports += 1;

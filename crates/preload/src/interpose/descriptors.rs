@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::status_page::State;
+use channel_protocol::status_page::State;
 use libc::{FILE, c_int, c_uint, c_ulong};
 
 use super::on_reading;

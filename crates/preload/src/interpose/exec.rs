@@ -30,7 +30,7 @@ pub(super) type Standard = [Option<RawFd>; STANDARD.len()];
 /// Preparation for a program that is about to be executed.
 #[derive(Default)]
 pub(super) struct Prepared {
-    /// Carriers whose content is plain.
+    /// Pairs whose content is plain.
     plain: Standard,
     /// This file, which we own, becomes the program's standard input.
     pub(super) rest: Option<RawFd>,
@@ -48,18 +48,18 @@ pub(super) unsafe fn prepare(
     room: &mut Environment,
     standard: Standard,
 ) -> Prepared {
-    let carriers = standard.map(|fd| fd.filter(|fd| files::may_be_carrier(*fd)));
-    let has_carrier = carriers.iter().any(Option::is_some);
+    let pairs = standard.map(|fd| fd.filter(|fd| files::may_be_pair(*fd)));
+    let has_pair = pairs.iter().any(Option::is_some);
     // SAFETY: the caller guarantees it.
     let preloads = unsafe { target::preloads(*environment) };
-    if !has_carrier && !preloads {
+    if !has_pair && !preloads {
         return Prepared::default();
     }
     let look = || {
         // SAFETY: the caller guarantees it.
         unsafe { target::open_unshimmed(path, *environment) }.map(|program| program.warn_and_close(path))
     };
-    let found = match carriers.into_iter().flatten().next() {
+    let found = match pairs.into_iter().flatten().next() {
         // A look at the program's file takes a descriptor.
         Some(fd) if !files::has_free_descriptors(fd) => child::with_room(fd, || Ok(look())).ok().flatten(),
         _ => look(),
@@ -74,19 +74,19 @@ pub(super) unsafe fn prepare(
             }
         }
     }
-    if has_carrier { make_plain(path, carriers) } else { Prepared::default() }
+    if has_pair { make_plain(path, pairs) } else { Prepared::default() }
 }
 
-fn make_plain(path: &CStr, carriers: Standard) -> Prepared {
+fn make_plain(path: &CStr, pairs: Standard) -> Prepared {
     let mut prepared = Prepared::default();
     // A child of `vfork` shares the thread's memory, but has another identifier.
     lock::forget_thread();
-    for (number, carrier) in carriers.into_iter().enumerate() {
+    for (number, pair) in pairs.into_iter().enumerate() {
         let is_input = STANDARD[number] == libc::STDIN_FILENO;
-        let is_known = |fd| carriers[..number].iter().flatten().any(|before| files::are_same(*before, fd));
-        let Some(fd) = carrier.filter(|fd| !is_known(*fd)) else { continue };
+        let is_known = |fd| pairs[..number].iter().flatten().any(|before| files::are_same(*before, fd));
+        let Some(fd) = pair.filter(|fd| !is_known(*fd)) else { continue };
         match to_plain(fd, is_input) {
-            Ok(Plain::Carrier) => prepared.plain[number] = Some(fd),
+            Ok(Plain::Pair) => prepared.plain[number] = Some(fd),
             Ok(Plain::Rest(file)) => prepared.rest = Some(file),
             Err(Errno(libc::EINVAL | libc::EOPNOTSUPP)) if is_input => {
                 target::say(
@@ -102,7 +102,7 @@ fn make_plain(path: &CStr, carriers: Standard) -> Prepared {
     prepared
 }
 
-/// Makes the content of a carrier plain. Where this process has too few free descriptors, a child does it in its own table.
+/// Makes the content of a pair plain. Where this process has too few free descriptors, a child does it in its own table.
 fn to_plain(fd: RawFd, is_input: bool) -> Result<Plain> {
     let convert = |is_input| plain::to_plain(fd, &recognition::attach(fd)?, is_input);
     if files::has_free_descriptors(fd) {

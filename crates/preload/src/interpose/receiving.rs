@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::record::{Header, Kind};
-use carrier::status_page::Subscriptions;
+use channel_protocol::record::{Header, Kind};
+use channel_protocol::status_page::Subscriptions;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use super::{each, on_reading, parts_of_call, parts_of_message};

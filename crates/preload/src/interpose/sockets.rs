@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::{ptr, slice};
 
-use carrier::abi::{
+use channel_protocol::abi::{
     SCTP_GET_LOCAL_ADDRS, SCTP_HMAC_IDENT, SCTP_SOCKOPT_CONNECTX, SCTP_SOCKOPT_CONNECTX_OLD,
     SCTP_SOCKOPT_CONNECTX3, SCTP_SOCKOPT_PEELOFF, SCTP_SOCKOPT_PEELOFF_FLAGS,
 };
-use carrier::request::{OPTION_BYTES_MAX, SocketKind, SocketRequest};
+use channel_protocol::request::{OPTION_BYTES_MAX, SocketKind, SocketRequest};
 use libc::{c_int, c_void, sockaddr, socklen_t};
 
 use super::{number, on};
@@ -242,13 +242,13 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     )
 }
 
-/// Returns whether the kernel keeps an option for the carrier as it would for an SCTP socket.
+/// Returns whether the kernel keeps an option for the pair as it would for an SCTP socket.
 fn is_kernels(level: c_int, name: c_int) -> bool {
     /// Missing from the C library's bindings.
     const SO_MAX_PACING_RATE: c_int = 47;
     let of_time = matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO);
-    let of_carrier = matches!(name, libc::SO_COOKIE | libc::SO_INCOMING_CPU | SO_MAX_PACING_RATE);
-    level == libc::SOL_SOCKET && (of_time || of_carrier)
+    let of_pair = matches!(name, libc::SO_COOKIE | libc::SO_INCOMING_CPU | SO_MAX_PACING_RATE);
+    level == libc::SOL_SOCKET && (of_time || of_pair)
 }
 
 const OPTION_BYTES_TOO_MANY: usize = OPTION_BYTES_MAX + 1;

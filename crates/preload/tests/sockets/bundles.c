@@ -435,7 +435,7 @@ static int peeled_off_at_the_end(int port, int bytes, int read_before)
     return is_there;
 }
 
-/* Fills a carrier and a ring that nobody reads. */
+/* Fills a pair and a ring that nobody reads. */
 static int room(int port)
 {
     int queued = 0, before = -1;

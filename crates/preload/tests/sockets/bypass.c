@@ -4,7 +4,7 @@
 #include "past_shim.h"
 #include <sys/sendfile.h>
 
-/* No record of a carrier is as long as much is. */
+/* No record of a pair is as long as much is. */
 enum { FILE_BYTES = 50000, PIECE_BYTES = 16384, MUCH_BYTES = 200000, MORE_BYTES = 400000 };
 
 static char content[FILE_BYTES], place[FILE_BYTES];

@@ -1,5 +1,5 @@
 /* A process in a network namespace of its own gets a socket from outside. With the argument "unreachable", the daemon has
- * an abstract address, which that namespace does not have: then the process must not take the content of the carrier,
+ * an abstract address, which that namespace does not have: then the process must not take the content of the pair,
  * headers included, for data. */
 #include "check.h"
 #include <sched.h>

@@ -186,7 +186,7 @@ static void full_table(void)
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     CHECK((holes[0] = dup(0)) >= 0 && (holes[1] = dup(0)) >= 0);
     for (int room = 0; room < 2; room++) {
-        /* An association takes two for a moment: its carrier and its page. */
+        /* An association takes two for a moment: its pair and its page. */
         tight = (struct rlimit){holes[0] + room, limit.rlim_max};
         CHECK(close(holes[0]) == 0 && close(holes[1]) == 0 && setrlimit(RLIMIT_NOFILE, &tight) == 0);
         FAILS(accept(listener, NULL, NULL), EMFILE);

@@ -1,4 +1,4 @@
-/* A program that writes records to its carrier itself: one whose bytes are in a memfd arrives only if nobody can change them. */
+/* A program that writes records to its pair itself: one whose bytes are in a memfd arrives only if nobody can change them. */
 #include "check.h"
 #include "past_shim.h"
 #include <sys/mman.h>

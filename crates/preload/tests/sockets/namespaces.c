@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <sys/syscall.h>
 
-/* Where the lock is in the page (`crates/carrier/src/sharers_page.rs`). */
+/* Where the lock is in the page (`crates/channel-protocol/src/sharers_page.rs`). */
 enum { LOCK_AT = 0 };
 
 /* The locks of the sockets that this process knows. */

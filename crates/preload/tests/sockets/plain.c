@@ -8,7 +8,7 @@
 
 extern char **environ;
 
-/* No record of a carrier is as long as much is. */
+/* No record of a pair is as long as much is. */
 enum { MANY = 300, LONG_BYTES = 100000, MUCH_BYTES = 200000, TABLE = 64 };
 
 static const char *service;

@@ -1,4 +1,4 @@
-/* A sender of long messages needs a longer ring than it has. If it cannot announce one because the carrier is full, the ring that
+/* A sender of long messages needs a longer ring than it has. If it cannot announce one because the pair is full, the ring that
  * it has stays in use. */
 #include "check.h"
 

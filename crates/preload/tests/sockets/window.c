@@ -3,7 +3,7 @@
 
 enum { SCTP_EVENTS = 11, SCTP_PEELOFF = 102, SCTP_SNDRCV = 1 };
 enum { MESSAGE = 1000, MORE = 500 };
-/* More than any of the buffers and a carrier hold, and less than a send buffer. */
+/* More than any of the buffers and a pair hold, and less than a send buffer. */
 enum { FLOOD = 500, LIFETIME_MS = 1000 };
 /* Bytes beyond a closed window: its probes. */
 enum { PROBES = 8 };

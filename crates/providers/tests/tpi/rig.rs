@@ -16,7 +16,7 @@ use tpi::{Info, Primitive, State, Which};
 
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The UDP port of both ends.
-const CARRIER: SocketAddr = SocketAddr::new(HOST, 9899);
+const ENCAPSULATED: SocketAddr = SocketAddr::new(HOST, 9899);
 /// The SCTP port of the listening stream.
 pub(crate) const PORT: u16 = 5000;
 /// Maximum number of steps of the network; no exchange of a test takes as many.
@@ -62,7 +62,7 @@ struct Flood(usize, InitPorts);
 
 impl Link for Flood {
     fn local_addresses(&self) -> Vec<SocketAddr> {
-        vec![CARRIER]
+        vec![ENCAPSULATED]
     }
 
     fn path_info(&self, _remote: SocketAddr) -> PathInfo {
@@ -107,7 +107,7 @@ impl Link for Flood {
 
 impl Link for Loop {
     fn local_addresses(&self) -> Vec<SocketAddr> {
-        vec![CARRIER]
+        vec![ENCAPSULATED]
     }
 
     fn path_info(&self, _remote: SocketAddr) -> PathInfo {
@@ -123,7 +123,7 @@ impl Link for Loop {
         let Some(payload) = wire.pop_front() else { return Ok(false) };
         let bytes = payload.len();
         let datagrams = Datagrams {
-            remote: CARRIER,
+            remote: ENCAPSULATED,
             local: HOST,
             ecn: 0,
             segment_bytes: bytes,

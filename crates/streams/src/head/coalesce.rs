@@ -66,8 +66,8 @@ impl Coalesced {
         self.block.len() >= self.max_bytes
     }
 
-    /// Appends a write to those that are held if the block does not become full: the driver need not be asked. Returns whether the
-    /// write was appended.
+    /// Appends a write to those that are held if the block does not become full: the driver need not be asked. Returns whether
+    /// the write was appended.
     #[inline]
     pub(crate) fn append_unasked(&mut self, association: Which, info: &SendInfo, bytes: &[u8]) -> bool {
         let joins = !self.is_empty()

@@ -192,7 +192,7 @@ fn close_on(stop: &AtomicBool) -> io::Result<()> {
             open.push((near, far));
         }
         for (near, _) in &open {
-            // The carrier may be full before.
+            // The pair may be full before.
             while_ok(LEFT_MESSAGES, || near.send(&message));
         }
     }

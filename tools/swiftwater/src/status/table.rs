@@ -74,14 +74,14 @@ fn blocks(SocketReport { socket, associations }: &SocketReport, rates: &HashMap<
     let process = process(socket);
     let local = addresses(&socket.local);
     let state = socket_state(socket.state);
-    let carrier = socket.carrier_bytes;
+    let pair = socket.carrier_bytes;
     if socket.style != SocketStyle::OneToMany
         && let [association] = &associations[..]
     {
-        return vec![block(association, "", carrier, process, rates)];
+        return vec![block(association, "", pair, process, rates)];
     }
     let peer = socket.peer.map_or("*:*".into(), |peer| peer.to_string());
-    let line = [state.into(), "0".into(), carrier.to_string(), local, peer, process];
+    let line = [state.into(), "0".into(), pair.to_string(), local, peer, process];
     let own = Block { line, below: Vec::new() };
     let associations = associations.iter().map(|a| block(a, BRANCH, 0, String::new(), rates));
     std::iter::once(own).chain(associations).collect()

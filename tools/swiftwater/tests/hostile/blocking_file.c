@@ -138,11 +138,11 @@ int main(int argc, char **argv)
     snprintf(path, sizeof path, "%s/file", mounted);
     int fd = open(path, O_RDWR);
     CHECK(fd >= 0);
-    int connection = call(), carrier = open_sctp(1);
-    CHECK(carrier >= 0);
+    int connection = call(), pair = open_sctp(1);
+    CHECK(pair >= 0);
     say(connection, ATTACH, NULL, 0, &fd, 1);
     CHECK(answer(connection, NULL) == ENOTSOCK);
-    CHECK(send_with(carrier, "no record", 9, &fd, 1) == 9);
+    CHECK(send_with(pair, "no record", 9, &fd, 1) == 9);
     await(EBUSY);
     hold();
     CHECK(write(go_on[1], "", 1) == 1);

@@ -11,14 +11,14 @@ int main(int argc, char **argv)
     begin();
     CHECK(argc == 3);
     int waits = strcmp(argv[1], "waiting") == 0, count = atoi(argv[2]);
-    int carrier = waits ? open_sctp(0) : -1;
-    CHECK(!waits || carrier >= 0);
+    int pair = waits ? open_sctp(0) : -1;
+    CHECK(!waits || pair >= 0);
     static struct pollfd connections[CONNECTIONS_MAX];
     CHECK(count > 0 && count <= CONNECTIONS_MAX);
     for (int i = 0; i < count; i++) {
         connections[i] = (struct pollfd){.fd = call(), .events = POLLIN};
         if (waits)
-            say(connections[i].fd, AWAIT_END, NULL, 0, &carrier, 1);
+            say(connections[i].fd, AWAIT_END, NULL, 0, &pair, 1);
     }
     if (waits) {
         int i = 0;

@@ -21,7 +21,7 @@ static int long_message(void)
     return memfd;
 }
 
-static void *send_without_pause(void *carrier)
+static void *send_without_pause(void *pair)
 {
     unsigned char record[HEADER_BYTES] = {'s', 'w', 'r', 'd', DATA, 0, END | IN_MEMFD, 0, [ASSOCIATION_AT] = 77};
     const uint32_t bytes = MESSAGE_BYTES;
@@ -35,7 +35,7 @@ static void *send_without_pause(void *carrier)
     int memfd = long_message();
     memcpy(record + LENGTH_AT, &bytes, sizeof bytes);
     memcpy(CMSG_DATA(&control.align), &memfd, sizeof memfd);
-    while (past_shim(SYS_sendmsg, *(int *)carrier, (long)&m, MSG_NOSIGNAL, 0, 0, 0) == sizeof record)
+    while (past_shim(SYS_sendmsg, *(int *)pair, (long)&m, MSG_NOSIGNAL, 0, 0, 0) == sizeof record)
         ;
     return NULL;
 }

@@ -1,5 +1,5 @@
-/* Under `swiftwater run`: an ordinary AF_UNIX server whose clients have names of the form that carriers have, some of them even
- * those of carriers that there are. It keeps reading what they send. */
+/* Under `swiftwater run`: an ordinary AF_UNIX server whose clients have names of the form that pairs have, some of them even
+ * those of pairs that there are. It keeps reading what they send. */
 #include "hostile.h"
 
 enum { NAMES = 64 };
@@ -46,7 +46,7 @@ int main(void)
     begin();
     int sctp = socket(AF_INET, SOCK_STREAM, 132);
     CHECK(sctp >= 0);
-    int count = carrier_names(names, NAMES);
+    int count = pair_names(names, NAMES);
     CHECK(count > 0);
     for (int i = 0; i < count; i++) {
         converse(SOCK_STREAM, names[i]);

@@ -1,4 +1,4 @@
-/* Claims other users' sockets with descriptors that have only the names of their carriers. */
+/* Claims other users' sockets with descriptors that have only the names of their pairs. */
 #include "hostile.h"
 
 enum { NAMES = 64, CONNECTIONS = 4 };
@@ -41,7 +41,7 @@ int main(void)
     static char names[NAMES][108];
     static int connections[NAMES][CONNECTIONS];
     begin();
-    int count = carrier_names(names, NAMES);
+    int count = pair_names(names, NAMES);
     CHECK(count >= 3);
     connect_all(connections, count);
     claim_all(connections, names, count, SOCK_STREAM);

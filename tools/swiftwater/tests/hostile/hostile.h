@@ -21,10 +21,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* As in crates/carrier: a frame begins with "swcr" and the version. */
+/* As in crates/channel-protocol: a frame begins with "swcr" and the version. */
 enum { FRAME_BYTES_MAX = 4096, DESCRIPTORS_MAX = 253 };
-/* Descriptors of a socket: the program's end of the carrier, the status page and the sharers' page. */
-enum { CARRIER, STATUS_PAGE, SHARERS_PAGE, SOCKET_DESCRIPTORS };
+/* Descriptors of a socket: the program's end of the pair, the status page and the sharers' page. */
+enum { PAIR, STATUS_PAGE, SHARERS_PAGE, SOCKET_DESCRIPTORS };
 enum { OPEN = 0, ATTACH = 1, BIND = 2, LISTEN = 3, CONNECT = 4, GET_OPTION = 8, PEEL_OFF = 12, AWAIT_END = 14, BARRIER = 15 };
 /* Kinds of answers. */
 enum { FAILED = 1, ASK_AGAIN = 6 };
@@ -112,7 +112,7 @@ static inline ssize_t send_with(int fd, const void *data, size_t bytes, const in
 /* Sends a request of one kind over a connection, with descriptors. */
 static inline void say(int connection, int kind, const void *body, size_t bytes, const int *fds, int count)
 {
-    unsigned char frame[FRAME_BYTES_MAX] = {'s', 'w', 'c', 'r', CARRIER_VERSION, 0, kind};
+    unsigned char frame[FRAME_BYTES_MAX] = {'s', 'w', 'c', 'r', CHANNEL_VERSION, 0, kind};
     CHECK(7 + bytes <= sizeof frame);
     if (bytes)
         memcpy(frame + 7, body, bytes);
@@ -162,7 +162,7 @@ static inline int ask(int kind, const void *body, size_t bytes, int about)
     return error;
 }
 
-/* Opens an SCTP socket; returns the program's end of its carrier, or -1 with the daemon's errno. */
+/* Opens an SCTP socket; returns the program's end of its pair, or -1 with the daemon's errno. */
 static inline int open_sctp(int one_to_many)
 {
     const char body[2] = {0, (char)one_to_many};
@@ -174,11 +174,11 @@ static inline int open_sctp(int one_to_many)
         return -1;
     close(fds[STATUS_PAGE]);
     close(fds[SHARERS_PAGE]);
-    return fds[CARRIER];
+    return fds[PAIR];
 }
 
-/* The names of carriers that /proc/net/unix shows to everybody. */
-static inline int carrier_names(char (*names)[108], int max)
+/* The names of pairs that /proc/net/unix shows to everybody. */
+static inline int pair_names(char (*names)[108], int max)
 {
     char line[512];
     int count = 0;

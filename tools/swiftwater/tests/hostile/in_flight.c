@@ -43,7 +43,7 @@ static int bound(int kind, int port)
 }
 
 /* Sends a record past the shim, with a descriptor unless it is -1. Returns whether there was room. */
-static int send_raw(int carrier, const void *record, size_t bytes, int fd)
+static int send_raw(int pair, const void *record, size_t bytes, int fd)
 {
     union {
         struct cmsghdr align;
@@ -56,17 +56,17 @@ static int send_raw(int carrier, const void *record, size_t bytes, int fd)
         m.msg_controllen = sizeof control;
         memcpy(CMSG_DATA(&control.align), &fd, sizeof fd);
     }
-    long sent = past_shim(SYS_sendmsg, carrier, (long)&m, MSG_NOSIGNAL | MSG_DONTWAIT, 0, 0, 0);
+    long sent = past_shim(SYS_sendmsg, pair, (long)&m, MSG_NOSIGNAL | MSG_DONTWAIT, 0, 0, 0);
     CHECK(sent == (long)bytes || (sent == -1 && errno == EAGAIN));
     return sent == (long)bytes;
 }
 
-static void pass(int carrier, int fd)
+static void pass(int pair, int fd)
 {
     int more = MORE_BYTES;
-    /* A shim that has found the carrier full has made the buffer small. */
-    CHECK(past_shim(SYS_setsockopt, carrier, SOL_SOCKET, SO_SNDBUF, (long)&more, sizeof more, 0) == 0);
-    CHECK(send_raw(carrier, "a word", 6, fd));
+    /* A shim that has found the pair full has made the buffer small. */
+    CHECK(past_shim(SYS_setsockopt, pair, SOL_SOCKET, SO_SNDBUF, (long)&more, sizeof more, 0) == 0);
+    CHECK(send_raw(pair, "a word", 6, fd));
 }
 
 /* Both ends of an association. */

@@ -65,13 +65,13 @@ static void by_request(const char *how, int fd)
     }
 }
 
-static void by_carrier(const char *how, int fd)
+static void by_pair(const char *how, int fd)
 {
     /* That of a one-to-many socket is always read, that of an idle one-to-one socket is not. */
     int is_read = strcmp(how, "record") == 0;
-    int carrier = open_sctp(is_read);
-    CHECK(carrier >= 0);
-    CHECK(send_with(carrier, "no record", 9, &fd, 1) == 9);
+    int pair = open_sctp(is_read);
+    CHECK(pair >= 0);
+    CHECK(send_with(pair, "no record", 9, &fd, 1) == 9);
 }
 
 /* Sends it from a child, whose end closes the child's copies without waiting, should it be the last to have one. */
@@ -88,7 +88,7 @@ static void attack(const char *how, int by_requests, int fd)
         if (by_requests)
             by_request(how, fd);
         else
-            by_carrier(how, fd);
+            by_pair(how, fd);
         _exit(0);
     }
     close(go[0]);

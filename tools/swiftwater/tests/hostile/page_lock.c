@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 
-/* Where the lock word is in a page (`crates/carrier/src/sharers_page.rs`). */
+/* Where the lock word is in a page (`crates/channel-protocol/src/sharers_page.rs`). */
 enum { LOCK_AT = 0, PAGES_MAX = 16, EXCHANGES = 200 };
 
 /* Writes a word into all pages that are mapped here. */

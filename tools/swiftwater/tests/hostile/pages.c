@@ -9,7 +9,7 @@
 /* The daemon keeps what at most so many pages of closed sockets say. */
 enum { KEPT_MAX = 1024, SOCKETS_MAX = 4096, PAGE_BYTES = 4096, TRIES = 20000 };
 
-static int carriers[SOCKETS_MAX], pages[SOCKETS_MAX];
+static int pairs[SOCKETS_MAX], pages[SOCKETS_MAX];
 
 /* Opens sockets until that fails, and returns their number; the errno stays. */
 static int open_all(int one_to_many)
@@ -25,7 +25,7 @@ static int open_all(int one_to_many)
             errno = error;
             return count;
         }
-        carriers[count] = fds[CARRIER];
+        pairs[count] = fds[PAIR];
         pages[count] = fds[STATUS_PAGE];
         close(fds[SHARERS_PAGE]);
     }
@@ -35,7 +35,7 @@ static int open_all(int one_to_many)
 static void close_all(int count)
 {
     for (int i = 0; i < count; i++)
-        CHECK(close(carriers[i]) == 0);
+        CHECK(close(pairs[i]) == 0);
     for (int i = 0; i < count; i++) {
         struct stat page;
         CHECK(fstat(pages[i], &page) == 0);
@@ -63,7 +63,7 @@ static void leave(int count, int first)
         void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[SHARERS_PAGE], 0);
         CHECK(page != MAP_FAILED);
         memset(page, 0xff, PAGE_BYTES);
-        CHECK(munmap(page, PAGE_BYTES) == 0 && close(fds[SHARERS_PAGE]) == 0 && close(fds[CARRIER]) == 0);
+        CHECK(munmap(page, PAGE_BYTES) == 0 && close(fds[SHARERS_PAGE]) == 0 && close(fds[PAIR]) == 0);
         pages[i] = fds[STATUS_PAGE];
     }
 }

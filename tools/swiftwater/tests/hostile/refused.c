@@ -3,7 +3,7 @@
 
 int main(void)
 {
-    unsigned char open[] = {'s', 'w', 'c', 'r', CARRIER_VERSION, 0, OPEN, 0};
+    unsigned char open[] = {'s', 'w', 'c', 'r', CHANNEL_VERSION, 0, OPEN, 0};
     begin();
     int connection = call();
     /* The daemon may have closed the connection already. */

@@ -1,5 +1,5 @@
 /* Under `swiftwater run`, as root: a sharer of one socket, of another user, has it watched by so many entries of epoll
- * that the kernel takes long for each record that the daemon puts into its carrier. Then that socket rests, and another
+ * that the kernel takes long for each record that the daemon puts into its pair. Then that socket rests, and another
  * one of the same user goes on. */
 #include "hostile.h"
 #include <sys/epoll.h>
@@ -7,8 +7,8 @@
 
 enum { INSTANCES = 20, COPIES_MAX = 10000, EXCHANGES = 20 };
 
-/* Watches the program's end of a carrier, past the shim. */
-static void watch(int carrier)
+/* Watches the program's end of a pair, past the shim. */
+static void watch(int pair)
 {
     struct rlimit files;
     int instances[INSTANCES];
@@ -17,7 +17,7 @@ static void watch(int carrier)
     for (int i = 0; i < INSTANCES; i++)
         CHECK((instances[i] = syscall(SYS_epoll_create1, EPOLL_CLOEXEC)) >= 0);
     for (int i = 0; i < copies; i++) {
-        int copy = syscall(SYS_dup, carrier);
+        int copy = syscall(SYS_dup, pair);
         CHECK(copy >= 0);
         for (int j = 0; j < INSTANCES; j++) {
             struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET};
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
     }
     CHECK(attacker > 0 && close(watched[1]) == 0 && read(watched[0], text, 1) == 1);
     say_hello(shared[0], shared[1]);
-    /* The daemon has this message, and puts it into the carrier when the socket has rested. */
+    /* The daemon has this message, and puts it into the pair when the socket has rested. */
     CHECK(write(shared[0], "later", 5) == 5);
     for (int i = 0; i < EXCHANGES; i++) {
         say_hello(own[0], own[1]);

@@ -1,4 +1,4 @@
-/* Takes the names that would come next if carriers were numbered, and keeps them. */
+/* Takes the names that would come next if pairs were numbered, and keeps them. */
 #include "hostile.h"
 
 enum { TAKEN = 900 };

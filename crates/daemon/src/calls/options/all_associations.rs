@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use carrier::assoc_id::AssocId;
+use channel_protocol::assoc_id::AssocId;
 
 use super::Access;
 use crate::state::association::SocketAssociation;
@@ -92,7 +92,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
-    use carrier::abi::{IPPROTO_SCTP, SCTP_MAX_BURST};
+    use channel_protocol::abi::{IPPROTO_SCTP, SCTP_MAX_BURST};
 
     use super::super::set_now;
     use super::*;

@@ -30,10 +30,10 @@ use std::cell::{Ref, RefMut};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use carrier::abi::{
+use channel_protocol::abi::{
     IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS, SCTP_GET_PEER_ADDRS, SCTP_SOCKOPT_BINDX_ADD, SCTP_SOCKOPT_BINDX_REM,
 };
-use carrier::assoc_id::AssocId;
+use channel_protocol::assoc_id::AssocId;
 use rustix::io::Errno;
 
 use crate::channel::style::Style;

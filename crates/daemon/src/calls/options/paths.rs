@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use carrier::abi::{
+use channel_protocol::abi::{
     SCTP_PEER_ADDR_PARAMS, SCTP_PEER_ADDR_THLDS, SCTP_PEER_ADDR_THLDS_V2, SCTP_PLPMTUD_PROBE_INTERVAL,
     SCTP_PRIMARY_ADDR, SCTP_REMOTE_UDP_ENCAPS_PORT,
 };

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use carrier::abi::{
+use channel_protocol::abi::{
     SCTP_GET_ASSOC_ID_LIST, SCTP_GET_ASSOC_NUMBER, SCTP_GET_ASSOC_STATS, SCTP_GET_PEER_ADDR_INFO, SCTP_STATUS,
 };
 use rustix::io::Errno;

@@ -1,7 +1,7 @@
 //! Options for timeouts, retransmission limits, the handshake, SACKs and autoclose (RFC 6458 §8.1.1 to §8.1.3, §8.1.8,
 //! §8.1.19).
 
-use carrier::abi::{SCTP_ASSOCINFO, SCTP_AUTOCLOSE, SCTP_DELAYED_SACK, SCTP_INITMSG, SCTP_RTOINFO};
+use channel_protocol::abi::{SCTP_ASSOCINFO, SCTP_AUTOCLOSE, SCTP_DELAYED_SACK, SCTP_INITMSG, SCTP_RTOINFO};
 use rustix::io::Errno;
 use swiftwater::internals::AssociationView;
 

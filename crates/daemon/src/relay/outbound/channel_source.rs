@@ -1,7 +1,7 @@
 //! The channel of a one-to-one socket as the source of messages for its association.
 
 use bytes::Bytes;
-use carrier::record::{Flags, Header};
+use channel_protocol::record::{Flags, Header};
 use rustix::io::Errno;
 use swiftwater::{SendError, internals};
 

@@ -1,7 +1,7 @@
 //! The send queue of an association of a one-to-many socket as the source of its messages.
 
 use bytes::Bytes;
-use carrier::record::Header;
+use channel_protocol::record::Header;
 use swiftwater::SendError;
 
 use super::{Ends, Next, OutboundWait, Source, is_shutdown_pending, reports};

@@ -1,7 +1,7 @@
 //! Tests of short messages, which pass together in both directions.
 
-use carrier::bundle;
-use carrier::record::SHARED_BYTES_MAX;
+use channel_protocol::bundle;
+use channel_protocol::record::SHARED_BYTES_MAX;
 
 use super::*;
 use crate::relay::outbound::pass_on;
@@ -273,7 +273,7 @@ async fn messages_that_wait_for_another_sender_are_charged() {
 async fn a_default_that_ends_the_association_counts_for_short_messages() {
     let joined = Joined::new().await;
     let mut outbound = joined.outbound();
-    let sending = Sending { flags: carrier::abi::SCTP_ABORT, ..Sending::default() };
+    let sending = Sending { flags: channel_protocol::abi::SCTP_ABORT, ..Sending::default() };
     joined.assoc.options_mut().set_sending(sending);
     put_record(
         &joined.socket,

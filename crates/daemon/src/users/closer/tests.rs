@@ -45,7 +45,7 @@ async fn one_that_is_stuck_keeps_no_other_user_waiting() {
     drop(other.take_over(pair().0));
     until("the other user's descriptor is closed", || other.thread.pending() == 0).await;
     assert!(!other.is_stuck() && one.is_stuck());
-    let same_user = closers.of(1, Source::Carriers);
+    let same_user = closers.of(1, Source::Pairs);
     assert!(!same_user.is_stuck(), "another source");
     // The reset of the connection ends the close.
     drop(peer);

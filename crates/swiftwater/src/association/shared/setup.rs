@@ -94,7 +94,7 @@ pub(crate) fn request_connect(
     }
     let addresses = Addresses {
         list: server.socket_addresses().collect(),
-        encapsulation_port: Some(server.carrier_port()),
+        encapsulation_port: Some(server.encapsulation_port()),
     };
     let request = Primitive::ConnReq { addresses: Box::new(addresses) };
     match socket.ask_and(request, |driver| driver.requested(socket.stream)) {

@@ -1,4 +1,4 @@
-//! Names of the daemon, and of its end of each carrier.
+//! Names of the daemon, and of its end of each pair.
 //!
 //! Both are in the abstract namespace of AF_UNIX, which belongs to the network namespace, as a daemon does. So nothing stays in a
 //! file system after a crash, and containers with their own network have their own daemon.
@@ -24,36 +24,36 @@ pub const QUIET_VARIABLE: &CStr = c"SWIFTWATER_QUIET";
 const PREFIX: &[u8] = b"swiftwater:";
 const HEX_DIGITS: usize = 32;
 
-/// Length of the name of a carrier's end, without the leading zero byte.
-pub const CARRIER_NAME_BYTES: usize = PREFIX.len() + HEX_DIGITS;
+/// Length of the name of a pair's end, without the leading zero byte.
+pub const PAIR_NAME_BYTES: usize = PREFIX.len() + HEX_DIGITS;
 
-/// The name of the daemon's end of a carrier.
+/// The name of the daemon's end of a pair.
 ///
 /// The name is a hint: a shim asks the daemon only about descriptors whose peer has a name of this form. It proves nothing,
 /// because any program may bind a socket to such a name. It is random, so that no process can take it before the daemon does.
 ///
 /// ```
-/// use swiftwater_carrier::name::CarrierName;
+/// use swiftwater_channel_protocol::name::PairName;
 ///
-/// let name = CarrierName::from_random(0xfeed);
+/// let name = PairName::from_random(0xfeed);
 /// assert_eq!(name.as_bytes(), b"swiftwater:0000000000000000000000000000feed");
-/// assert!(CarrierName::is_one(name.as_bytes()));
-/// assert!(!CarrierName::is_one(b"/run/something.sock"));
+/// assert!(PairName::is_one(name.as_bytes()));
+/// assert!(!PairName::is_one(b"/run/something.sock"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CarrierName([u8; CARRIER_NAME_BYTES]);
+pub struct PairName([u8; PAIR_NAME_BYTES]);
 
-impl CarrierName {
+impl PairName {
     /// Makes a name from a random number.
-    pub fn from_random(number: u128) -> CarrierName {
+    pub fn from_random(number: u128) -> PairName {
         const DIGITS: [u8; 16] = *b"0123456789abcdef";
-        let mut name = [0; CARRIER_NAME_BYTES];
+        let mut name = [0; PAIR_NAME_BYTES];
         let (prefix, digits) = name.split_at_mut(PREFIX.len());
         prefix.copy_from_slice(PREFIX);
         for (place, shift) in digits.iter_mut().zip((0..u128::BITS).step_by(4).rev()) {
             *place = DIGITS[(number >> shift & 0xf) as usize];
         }
-        CarrierName(name)
+        PairName(name)
     }
 
     /// Returns the name without the leading zero byte of the abstract namespace.
@@ -61,7 +61,7 @@ impl CarrierName {
         &self.0
     }
 
-    /// Returns whether `name`, without its leading zero byte, has the form of a carrier's.
+    /// Returns whether `name`, without its leading zero byte, has the form of a pair's.
     pub fn is_one(name: &[u8]) -> bool {
         let digits = name.strip_prefix(PREFIX);
         digits.is_some_and(|digits| digits.len() == HEX_DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
@@ -74,18 +74,18 @@ mod tests {
 
     #[test]
     fn only_a_prefix_with_so_many_digits_is_a_name() {
-        let name = CarrierName::from_random(0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978);
+        let name = PairName::from_random(0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978);
         let text = b"swiftwater:0123456789abcdef0f1e2d3c4b5a6978";
         assert_eq!(name.as_bytes(), text);
-        assert!(CarrierName::is_one(text));
+        assert!(PairName::is_one(text));
         for length in 0..text.len() {
-            assert!(!CarrierName::is_one(&text[..length]), "{length}");
+            assert!(!PairName::is_one(&text[..length]), "{length}");
         }
-        assert!(!CarrierName::is_one(&[text, &b"0"[..]].concat()));
+        assert!(!PairName::is_one(&[text, &b"0"[..]].concat()));
         for at in 0..text.len() {
             let mut other = *text;
             other[at] = b'g';
-            assert!(!CarrierName::is_one(&other), "{at}");
+            assert!(!PairName::is_one(&other), "{at}");
         }
     }
 }

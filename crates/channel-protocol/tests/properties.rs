@@ -4,11 +4,11 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use proptest::prelude::*;
-use swiftwater_carrier::assoc_id::AssocId;
-use swiftwater_carrier::bundle::{Unread, begins_at, messages as messages_of};
-use swiftwater_carrier::name::CarrierName;
-use swiftwater_carrier::record::{self, Flags, HEADER_BYTES, Header, Kind, Sequence};
-use swiftwater_carrier::request::{
+use swiftwater_channel_protocol::assoc_id::AssocId;
+use swiftwater_channel_protocol::bundle::{Unread, begins_at, messages as messages_of};
+use swiftwater_channel_protocol::name::PairName;
+use swiftwater_channel_protocol::record::{self, Flags, HEADER_BYTES, Header, Kind, Sequence};
+use swiftwater_channel_protocol::request::{
     ADDRESSES_MAX, Addresses, Answer, DaemonRequest, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX,
     PUT_BACK_BYTES_MAX, Recorder, Request, RequestError, SocketKind, SocketRequest, Start,
 };
@@ -176,7 +176,7 @@ proptest! {
         let _ = Request::parse(&bytes);
         let _ = Answer::parse(&bytes);
         let _ = record::parse_accepted(&bytes);
-        let _ = CarrierName::is_one(&bytes);
+        let _ = PairName::is_one(&bytes);
         if let Some((header, payload)) = Header::split(&bytes) {
             prop_assert_eq!(payload.len(), bytes.len() - HEADER_BYTES);
             prop_assert!(payload.is_empty() || payload.len() == header.bytes as usize);

@@ -1,4 +1,4 @@
-//! The socket at the daemon's end of a carrier: receives and puts records, and does not interpret them.
+//! The socket at the daemon's end of a pair: receives and puts records, and does not interpret them.
 //!
 //! The thread that takes records back from the program also puts them ([`recall`](crate::channel::recall)), so this state may be
 //! used by several threads.
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use carrier::name::CarrierName;
-use carrier::record::{HEADER_BYTES, Header, Kind};
+use channel_protocol::name::PairName;
+use channel_protocol::record::{HEADER_BYTES, Header, Kind};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{
@@ -31,19 +31,19 @@ use crate::system::descriptor_io::{errno_of, polls, register, send_with_descript
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor, ReceivedMessage};
 use crate::users::thread_time::ThreadTime;
 
-/// Maximum number of names to try for one carrier. Names are random, so the second is free unless a program can predict our
+/// Maximum number of names to try for one pair. Names are random, so the second is free unless a program can predict our
 /// random numbers.
 const NAMES_TRIED_MAX: usize = 8;
-/// Maximum number of filler records for one carrier, in case its buffer is huge.
+/// Maximum number of filler records for one pair, in case its buffer is huge.
 const FILLERS_MAX: usize = 4096;
-/// Maximum number of records that are taken out of a carrier to empty it. A send buffer of the usual 208 KB holds a third of
+/// Maximum number of records that are taken out of a pair to empty it. A send buffer of the usual 208 KB holds a third of
 /// that; in a larger one, which a program has requested, some records may stay.
-pub(crate) const CARRIER_RECORDS_MAX: usize = 1024;
+pub(crate) const PAIR_RECORDS_MAX: usize = 1024;
 /// Interval for rechecking for room if no descriptor is free to be notified by.
 const ROOM_RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The socket at the daemon's end of a carrier.
-pub(crate) struct CarrierSocket {
+/// The socket at the daemon's end of a pair.
+pub(crate) struct PairSocket {
     descriptor: AsyncFd<Arc<End>>,
     /// Closes descriptors that programs send with records.
     closer: Arc<Closer>,
@@ -56,14 +56,14 @@ pub(crate) struct CarrierSocket {
     arrivals: Arrivals,
 }
 
-/// Creates a carrier; returns the daemon's end, with a name, and the program's.
-pub(super) fn pair(closer: Arc<Closer>, ring: ReceiveRing) -> Result<(CarrierSocket, OwnedFd), Errno> {
+/// Creates a pair; returns the daemon's end, with a name, and the program's.
+pub(super) fn open(closer: Arc<Closer>, ring: ReceiveRing) -> Result<(PairSocket, OwnedFd), Errno> {
     let (daemon_end, program_end) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     bind_to_free_name(daemon_end.as_fd(), random_name)?;
     rustix::io::ioctl_fionbio(&daemon_end, true)?;
-    let descriptor = register(Arc::new(closer.guard_carrier(daemon_end)), Interest::READABLE)?;
-    let socket = CarrierSocket {
+    let descriptor = register(Arc::new(closer.guard_pair(daemon_end)), Interest::READABLE)?;
+    let socket = PairSocket {
         descriptor,
         closer,
         reset: Reset::default(),
@@ -74,16 +74,16 @@ pub(super) fn pair(closer: Arc<Closer>, ring: ReceiveRing) -> Result<(CarrierSoc
     Ok((socket, program_end))
 }
 
-fn random_name() -> Result<CarrierName, Errno> {
+fn random_name() -> Result<PairName, Errno> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|_| Errno::AGAIN)?;
-    Ok(CarrierName::from_random(u128::from_ne_bytes(random)))
+    Ok(PairName::from_random(u128::from_ne_bytes(random)))
 }
 
 /// Binds the daemon's end to the first free one of some names.
 fn bind_to_free_name(
     daemon_end: BorrowedFd<'_>,
-    mut names: impl FnMut() -> Result<CarrierName, Errno>,
+    mut names: impl FnMut() -> Result<PairName, Errno>,
 ) -> Result<(), Errno> {
     for _ in 0..NAMES_TRIED_MAX {
         let name = SocketAddrUnix::new_abstract_name(names()?.as_bytes())?;
@@ -95,7 +95,7 @@ fn bind_to_free_name(
     Err(Errno::ADDRINUSE)
 }
 
-/// Fills a carrier from the program's end until it does not poll writable.
+/// Fills a pair from the program's end until it does not poll writable.
 pub(crate) fn fill(program_end: BorrowedFd<'_>) -> Result<(), Errno> {
     let header = Header { bytes: FILLER_BYTES as u32, ..Header::new(Kind::Filler) }.encode();
     let filler = vec![0; FILLER_BYTES];
@@ -115,7 +115,7 @@ pub(crate) fn fill(program_end: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 /// Input: the records of the program.
-impl CarrierSocket {
+impl PairSocket {
     /// Receives the next record with its descriptors. The caller has checked that the closer has room.
     pub(super) fn receive(&self, place: &mut [u8]) -> Result<ReceivedMessage, Errno> {
         let received = closer::receive(&self.descriptor, place, &self.closer, self.time());
@@ -248,8 +248,8 @@ impl CarrierSocket {
 }
 
 /// Output: records for the program.
-impl CarrierSocket {
-    /// Puts a record of these parts into the carrier, with descriptors.
+impl PairSocket {
+    /// Puts a record of these parts into the pair, with descriptors.
     pub(crate) fn try_put_parts(
         &self,
         parts: &[IoSlice<'_>],
@@ -265,7 +265,7 @@ impl CarrierSocket {
         }
     }
 
-    /// Puts a header and its content into the carrier as one record.
+    /// Puts a header and its content into the pair as one record.
     pub(crate) fn try_put_message(&self, header: &Header, blocks: &[Bytes]) -> Result<(), NotPut> {
         let header = header.encode();
         let mut parts = Vec::with_capacity(1 + blocks.len());
@@ -303,7 +303,7 @@ impl CarrierSocket {
 
     fn try_send_bundle(&self, bundle: BundleWriter<'_>) -> Result<(), Errno> {
         let place = bundle.finish();
-        let record = carrier::bundle::header(place.start, place.len()).encode();
+        let record = channel_protocol::bundle::header(place.start, place.len()).encode();
         self.try_send(&[IoSlice::new(&record)], &[])?;
         self.ring.on_put(place);
         Ok(())
@@ -358,7 +358,7 @@ impl CarrierSocket {
         }
     }
 
-    /// Puts an encoded record into the carrier, with descriptors; waits for room.
+    /// Puts an encoded record into the pair, with descriptors; waits for room.
     pub(crate) async fn put_record(
         &self,
         record: &[u8],
@@ -375,7 +375,7 @@ impl CarrierSocket {
         }
     }
 
-    /// Puts a record from a carrier back, or into another one. The caller excludes other senders meanwhile.
+    /// Puts a record from a pair back, or into another one. The caller excludes other senders meanwhile.
     pub(crate) fn put_raw(&self, record: &RawRecord) -> Result<(), Errno> {
         let descriptors: Vec<BorrowedFd<'_>> =
             record.descriptors.iter().map(ReceivedDescriptor::as_fd).collect();
@@ -414,7 +414,7 @@ impl CarrierSocket {
         sent
     }
 
-    /// Waits until the carrier polls writable. Only a waiting task registers for that, with a descriptor of its own: otherwise
+    /// Waits until the pair polls writable. Only a waiting task registers for that, with a descriptor of its own: otherwise
     /// each read of a program would wake the daemon.
     pub(crate) async fn writable(&self) {
         self.reads().next().await;
@@ -425,7 +425,7 @@ impl CarrierSocket {
         drop(self.gate.read().await);
     }
 
-    /// Stops other records from being put, from taking records back until they are in their carriers.
+    /// Stops other records from being put, from taking records back until they are in their pairs.
     pub(super) async fn close_gate(&self) -> OwnedRwLockWriteGuard<()> {
         Arc::clone(&self.gate).write_owned().await
     }
@@ -443,7 +443,7 @@ impl CarrierSocket {
         sockopt::set_socket_send_buffer_size(&self.descriptor, bytes)
     }
 
-    /// Limits the carrier to few records: associations in a listener's carrier are beyond its backlog, and no user is charged for
+    /// Limits the pair to few records: associations in a listener's pair are beyond its backlog, and no user is charged for
     /// their descriptors in flight.
     pub(crate) fn minimize_backlog(&self) {
         // The kernel uses its minimum instead. If it refuses, the queue is longer.
@@ -474,7 +474,7 @@ struct Copy {
 }
 
 impl Reads {
-    /// Waits until the carrier polls writable, that is, until less than a quarter of its contents is unread; each later call
+    /// Waits until the pair polls writable, that is, until less than a quarter of its contents is unread; each later call
     /// waits until the program has read more. Returns at once after the program's end was closed.
     pub(crate) async fn next(&self) {
         match &self.0 {
@@ -504,19 +504,19 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn a_throttled_socket_is_shut_down_by_a_thread() {
-        let closer = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Carriers);
-        let (carrier, program_end) = pair(Arc::clone(&closer), ReceiveRing::alone()).expect("a pair");
+        let closer = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Pairs);
+        let (pair, program_end) = open(Arc::clone(&closer), ReceiveRing::alone()).expect("a pair");
         let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
         closer.worker().run(move || goes_on.recv().unwrap_or_default());
-        carrier.time().throttle_for(Duration::from_secs(60));
-        carrier.end_output();
+        pair.time().throttle_for(Duration::from_secs(60));
+        pair.end_output();
         let has_ended = || polls(program_end.as_fd(), PollFlags::RDHUP);
         assert!(!has_ended(), "the thread has other work");
         drop(go_on);
         while !has_ended() {
             tokio::time::sleep(ROOM_RECHECK_INTERVAL).await;
         }
-        let (other, program_end) = pair(closer, ReceiveRing::alone()).expect("a pair");
+        let (other, program_end) = open(closer, ReceiveRing::alone()).expect("a pair");
         other.end_output();
         assert!(polls(program_end.as_fd(), PollFlags::RDHUP), "it is not throttled");
     }

@@ -60,11 +60,11 @@ pub struct StatusPage {
     pub errors: AtomicU32,
     /// Information that comes with received messages ([`Subscriptions`]).
     pub subscriptions: AtomicU32,
-    /// Upper bound for the length of a message on the carrier, up to the first [`Kind::SizeHint`](crate::record::Kind::SizeHint)
+    /// Upper bound for the length of a message on the pair, up to the first [`Kind::SizeHint`](crate::record::Kind::SizeHint)
     /// there. It changes before that record is sent.
     pub longest: AtomicU32,
     /// Not zero: a record behind the next [`Kind::SizeHint`](crate::record::Kind::SizeHint) may be a
-    /// [`Kind::Bundle`](crate::record::Kind::Bundle). Zero again when all that the daemon has put into the carrier was read.
+    /// [`Kind::Bundle`](crate::record::Kind::Bundle). Zero again when all that the daemon has put into the pair was read.
     pub bundles: AtomicU32,
     /// Longest message that can be sent unfragmented, if the socket disables fragmentation; 0 for no limit.
     pub fragmentation_limit: AtomicU32,
@@ -81,7 +81,7 @@ pub struct StatusPage {
     pub default_context: AtomicU32,
     /// See `default_flags`.
     pub default_lifetime_ms: AtomicU32,
-    /// Not zero: the carrier of a one-to-one socket holds plain content for the program, without headers
+    /// Not zero: the pair of a one-to-one socket holds plain content for the program, without headers
     /// ([`SocketRequest::SetForm`](crate::request::SocketRequest::SetForm)). It changes while a sharer that asks
     /// for it holds the read lock.
     pub plain: AtomicU32,
@@ -261,7 +261,7 @@ impl StatusPage {
         read_peer(&self.peer)
     }
 
-    /// Returns the local address of a socket whose association has ended. Once both sides have shut the carrier down, a daemon
+    /// Returns the local address of a socket whose association has ended. Once both sides have shut the pair down, a daemon
     /// that cannot watch the close of the program's end takes it for closed, and forgets the socket.
     pub fn local(&self) -> Option<SocketAddr> {
         read_peer(&self.local)
@@ -282,7 +282,7 @@ pub enum PeerShut {
     No = 0,
     /// The peer takes no more messages (RFC 9260 §9.2).
     Writing = 1,
-    /// In addition, all that the peer has sent is in the carrier.
+    /// In addition, all that the peer has sent is in the pair.
     Both = 2,
 }
 
@@ -292,19 +292,19 @@ pub enum PeerShut {
 pub enum State {
     /// Neither connected nor listening.
     Idle = 0,
-    /// Its carrier holds accepted associations.
+    /// Its pair holds accepted associations.
     Listening = 1,
-    /// Its carrier is filled until the association is up.
+    /// Its pair is filled until the association is up.
     Connecting = 2,
-    /// Its carrier holds messages.
+    /// Its pair holds messages.
     Connected = 3,
-    /// The peer has shut the association down, and it has ended: the end follows the content of the carrier.
+    /// The peer has shut the association down, and it has ended: the end follows the content of the pair.
     Ended = 4,
-    /// One-to-many, and not listening: its carrier holds messages of any number of associations.
+    /// One-to-many, and not listening: its pair holds messages of any number of associations.
     OneToMany = 5,
     /// One-to-many, and peers may set up associations.
     OneToManyListening = 6,
-    /// The association was lost, or this side has shut it down: the pending error follows the content of the carrier, and then
+    /// The association was lost, or this side has shut it down: the pending error follows the content of the pair, and then
     /// `ENOTCONN`.
     Lost = 7,
 }

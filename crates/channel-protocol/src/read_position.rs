@@ -1,12 +1,12 @@
-//! How far the sharers have read the record at the front of the carrier.
+//! How far the sharers have read the record at the front of the pair.
 //!
-//! The record stays in the carrier until its last message was read, so readers note in the sharers' page where the next one
+//! The record stays in the pair until its last message was read, so readers note in the sharers' page where the next one
 //! continues. The holder of the read lock reads and changes this; it may die between any two stores, so each change makes
 //! its last store the one that counts.
 //!
 //! ```
-//! use swiftwater_carrier::read_position::{Front, ReadPosition};
-//! use swiftwater_carrier::record::{Header, Kind};
+//! use swiftwater_channel_protocol::read_position::{Front, ReadPosition};
+//! use swiftwater_channel_protocol::record::{Header, Kind};
 //!
 //! let position = ReadPosition::default();
 //! assert_eq!(position.load(), Front::Fresh);
@@ -39,7 +39,7 @@ pub struct ReadPosition {
     first: [AtomicU32; HEADER_BYTES / 4],
 }
 
-/// The record at the front of the carrier.
+/// The record at the front of the pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
     /// No reader has begun it.
@@ -112,7 +112,7 @@ impl ReadPosition {
         Header::parse(words.as_flattened())
     }
 
-    /// Notes that a reader has begun the one message of a record, which stays in the carrier.
+    /// Notes that a reader has begun the one message of a record, which stays in the pair.
     pub fn on_message_begun(&self, header: &Header, consumed: u32) {
         self.set_first(header);
         self.consumed.store(consumed, Relaxed);

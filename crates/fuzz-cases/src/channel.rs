@@ -2,17 +2,17 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use ::carrier::assoc_id::AssocId;
-use ::carrier::bundle::{Unread, begins_at, messages};
-use ::carrier::read_position::{Front, InBundle};
-use ::carrier::record::Extent;
-use ::carrier::record::{
+use ::channel_protocol::assoc_id::AssocId;
+use ::channel_protocol::bundle::{Unread, begins_at, messages};
+use ::channel_protocol::read_position::{Front, InBundle};
+use ::channel_protocol::record::Extent;
+use ::channel_protocol::record::{
     BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind, LONG_BYTES_MAX, MESSAGE_BYTES_MAX,
     PAYLOAD_BYTES_MAX, parse_accepted,
 };
-use ::carrier::request::{Answer, FRAME_BYTES_MAX, Request};
-use ::carrier::sharers_page::{ROOM_BYTES, ReadSoFar, SharersPage};
-use ::carrier::status_page::{ENTRIES, State, StatusPage};
+use ::channel_protocol::request::{Answer, FRAME_BYTES_MAX, Request};
+use ::channel_protocol::sharers_page::{ROOM_BYTES, ReadSoFar, SharersPage};
+use ::channel_protocol::status_page::{ENTRIES, State, StatusPage};
 use arbitrary::{Arbitrary, Unstructured};
 
 /// Maximum number of steps of a script.
@@ -37,7 +37,7 @@ pub fn request(bytes: &[u8]) {
 
 /// In front of a request of this version. An answer has the first four bytes alone.
 const PREFIX: [u8; 6] = {
-    let [low, high] = ::carrier::VERSION.to_le_bytes();
+    let [low, high] = ::channel_protocol::VERSION.to_le_bytes();
     [b's', b'w', b'c', b'r', low, high]
 };
 

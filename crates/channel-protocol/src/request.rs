@@ -140,7 +140,7 @@ impl Recorder {
 pub enum Request<'a> {
     /// A request that concerns no socket.
     Daemon(DaemonRequest<'a>),
-    /// A request about the socket whose carrier comes with it.
+    /// A request about the socket whose pair comes with it.
     Socket(SocketRequest<'a>),
 }
 
@@ -190,7 +190,7 @@ pub enum DaemonRequest<'a> {
         /// One of the two associations.
         assoc_id: AssocId,
     },
-    /// `socket`. The answer comes with a carrier and a page.
+    /// `socket`. The answer comes with a pair and a page.
     Open {
         /// Whether it is `AF_INET6`.
         v6: bool,
@@ -205,7 +205,7 @@ pub enum DaemonRequest<'a> {
     /// As `Barrier`. If a socket of the caller's user has been closed for good by then, answered when its association has
     /// ended, too, or the time is over for which it lingers.
     Linger {
-        /// The kernel's cookie of the program's end of the socket's carrier (`SO_COOKIE`).
+        /// The kernel's cookie of the program's end of the socket's pair (`SO_COOKIE`).
         cookie: u64,
     },
 }
@@ -227,7 +227,7 @@ impl SocketKind {
     }
 }
 
-/// Requests about a socket. Each comes with a descriptor of the socket's carrier.
+/// Requests about a socket. Each comes with a descriptor of the socket's pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketRequest<'a> {
     /// Returns the page of a descriptor that the program does not know, as after `exec`.
@@ -240,7 +240,7 @@ pub enum SocketRequest<'a> {
         backlog: i32,
     },
     /// `connect`, `sctp_connectx`, and a send to an address without an association. The answer is the association. For a
-    /// one-to-one socket it means that setup has begun; page and carrier report the outcome.
+    /// one-to-one socket it means that setup has begun; page and pair report the outcome.
     Connect {
         /// The peer's addresses.
         peer: Addresses<'a>,
@@ -264,10 +264,10 @@ pub enum SocketRequest<'a> {
     },
     /// Answered when the association of a one-to-one socket has ended, so that nothing more will come.
     AwaitEnd,
-    /// The program is about to `shutdown` one or both directions of the carrier of a one-to-one socket: from now on a
+    /// The program is about to `shutdown` one or both directions of the pair of a one-to-one socket: from now on a
     /// hang-up does not mean that the program has closed the socket.
     Shutdown,
-    /// `sctp_peeloff`. The answer comes with a carrier and a page.
+    /// `sctp_peeloff`. The answer comes with a pair and a page.
     PeelOff {
         /// The association.
         assoc_id: AssocId,
@@ -276,10 +276,10 @@ pub enum SocketRequest<'a> {
         /// Bytes before that message in its bundle: messages that were read.
         front_at: u32,
     },
-    /// Keeps the daemon from putting more into the carrier of a one-to-one socket until [`SocketRequest::SetForm`]. Fails with
-    /// `ESHUTDOWN` if the end is in the carrier already, so that nothing can be put back.
+    /// Keeps the daemon from putting more into the pair of a one-to-one socket until [`SocketRequest::SetForm`]. Fails with
+    /// `ESHUTDOWN` if the end is in the pair already, so that nothing can be put back.
     Hold,
-    /// Returns a record that a sharer has taken out of a held carrier; the daemon puts it there again before all that follows it.
+    /// Returns a record that a sharer has taken out of a held pair; the daemon puts it there again before all that follows it.
     /// At most [`PUT_BACK_BYTES_MAX`].
     PutBack(&'a [u8]),
     /// Makes the daemon continue after [`SocketRequest::Hold`], from now on in this form.

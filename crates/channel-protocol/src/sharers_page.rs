@@ -10,7 +10,7 @@
 //! | `read_lock` | keeps a reader as long as its time limit says; the daemon looks 100 times in 100 ms whether a reader is done |
 //! | `long_taken` | long messages are emptied before they are read, or after the socket is closed |
 //! | `data_taken` | the peer may send into a small receive buffer sooner or later; a close becomes an abort, or vice versa |
-//! | `position` | a reader gets other bytes of its own carrier, an empty message or `EPROTO` |
+//! | `position` | a reader gets other bytes of its own pair, an empty message or `EPROTO` |
 //! | `errors_taken` | an error is reported again, or not at all |
 //! | `write_lock` | keeps a sender as long as its time limit says |
 //! | `send_buffer` | the descriptor polls writable sooner or later |
@@ -50,7 +50,7 @@ pub struct SharersPage {
     shut_reading: AtomicU32,
     /// Not zero: a sharer has shut down writing.
     shut_writing: AtomicU32,
-    /// How far the record at the front of the carrier was read.
+    /// How far the record at the front of the pair was read.
     position: ReadPosition,
     /// Number of the last error that a sharer has taken.
     errors_taken: AtomicU32,
@@ -60,16 +60,16 @@ pub struct SharersPage {
     sending: Sending,
     /// Number of calls that wait for a message. A sharer that dies in such a call stays counted.
     readers_waiting: AtomicU32,
-    /// Number of messages that were sent as records of the carrier and not through a ring, modulo 2^32.
+    /// Number of messages that were sent as records of the pair and not through a ring, modulo 2^32.
     records_sent: AtomicU32,
     sent: [SentBytes; ENTRIES],
 }
 
-/// The ring through which the sharers send, and the carrier's send buffer, for the holder of the write lock.
+/// The ring through which the sharers send, and the pair's send buffer, for the holder of the write lock.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Sending {
-    /// Size of the carrier's send buffer to restore, halved; 0 while the buffer has that size.
+    /// Size of the pair's send buffer to restore, halved; 0 while the buffer has that size.
     lowered_from: AtomicU32,
     /// Number of the ring that a sharer has announced last, or was about to announce when it died. The writers of other rings
     /// send records.
@@ -102,7 +102,7 @@ impl Sending {
         self.ring.store(number, Relaxed);
     }
 
-    /// Returns the argument of `SO_SNDBUF` that restores the carrier's send buffer; `None` if the buffer has its size.
+    /// Returns the argument of `SO_SNDBUF` that restores the pair's send buffer; `None` if the buffer has its size.
     #[inline]
     pub fn lowered_send_buffer(&self) -> Option<NonZeroU32> {
         NonZeroU32::new(self.lowered_from.load(Relaxed))
@@ -217,7 +217,7 @@ impl SharersPage {
         &self.read_lock
     }
 
-    /// Returns how far the record at the front of the carrier was read.
+    /// Returns how far the record at the front of the pair was read.
     #[inline]
     pub fn position(&self) -> &ReadPosition {
         &self.position
@@ -292,7 +292,7 @@ impl SharersPage {
 
     /// Returns the number of messages that were sent as records. The header of each message to the daemon has the number
     /// of the time at which its send began: a message in a ring comes after the records with smaller numbers that are in
-    /// front in the carrier, and before a record with the same or a greater one. A sharer that dies before it counts its
+    /// front in the pair, and before a record with the same or a greater one. A sharer that dies before it counts its
     /// record changes no order.
     pub fn records_sent(&self) -> u32 {
         self.records_sent.load(Acquire)

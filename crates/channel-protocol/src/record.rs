@@ -1,4 +1,4 @@
-//! Records on a carrier: a header and the bytes of one message.
+//! Records on a pair: a header and the bytes of one message.
 //!
 //! A message of more than [`PAYLOAD_BYTES_MAX`] lies in a ring, if that has memory for it and the message has at most
 //! [`LONG_BYTES_MAX`]. Otherwise it is one record, too, so that it stays whole among all sharers of the descriptor: its bytes are
@@ -23,7 +23,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"swrd");
 pub const HEADER_BYTES: usize = 64;
 /// Largest number of bytes of a message that travel in the record itself.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
-/// The longest packet that the daemon puts into a carrier in plain form. A read that is shorter than a packet loses the rest, so
+/// The longest packet that the daemon puts into a pair in plain form. A read that is shorter than a packet loses the rest, so
 /// this is no more than the standard I/O of musl reads at once; other C libraries and Go's `bufio` read more.
 pub const PLAIN_BYTES_MAX: usize = 1024;
 /// The longest record.
@@ -39,14 +39,14 @@ const _: () = assert!(BUNDLE_BYTES_MAX <= ring::LONG_RECORD_BYTES_MAX);
 /// The longest message that the daemon takes from a program, or passes to it in one piece.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// The part of the length of a message in a memfd that its record to the daemon is padded by. The kernel counts the padding in
-/// the send buffer, and not the memfd: without padding a carrier would hold hundreds of such messages.
+/// the send buffer, and not the memfd: without padding a pair would hold hundreds of such messages.
 const PADDING_PART: usize = 8;
 /// Padding comes in blocks of this length.
 pub const PADDING_BLOCK_BYTES: usize = 4096;
 /// The longest padding. A send buffer of the usual 208 KB holds five records with it, and a writer that waits for room continues
 /// when one is left.
 pub const PADDING_BYTES_MAX: usize = 10 * PADDING_BLOCK_BYTES;
-/// Number of bytes after the header of a [`Kind::Accepted`]: one such record fills the smallest carrier, which polls writable
+/// Number of bytes after the header of a [`Kind::Accepted`]: one such record fills the smallest pair, which polls writable
 /// again when the program has taken the record.
 pub const ACCEPTED_BYTES: usize = 1024;
 
@@ -57,7 +57,7 @@ pub enum Kind {
     Data,
     /// To the program: a `union sctp_notification` (RFC 6458 §6.1).
     Notification,
-    /// To a listener: an association, with the descriptors of its carrier and its two pages, and the peer's address.
+    /// To a listener: an association, with the descriptors of its pair and its two pages, and the peer's address.
     Accepted,
     /// To the program: the messages that follow are longer than before (see
     /// [`StatusPage::longest`](crate::status_page::StatusPage::longest)), or are bundles. The record is empty; a reader that
@@ -197,7 +197,7 @@ impl Sequence {
 /// why they have a format of their own).
 ///
 /// ```
-/// use swiftwater_carrier::record::{Flags, Header, HEADER_BYTES, Kind};
+/// use swiftwater_channel_protocol::record::{Flags, Header, HEADER_BYTES, Kind};
 ///
 /// let header = Header { stream: 3, bytes: 5, flags: Flags::END, ..Header::new(Kind::Data) };
 /// let record = [&header.encode()[..], b"hello"].concat();

@@ -1,8 +1,8 @@
-/* Receives from its end of a carrier into memory that is not delivered, and so holds the kernel's lock of that socket.
+/* Receives from its end of a pair into memory that is not delivered, and so holds the kernel's lock of that socket.
  * Then it has the daemon take back what lies there:
  *
- *   locked_carrier USER many       by peeling an association off
- *   locked_carrier USER listener   by listening no more */
+ *   locked_pair USER many       by peeling an association off
+ *   locked_pair USER listener   by listening no more */
 #include "fuse_memory.h"
 
 #include <sys/ioctl.h>
@@ -34,31 +34,31 @@ static void join(int one_to_many, int port, int ends[2])
     CHECK(ask(CONNECT, body, address(body, 9, port), ends[1]) == 0);
 }
 
-/* Waits until so much lies in a carrier. */
-static void await_bytes(int carrier, int bytes)
+/* Waits until so much lies in a pair. */
+static void await_bytes(int pair, int bytes)
 {
     int there = 0;
     for (int i = 0; i < TRIES && there < bytes; i++) {
-        CHECK(ioctl(carrier, FIONREAD, &there) == 0);
+        CHECK(ioctl(pair, FIONREAD, &there) == 0);
         usleep(1000);
     }
     CHECK(there >= bytes);
 }
 
-/* The next message of a carrier, without what only announces others. */
-static void expect(int carrier, const char *word)
+/* The next message of a pair, without what only announces others. */
+static void expect(int pair, const char *word)
 {
     char record[HEADER_BYTES + 64];
     ssize_t n;
     do
-        n = recv(carrier, record, sizeof record, 0);
+        n = recv(pair, record, sizeof record, 0);
     while (n == HEADER_BYTES && record[KIND_AT] == KIND_NOTICE);
     CHECK(n == HEADER_BYTES + (ssize_t)strlen(word) && memcmp(record + HEADER_BYTES, word, strlen(word)) == 0);
 }
 
-static void *peek(void *carrier)
+static void *peek(void *pair)
 {
-    CHECK(recv(*(int *)carrier, memory, MEMORY_BYTES, MSG_PEEK) > 0);
+    CHECK(recv(*(int *)pair, memory, MEMORY_BYTES, MSG_PEEK) > 0);
     return NULL;
 }
 
