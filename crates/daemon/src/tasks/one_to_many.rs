@@ -236,9 +236,12 @@ async fn cannot_start(
     error: Errno,
     cause: u16,
 ) {
-    socket.remove(assoc);
+    socket.on_one_of_many_ended(assoc);
     assoc.set_failed(error);
     notify(socket, notifications::cannot_start(assoc, cause)).await;
+    // Messages that the program has sent before it could see the failure are still in the channel.
+    drain_with_memory(socket, pending::<()>()).await;
+    socket.remove(assoc);
     report_unsent(socket, assoc, queue, cause).await;
     socket.on_silent();
 }
@@ -301,6 +304,7 @@ fn close_association(socket: &Rc<Socket>, assoc: Rc<SocketAssociation>, reason: 
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
+    use std::os::fd::OwnedFd;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     use bytes::Bytes;
@@ -354,6 +358,18 @@ mod tests {
         let assoc = socket.enter(assoc, 1, permit);
         start_association(socket, Rc::clone(&assoc), Origin::Connecting { request, start: Start::Now });
         (listener, assoc)
+    }
+
+    /// Reads what comes to the program until a message returns.
+    async fn returned(program_end: &OwnedFd) {
+        let is_returned = |record: Vec<u8>| {
+            let (header, content) = Header::split(&record).expect("a record");
+            header.kind == Kind::Notification
+                && content.starts_with(&(NotificationType::SendFailedEvent as u16).to_ne_bytes())
+        };
+        while !read(program_end).is_some_and(is_returned) {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test(flavor = "local")]
@@ -437,17 +453,19 @@ mod tests {
         soon(assoc.set_up_ended()).await;
         send(&program_end, ID, b"a word");
         peer.abort("enough");
-        let is_returned = |record: Vec<u8>| {
-            let (header, content) = Header::split(&record).expect("a record");
-            header.kind == Kind::Notification
-                && content.starts_with(&(NotificationType::SendFailedEvent as u16).to_ne_bytes())
-        };
-        soon(async {
-            while !read(&program_end).is_some_and(is_returned) {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await;
+        soon(returned(&program_end)).await;
+        assert!(assoc.send_queue().is_none(), "the socket has removed it");
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn messages_that_are_in_the_channel_when_their_association_cannot_start_return_to_the_program() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        let (listener, assoc) = connecting(&registry, &socket);
+        assoc.options_mut().subscribe(NotificationType::SendFailedEvent.subscription(), true);
+        drop(listener);
+        send(&program_end, ID, b"a word");
+        soon(returned(&program_end)).await;
         assert!(assoc.send_queue().is_none(), "the socket has removed it");
     }
 }
