@@ -32,7 +32,7 @@ pub(crate) async fn await_end(socket: &Socket) {
     }
 }
 
-/// Waits until an association has room for another message.
+/// Waits until an association has room for another message. Fails if it takes none any more.
 pub(crate) async fn await_room(
     registry: &Registry,
     socket: &Socket,
@@ -42,7 +42,10 @@ pub(crate) async fn await_room(
     let assoc = socket.associations().get(assoc_id).ok_or(Errno::PIPE)?;
     let queue = assoc.send_queue().ok_or(Errno::PIPE)?;
     wait_for(registry, requester, queue.room()).await?;
-    if queue.is_shut() { Err(Errno::SHUTDOWN) } else { Ok(()) }
+    if queue.is_shut() {
+        return Err(Errno::SHUTDOWN);
+    }
+    if queue.is_gone() { Err(Errno::PIPE) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub(crate) struct SendQueue {
     queued: RefCell<Queued>,
     /// Notified when a message was queued, or the queue was closed.
     filled: Notify,
-    /// Notified when there is room again, or the queue was closed.
+    /// Notified when there is room again, or no message can be sent any more.
     emptied: Notify,
     /// Number of bytes passed on, modulo 2^32, and the number that the page shows.
     passed_on: Cell<u32>,
@@ -50,6 +50,8 @@ struct Queued {
     closed: bool,
     /// The peer has shut the association down, or the program has, by `SCTP_EOF`.
     is_shut: bool,
+    /// The association has ended, or the socket has removed it.
+    is_gone: bool,
 }
 
 impl SendQueue {
@@ -83,11 +85,25 @@ impl SendQueue {
         }
     }
 
-    /// Releases the entry in the page. Messages that are still in the queue are passed on, and no longer counted there.
+    /// Releases the entry in the page, because the association is gone. Messages that are still in the queue are passed on, and no
+    /// longer counted there.
     pub(super) fn leave(&self) {
         if let Some(entry) = self.entry.take() {
             self.pages.leave(entry);
         }
+        self.on_gone();
+    }
+
+    /// Records that the association has ended, or the socket has removed it. Wakes the tasks that wait for room: the messages in the
+    /// queue may stay there until the program reads, and the program may be one that waits for room.
+    pub(crate) fn on_gone(&self) {
+        self.queued().is_gone = true;
+        self.emptied.notify_waiters();
+    }
+
+    /// Returns whether the association has ended, or the socket has removed it.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.queued().is_gone
     }
 
     /// Queues a message. Returns false if the program has sent far more than the page permits.
@@ -140,7 +156,7 @@ impl SendQueue {
 
     fn has_room(&self) -> bool {
         let queued = self.queued();
-        queued.closed || queued.is_shut || queued.bytes < ROOM_BYTES as usize
+        queued.closed || queued.is_shut || queued.is_gone || queued.bytes < ROOM_BYTES as usize
     }
 
     /// Waits until there is room for a message, or no message can be sent any more.

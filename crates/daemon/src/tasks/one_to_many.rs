@@ -305,18 +305,23 @@ fn close_association(socket: &Rc<Socket>, assoc: Rc<SocketAssociation>, reason: 
 mod tests {
     use std::net::SocketAddr;
     use std::os::fd::OwnedFd;
+    use std::pin::pin;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::task::{Context, Waker};
 
     use bytes::Bytes;
     use channel_protocol::assoc_id::AssocId;
     use channel_protocol::record::{Header, Kind};
+    use channel_protocol::sharers_page::ROOM_BYTES;
     use swiftwater::Address;
 
     use super::*;
+    use crate::calls::associations::await_room;
     use crate::channel::style::Style;
     use crate::state::notification_type::NotificationType;
     use crate::testing::{ID, opened, read, registry, send, soon, until};
     use crate::users::quantum::RECORDS_PER_TURN;
+    use crate::users::requester::tests::requester;
     use crate::users::round_share::{CLOSE_RECORDS, RECORDS_PER_ROUND};
 
     #[tokio::test(flavor = "local")]
@@ -420,27 +425,48 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
-    async fn an_association_that_takes_no_more_keeps_no_program_waiting_for_room() {
-        use channel_protocol::sharers_page::ROOM_BYTES;
+    async fn a_program_waits_for_no_room_in_an_association_that_has_ended() {
+        for is_subscribed in [false, true] {
+            let registry = registry();
+            let (socket, _theirs) = opened(&registry, Style::OneToMany);
+            let (listener, assoc) = connecting(&registry, &socket);
+            // The messages in the send queue return to the program, but only once that has read the peer's.
+            assoc.options_mut().subscribe(NotificationType::SendFailedEvent.subscription(), is_subscribed);
+            let (peer, _) = soon(listener.accept()).await.expect("an association comes");
+            soon(assoc.set_up_ended()).await;
+            // The peer's message cannot be delivered, so the socket has the association after its end, too.
+            let _delivery = socket.channel().delivery().lock().await;
+            peer.send(b"a word").await.expect("it is up");
+            peer.abort("");
+            soon(assoc.stack_association().expect("it is up").closed()).await;
+            let send_queue = assoc.send_queue().expect("it has not been removed");
+            for _ in 0..2 {
+                assert!(send_queue.push(Header::new(Kind::Data), Bytes::from(vec![0; ROOM_BYTES as usize])));
+                let waited = soon(await_room(&registry, &socket, ID, requester(1))).await;
+                assert_eq!(waited, Err(Errno::PIPE), "subscribed: {is_subscribed}");
+            }
+            assert!(!send_queue.is_closed());
+            if !is_subscribed {
+                until("the queue is empty", || matches!(send_queue.front(), QueueFront::Nothing)).await;
+            }
+        }
+    }
 
+    #[tokio::test(flavor = "local")]
+    async fn a_program_waits_for_no_room_in_an_association_that_cannot_start() {
         let registry = registry();
         let (socket, _theirs) = opened(&registry, Style::OneToMany);
+        // The program is notified of the failure, and there is no room for that.
+        let _delivery = socket.channel().delivery().lock().await;
         let (listener, assoc) = connecting(&registry, &socket);
-        let (peer, _) = listener.accept().await.expect("an association comes");
-        assoc.set_up_ended().await;
-        // The peer's message cannot be delivered, so the socket has the association after its end, too.
-        let delivery = socket.channel().delivery().lock().await;
-        peer.send(b"a word").await.expect("it is up");
-        peer.abort("");
-        assoc.stack_association().expect("it is up").closed().await;
-        let send_queue = assoc.send_queue().expect("it has not been forgotten");
-        let content = Bytes::from(vec![0; ROOM_BYTES as usize]);
-        for _ in 0..2 {
-            assert!(send_queue.push(Header::new(Kind::Data), content.clone()));
-            soon(send_queue.room()).await;
-        }
+        assoc.options_mut().subscribe(NotificationType::AssociationChange.subscription(), true);
+        let send_queue = assoc.send_queue().expect("it was entered");
+        assert!(send_queue.push(Header::new(Kind::Data), Bytes::from(vec![0; ROOM_BYTES as usize])));
+        let mut waiting = pin!(await_room(&registry, &socket, ID, requester(1)));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(listener);
+        assert_eq!(soon(waiting).await, Err(Errno::PIPE));
         assert!(!send_queue.is_closed());
-        drop(delivery);
     }
 
     #[tokio::test(flavor = "local")]

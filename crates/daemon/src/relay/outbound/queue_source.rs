@@ -115,8 +115,10 @@ impl Source for QueueSource<'_> {
         header: Header,
         content: Bytes,
     ) -> Result<Vec<ToProgram>, QueueWait> {
-        if *refused == SendError::PeerShutdown {
-            self.queue.refuse();
+        match refused {
+            SendError::PeerShutdown => self.queue.refuse(),
+            SendError::Closed => self.queue.on_gone(),
+            _ => {}
         }
         let is_shutdown_pending = is_shutdown_pending(refused, &header, &content);
         let Some(reports) = reports(self.ends, refused, header, content) else {
