@@ -12,7 +12,7 @@ pub(crate) fn declare_upper_data(socket: &Socket, assoc: &SocketAssociation) {
     let Some(assoc) = socket.associations().get(id) else { return };
     let has_records = socket.channel().waiting_bytes() > 0;
     match assoc.send_queue() {
-        None if has_records => assoc.set_has_upper_data(true),
+        None if has_records => assoc.declare_upper_data(),
         None => {}
         Some(queue) => {
             if has_records {

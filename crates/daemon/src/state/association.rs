@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use swiftwater::internals::{self, AssociationView};
 use swiftwater::tokio::Association;
 use swiftwater::{AssociationState, Message, PathState};
-use tokio::sync::{MutexGuard, watch};
+use tokio::sync::{MutexGuard, Notify, watch};
 
 use super::association_options::AssocOptions;
 use super::association_tasks::AssociationTasks;
@@ -46,6 +46,8 @@ pub(crate) struct SocketAssociation {
     tasks: AssociationTasks,
     /// Whether the association knows of data of the upper layer, see [`SocketAssociation::set_has_upper_data`].
     has_upper_data: Cell<bool>,
+    /// Notified when the other end has found such data in the channel of a one-to-one socket.
+    upper_data_declared: Notify,
     /// Whether some of that may be in the channel of a one-to-many socket, see [`SocketAssociation::set_has_upper_records`].
     has_upper_records: Cell<bool>,
     /// The association whose stream this one's was linked with last. The stack knows whether the link has ended.
@@ -78,6 +80,7 @@ impl SocketAssociation {
             send_queue: RefCell::default(),
             tasks: AssociationTasks::default(),
             has_upper_data: Cell::new(false),
+            upper_data_declared: Notify::new(),
             has_upper_records: Cell::new(false),
             linked_with: Cell::default(),
             permit: OnceCell::new(),
@@ -135,6 +138,18 @@ impl SocketAssociation {
         {
             internals::set_has_upper_data(association, has_upper_data);
         }
+    }
+
+    /// Records that such messages may lie in the channel of a one-to-one socket, and wakes the task that relays them: the program
+    /// may have put them there without waking the daemon.
+    pub(crate) fn declare_upper_data(&self) {
+        self.set_has_upper_data(true);
+        self.upper_data_declared.notify_one();
+    }
+
+    /// Waits until such messages were declared.
+    pub(crate) async fn upper_data_declared(&self) {
+        self.upper_data_declared.notified().await;
     }
 
     /// Returns whether the association knows of such messages.

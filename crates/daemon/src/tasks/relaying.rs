@@ -72,7 +72,11 @@ async fn until_over<'a>(
             return Ok(());
         }
         OutboundWait::Message if !assoc.has_upper_data() => {
-            channel.readable().await;
+            tokio::select! {
+                biased;
+                () = channel.readable() => {}
+                () = assoc.upper_data_declared() => {}
+            }
             return Ok(());
         }
         OutboundWait::Message => patience.wait(assoc, channel.readable()).await.map(Ok),
@@ -302,15 +306,16 @@ mod tests {
     use std::task::{Context, Waker};
 
     use channel_protocol::assoc_id::AssocId;
-    use channel_protocol::record::Header;
+    use channel_protocol::record::{Flags, Header};
     use rustix::net::{RecvFlags, SendFlags, recv};
     use swiftwater::Address;
 
     use super::*;
     use crate::channel::style::Style;
+    use crate::relay::other_end::declare_upper_data;
     use crate::state::notification_type::NotificationType;
     use crate::state::registry::Registry;
-    use crate::testing::{ID, header, opened, registry, send, soon, until};
+    use crate::testing::{ID, header, opened, put_record, registry, send, soon, until, with_writer};
     use crate::users::limits::Limits;
     use crate::users::round_share::RECORDS_PER_ROUND;
 
@@ -450,6 +455,48 @@ mod tests {
             // The report of the message cannot be delivered.
             let _delivery = relayed.socket.channel().delivery().lock().await;
             relayed.shut_down_at_peer().await;
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_message_for_which_the_program_does_not_wake_the_daemon_delays_no_shutdown() {
+        let long = header(AssocId::NONE, 2_000_000);
+        // The header of a message whose memfd never comes.
+        let hole = Header { flags: long.flags.with(Flags::IN_MEMFD).with(Flags::IN_TURN), ..long };
+        for (header, content) in [(header(AssocId::NONE, 6), b"a word".as_slice()), (hole, b"")] {
+            let registry = registry();
+            let listener = registry.stack().listen(7).expect("a free port");
+            let host = IpAddr::from([127, 0, 0, 1]);
+            let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
+            let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
+            let end = |id, association: Association| {
+                let (socket, program_end) = opened(&registry, Style::OneToOne);
+                let peer = SocketAddr::new(host, association.peer_addr().port());
+                let assoc = SocketAssociation::with(id, peer, association, socket.future_options());
+                (socket, program_end, Rc::new(assoc))
+            };
+            let (socket, _program_end, assoc) = end(ID, connected.expect("it listens"));
+            let (other, _others_end, peer) = end(AssocId::new(4), accepted.expect("an association comes").0);
+            socket.on_adopted(&assoc, None, None);
+            with_writer(&socket, |_| ());
+            let (relayed_socket, relayed) = (Rc::clone(&socket), Rc::clone(&assoc));
+            let relay = spawn_local(async move {
+                let association = relayed.stack_association().expect("it is up");
+                relay_outbound(&relayed_socket, &relayed, association, Messages::new()).await
+            });
+            yield_now().await;
+            assert!(put_record(&socket, &header, content), "the daemon sleeps");
+            declare_upper_data(&other, &peer);
+            assert!(assoc.has_upper_data());
+            let peer = peer.stack_association().expect("it is up");
+            peer.shutdown().await.expect("it is open");
+            if content.is_empty() {
+                let departure = soon(relay).await.expect("it ends");
+                assert!(matches!(departure, Departure::Broken), "{departure:?}");
+            } else {
+                assert!(soon(peer.recv()).await.is_ok_and(|message| message.is_some()));
+                soon(peer.closed()).await;
+            }
         }
     }
 
