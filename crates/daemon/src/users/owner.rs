@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use rustix::fs::fstat;
+use rustix::fs::{fcntl_get_seals, fstat};
 use rustix::io::Errno;
 use shared_memory::{PeerMapping, Pins};
 
@@ -164,9 +164,12 @@ impl Rings {
     ///
     /// # Errors
     ///
-    /// `EEXIST`: the user has a ring in this memory. `ENFILE`: the user has as many rings, or bytes of rings, as it may. Or the
-    /// error of [`PeerMapping::new`].
+    /// `EINVAL`: it has no seals. `EEXIST`: the user has a ring in this memory. `ENFILE`: the user has as many rings, or bytes of
+    /// rings, as it may. Or the error of [`PeerMapping::new`].
     pub(crate) fn map(self: &Arc<Self>, user: u32, memfd: impl AsFd) -> Result<RingMemory, Errno> {
+        // First, because this asks no file system: a file without seals may be of one whose server is a program, and which answers
+        // `fstat` as late as it likes.
+        fcntl_get_seals(&memfd).map_err(|_| Errno::INVAL)?;
         let file = fstat(&memfd)?;
         let is_long = file.st_size as u64 >= bytes_of(ring::LONG_WORDS) as u64;
         let words = if is_long { ring::LONG_WORDS } else { ring::WORDS };
@@ -312,6 +315,8 @@ mod tests {
         // Nine pages stay in a pipe, whichever of 16 they are, and one pipe may hold a single page.
         let greedy = all_of(1);
         assert_eq!((greedy.len(), ring(1).err()), (6, Some(Errno::NFILE)));
+        let without_seals = rings.map(1, File::open("/dev/null").expect("a file"));
+        assert_eq!(without_seals.err(), Some(Errno::INVAL), "its file system is not asked which file it is");
         let first = ring(2).expect("the pins that are left are for others");
         assert!(greedy.iter().all(|ring| !ring.words().words_u64().is_empty()));
         drop(greedy);
