@@ -67,7 +67,8 @@ pub(crate) fn send(
         ring.try_put(HEADER_BYTES + content.bytes(), |record| {
             record.push(&header);
             content.for_each_part(|part| record.push(part));
-            // Last, so that the daemon finds the message if it looks after the page shows the end of the association.
+            // Last, to narrow the window in which the daemon looks for messages behind the end of the association and this one
+            // comes later: the thread may be interrupted before the store that publishes it (`docs/sockets.md`).
             check().map_err(PutError::Refused)
         })
     })
