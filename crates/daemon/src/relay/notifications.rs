@@ -43,6 +43,10 @@ pub(crate) fn of(socket: &Socket, assoc: &SocketAssociation, event: &Event) -> V
     wanted.filter_map(|kind| build(socket, assoc, event, *kind)).collect()
 }
 
+/// The kinds of notifications that report a message which was not sent.
+pub(super) const OF_UNSENT: [NotificationType; 2] =
+    [NotificationType::SendFailed, NotificationType::SendFailedEvent];
+
 /// Returns the kinds of notifications that report an event.
 fn kinds(event: &Event) -> &'static [NotificationType] {
     match event {
@@ -51,7 +55,7 @@ fn kinds(event: &Event) -> &'static [NotificationType] {
         Event::PeerShutdown => &[NotificationType::Shutdown],
         Event::PathChanged { .. } => &[NotificationType::PeerAddressChange],
         Event::RemoteError { .. } => &[NotificationType::RemoteError],
-        Event::SendFailed { .. } => &[NotificationType::SendFailed, NotificationType::SendFailedEvent],
+        Event::SendFailed { .. } => &OF_UNSENT,
         Event::SenderDry => &[NotificationType::SenderDry],
         Event::AdaptationIndication(_) => &[NotificationType::AdaptationIndication],
         Event::PartialDeliveryAborted { .. } => &[NotificationType::PartialDelivery],

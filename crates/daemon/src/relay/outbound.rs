@@ -257,19 +257,21 @@ fn is_shutdown_pending(refused: &SendError, header: &Header, content: &Bytes) ->
     !refuses_all(refused) && header.flags.contains(Flags::SHUTDOWN) && !content.is_empty()
 }
 
-/// Returns the notifications for a refused message. `None`: the program first hears of the end of the association, and of the
-/// messages that were sent before.
+/// Returns whether the program first hears of the end of the association, and of the messages that were sent before, and then of
+/// a refused message with this content.
+fn is_reported_later(assoc: &SocketAssociation, refused: &SendError, content: &Bytes) -> bool {
+    *refused == SendError::Closed && !assoc.is_inbound_done() && is_reported(assoc, content)
+}
+
+/// Returns the notifications for a refused message.
 fn reports(
     Ends { socket, assoc, .. }: Ends<'_>,
     refused: &SendError,
     header: Header,
     content: Bytes,
-) -> Option<Vec<ToProgram>> {
-    let is_closed = *refused == SendError::Closed;
-    let cause = if is_closed { assoc.end_cause() } else { 0 };
-    let reports = unsent(socket, assoc, header, content, cause);
-    let comes_later = is_closed && !reports.is_empty() && !assoc.is_inbound_done();
-    (!comes_later).then_some(reports)
+) -> Vec<ToProgram> {
+    let cause = if *refused == SendError::Closed { assoc.end_cause() } else { 0 };
+    unsent(socket, assoc, header, content, cause)
 }
 
 /// Returns the path to the peer's address that the program has named for the message, if it named one.
@@ -291,6 +293,12 @@ fn send_info(header: &Header) -> SendInfo {
     }
 }
 
+/// Returns whether the program is notified of a message with this content that its association does not take.
+fn is_reported(assoc: &SocketAssociation, content: &Bytes) -> bool {
+    // A message without content only shuts the association down.
+    !content.is_empty() && notifications::OF_UNSENT.iter().any(|kind| assoc.wants(*kind))
+}
+
 /// Returns the notifications for a message that an association has refused: the association has ended, its peer has shut it down,
 /// or the message is invalid.
 pub(crate) fn unsent(
@@ -300,8 +308,7 @@ pub(crate) fn unsent(
     data: Bytes,
     cause: u16,
 ) -> Vec<ToProgram> {
-    // A message without content only shuts the association down.
-    if data.is_empty() {
+    if !is_reported(assoc, &data) {
         return Vec::new();
     }
     let event = Event::SendFailed {

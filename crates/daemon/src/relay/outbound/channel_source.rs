@@ -5,7 +5,9 @@ use channel_protocol::record::{Flags, Header};
 use rustix::io::Errno;
 use swiftwater::{SendError, internals};
 
-use super::{Ends, Next, OutboundWait, Source, is_shutdown_pending, refuses_all, reports, send_info};
+use super::{
+    Ends, Next, OutboundWait, Source, is_reported_later, is_shutdown_pending, refuses_all, reports, send_info,
+};
 use crate::channel::endpoint::Progress;
 use crate::channel::incoming::Incoming;
 use crate::relay::{Departure, abort};
@@ -159,14 +161,14 @@ impl Source for ChannelSource<'_> {
     ) -> Result<Vec<ToProgram>, ChannelWait> {
         self.is_gone |= refuses_all(refused);
         let is_shutdown_pending = is_shutdown_pending(refused, &header, &content);
-        let Some(reports) = reports(self.ends, refused, header, content.clone()) else {
+        if is_reported_later(self.ends.assoc, refused, &content) {
             self.unsent.push_front((header, content));
             return Err(ChannelWait::InboundDone);
-        };
+        }
         if is_shutdown_pending {
             self.unsent.push_front((header, Bytes::new()));
         }
-        Ok(reports)
+        Ok(reports(self.ends, refused, header, content))
     }
 }
 

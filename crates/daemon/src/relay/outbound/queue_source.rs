@@ -4,7 +4,7 @@ use bytes::Bytes;
 use channel_protocol::record::Header;
 use swiftwater::SendError;
 
-use super::{Ends, Next, OutboundWait, Source, is_shutdown_pending, reports};
+use super::{Ends, Next, OutboundWait, Source, is_reported_later, is_shutdown_pending, reports};
 use crate::state::inbound_queue::ToProgram;
 use crate::state::send_queue::{QueueFront, SendQueue};
 
@@ -121,10 +121,10 @@ impl Source for QueueSource<'_> {
             _ => {}
         }
         let is_shutdown_pending = is_shutdown_pending(refused, &header, &content);
-        let Some(reports) = reports(self.ends, refused, header, content) else {
+        if is_reported_later(self.ends.assoc, refused, &content) {
             return Err(QueueWait::InboundDone);
-        };
+        }
         self.first = if is_shutdown_pending { First::Shutdown } else { First::Refused };
-        Ok(reports)
+        Ok(reports(self.ends, refused, header, content))
     }
 }
