@@ -35,7 +35,7 @@ pub(super) async fn relay_outbound(
     unsent: Messages,
 ) -> Departure {
     let ends = Ends { socket, assoc, association };
-    let (mut outbound, mut patience) = (Outbound::from_channel(ends, unsent), Patience::default());
+    let (mut outbound, mut grace) = (Outbound::from_channel(ends, unsent), ShutdownGrace::default());
     let mut inbound_done = pin!(assoc.inbound_done());
     let departure = loop {
         let wait = match outbound.step() {
@@ -45,7 +45,7 @@ pub(super) async fn relay_outbound(
         let is_idle = matches!(wait, OutboundWait::Message | OutboundWait::Own(ChannelWait::UserMemory));
         let over = tokio::select! {
             biased;
-            over = until_over(wait, ends, &mut outbound, &mut patience) => over,
+            over = until_over(wait, ends, &mut outbound, &mut grace) => over,
             // The next step takes the last messages that return to the program.
             () = &mut inbound_done, if is_idle && !assoc.is_inbound_done() => Ok(()),
         };
@@ -63,7 +63,7 @@ async fn until_over<'a>(
     wait: OutboundWait<ChannelWait>,
     Ends { socket, assoc, association }: Ends<'a>,
     outbound: &mut Outbound<'a, ChannelSource<'a>>,
-    patience: &mut Patience,
+    grace: &mut ShutdownGrace,
 ) -> Result<(), Departure> {
     let channel = socket.channel();
     let over = match wait {
@@ -79,9 +79,9 @@ async fn until_over<'a>(
             }
             return Ok(());
         }
-        OutboundWait::Message => patience.wait(assoc, channel.readable()).await.map(Ok),
+        OutboundWait::Message => grace.wait(assoc, channel.readable()).await.map(Ok),
         OutboundWait::Channel(blocked) => {
-            patience.wait(assoc, unless_broken(socket, outbound.unblocked(blocked))).await
+            grace.wait(assoc, unless_broken(socket, outbound.unblocked(blocked))).await
         }
         OutboundWait::Own(ChannelWait::InboundDone) => {
             let inbound = pin!(assoc.inbound_done());
@@ -90,7 +90,7 @@ async fn until_over<'a>(
         OutboundWait::Own(ChannelWait::UserMemory) => {
             let memory = pin!(channel.room());
             let needed = unless_broken(socket, unless_discarded(socket, association, memory));
-            patience.wait(assoc, needed).await.map(Result::flatten)
+            grace.wait(assoc, needed).await.map(Result::flatten)
         }
         OutboundWait::Association => {
             let room = pin!(room(association));
@@ -105,17 +105,17 @@ async fn until_over<'a>(
 
 /// The time for which the peer of an association, which has shut it down, still waits for messages that the program has sent
 /// before and that only programs of its user hold up. The peer may be a program of another user.
-struct Patience {
+struct ShutdownGrace {
     left: Duration,
 }
 
-impl Default for Patience {
+impl Default for ShutdownGrace {
     fn default() -> Self {
-        Patience { left: STUCK_WAIT }
+        ShutdownGrace { left: STUCK_WAIT }
     }
 }
 
-impl Patience {
+impl ShutdownGrace {
     /// Waits for an event that only programs of the socket's user bring about. Returns `None` when the peer has waited for such
     /// events for [`STUCK_WAIT`]. A shutdown that comes during the wait is noticed within this time.
     async fn wait<T>(&mut self, assoc: &SocketAssociation, event: impl Future<Output = T>) -> Option<T> {
@@ -144,14 +144,14 @@ pub(super) async fn relay_send_queue(
     queue: &SendQueue,
 ) {
     let mut outbound = Outbound::from_queue(Ends { socket, assoc, association }, queue);
-    let mut patience = Patience::default();
+    let mut grace = ShutdownGrace::default();
     while let Ok(wait) = outbound.step() {
         match wait {
             OutboundWait::Turn => outbound.next_turn().await,
             OutboundWait::Message => queue.filled().await,
             OutboundWait::Association => room(association).await,
             OutboundWait::Channel(blocked) => {
-                if patience.wait(assoc, outbound.unblocked(blocked)).await.is_none() {
+                if grace.wait(assoc, outbound.unblocked(blocked)).await.is_none() {
                     outbound.give_up();
                 }
             }
