@@ -15,8 +15,7 @@ use crate::state::socket_addresses::Bound;
 use crate::system::addresses::{append, check_family, check_local, parse_list, unspecified};
 use crate::users::requester::Requester;
 
-/// Maximum time that a bind waits for the listener of a closed socket: the socket's task closes the listener as soon as
-/// it runs, or as soon as the user has memory for messages that were sent before.
+/// Maximum time that a bind waits for the listener of a closed socket: the socket's task closes the listener as soon as it runs.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
 /// Runs `bind`. Waits for closed sockets to release the port, which they do at once or when their listeners are closed.
@@ -33,7 +32,7 @@ pub(crate) async fn once_released(
         }
         let holder = registry.closed_holder(port).ok_or(Errno::ADDRINUSE)?;
         if holder.listens() {
-            timeout_at(deadline, holder.gone()).await.map_err(|_| Errno::ADDRINUSE)?;
+            timeout_at(deadline, holder.unlistened()).await.map_err(|_| Errno::ADDRINUSE)?;
         } else {
             registry.release_port(&holder);
         }

@@ -11,7 +11,7 @@ use channel_protocol::status_page::{PeerShut, State, Subscriptions};
 use links::interface_addresses;
 use rustix::io::Errno;
 use swiftwater::tokio::Listener;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::association::SocketAssociation;
 use super::association_options::AssocOptions;
@@ -74,6 +74,8 @@ pub(crate) struct Socket {
     message_limit: Cell<Option<usize>>,
     /// Set when the socket is forgotten: its program has closed it, and its port is free.
     gone: watch::Sender<bool>,
+    /// Notified when peers can set up no more associations.
+    unlistened: Notify,
     commands: Commands,
     autopush: Rc<Autopusher>,
     /// Name of the program that has opened the socket or its listener, if a rule names programs.
@@ -116,6 +118,7 @@ impl Socket {
             listener: RefCell::default(),
             message_limit: Cell::new(None),
             gone: watch::Sender::new(false),
+            unlistened: Notify::new(),
             commands,
             autopush,
             program: OnceCell::new(),
@@ -304,6 +307,14 @@ impl Socket {
         // The sender lives as long as the socket, so this cannot fail.
         let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
     }
+
+    /// Waits until the socket, which listens, no longer does, or is forgotten.
+    pub(crate) async fn unlistened(&self) {
+        tokio::select! {
+            () = self.unlistened.notified() => {}
+            () = self.gone() => {}
+        }
+    }
 }
 
 /// Events in the life of the socket.
@@ -331,6 +342,7 @@ impl Socket {
     /// Records that peers can set up no more associations.
     pub(super) fn on_unlistened(&self) {
         self.lifecycle.change(self.style.initial_state());
+        self.unlistened.notify_waiters();
     }
 
     /// Records that the association of a one-to-one socket is being set up.

@@ -65,10 +65,13 @@ pub(super) async fn run(
             // Records that the program sent before the close may still wait for memory.
             () = channel.closed(), if is_stalled && !is_close_handled => {
                 is_close_handled = true;
+                listener = None;
+                stop_listening(registry, socket);
                 close_early(socket).await
             }
             () = breach(socket), if is_stalled => Some(Departure::Broken),
             command = commands.recv() => match command {
+                Some(OneToManyCommand::Listen(_)) if is_close_handled => None,
                 Some(command) => {
                     perform(socket, command, &mut listener);
                     None
@@ -100,6 +103,14 @@ fn perform(socket: &Rc<Socket>, command: OneToManyCommand, listener: &mut Option
             start_association(socket, assoc, Origin::Connecting { request, start });
         }
     }
+}
+
+/// Releases the port of a closed socket whose records wait for memory, for the next program. Peers set up no more associations.
+fn stop_listening(registry: &Registry, socket: &Socket) {
+    if socket.listens() {
+        registry.on_unlistened(socket);
+    }
+    registry.release_port(socket);
 }
 
 /// Handles the close of a socket whose records wait for memory. Returns the departure if those records are given up, and `None`
@@ -304,7 +315,7 @@ fn close_association(socket: &Rc<Socket>, assoc: Rc<SocketAssociation>, reason: 
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsFd, OwnedFd};
     use std::pin::pin;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::task::{Context, Waker};
@@ -317,9 +328,12 @@ mod tests {
 
     use super::*;
     use crate::calls::associations::await_room;
+    use crate::calls::listen::listen;
     use crate::channel::style::Style;
     use crate::state::notification_type::NotificationType;
-    use crate::testing::{ID, opened, read, registry, send, soon, until};
+    use crate::tasks::start;
+    use crate::testing::{ID, opened, opened_whole, read, registry, send, soon, until};
+    use crate::users::limits::Limits;
     use crate::users::quantum::RECORDS_PER_TURN;
     use crate::users::requester::tests::requester;
     use crate::users::round_share::{CLOSE_RECORDS, RECORDS_PER_ROUND};
@@ -387,6 +401,29 @@ mod tests {
         drop(assoc);
         let (peer, _) = soon(listener.accept()).await.expect("an association comes");
         soon(peer.closed()).await;
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_closed_listener_frees_its_port_without_memory() {
+        for sends in [false, true] {
+            let registry = Rc::new(registry());
+            let (socket, program_end) = start(&registry, opened_whole(&registry, Style::OneToMany));
+            listen(&registry, &socket, 1, program_end.as_fd()).expect("a free port");
+            let port = socket.local_address().port();
+            let channel = Rc::clone(socket.channel());
+            let all = channel.accounts().sent().charge_anyway(Limits::default().user_memory_bytes);
+            if sends {
+                send(&program_end, ID, b"a word");
+            }
+            drop(program_end);
+            until("the port is free", || registry.holders(port) == 0).await;
+            registry.stack().listen(port).expect("nobody listens");
+            if sends {
+                assert!(channel.waiting_bytes() > 0, "the message still waits for memory");
+                drop(all);
+            }
+            soon(socket.gone()).await;
+        }
     }
 
     #[tokio::test(flavor = "local")]
