@@ -111,8 +111,8 @@ pub struct Entry {
     /// association down.
     pub streams_out: AtomicU32,
     peer: [AtomicU32; PEER_BYTES / 4],
-    /// Number of bytes from the sharers that the daemon has passed on, modulo 2^32. [`SentBytes`](crate::sharers_page::SentBytes)
-    /// compares it with the number that they have sent.
+    /// Number of bytes from the sharers that the daemon has passed on, modulo 2^32, or fewer if it has less room than usual.
+    /// [`SentBytes`](crate::sharers_page::SentBytes) compares it with the number that they have sent.
     pub passed_on: AtomicU32,
     /// Default stream.
     pub default_stream: AtomicU32,

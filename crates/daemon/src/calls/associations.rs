@@ -41,6 +41,7 @@ pub(crate) async fn await_room(
 ) -> Result<(), Errno> {
     let assoc = socket.associations().get(assoc_id).ok_or(Errno::PIPE)?;
     let queue = assoc.send_queue().ok_or(Errno::PIPE)?;
+    socket.adapt_send_queues();
     wait_for(registry, requester, queue.room()).await?;
     if queue.is_shut() {
         return Err(Errno::SHUTDOWN);

@@ -91,6 +91,7 @@ pub(crate) fn take_batch(socket: &Socket) -> Batch {
     while batch.weight < RECORDS_PER_TURN {
         match socket.channel().try_take() {
             Ok(taken) => {
+                socket.adapt_send_queues();
                 batch.records += 1;
                 batch.weight += taken.weight();
                 if let Some(departure) = dispatch_record(socket, taken) {
@@ -179,6 +180,7 @@ mod tests {
     use super::*;
     use crate::channel::style::Style;
     use crate::testing::{ID, opened, put, registry, send, send_long, send_only, soon, with_writer};
+    use crate::users::limits::Limits;
     use crate::users::quantum::BYTES_PER_TURN;
 
     /// An identifier of no association.
@@ -283,6 +285,44 @@ mod tests {
         let streams_out = socket.channel().shared_pages().field(StatusPage::entry_streams_out_at(0));
         assert_eq!(streams_out, Entry::PEER_SHUT);
         assert_eq!(send_queue.take().len(), 2, "both go to the association");
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn while_only_the_reserve_of_memory_is_left_each_association_takes_one_message() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        let enter = |id| {
+            let assoc = SocketAssociation::new(id, ([127, 0, 0, 1], 7).into(), socket.future_options());
+            socket.enter(assoc, 10, registry.admit_association(&socket).expect("room"))
+        };
+        let take_one = |count: usize| {
+            let page = socket.channel().shared_pages();
+            let shown = (0..count).map(|index| page.field(StatusPage::entry_passed_on_at(index)));
+            shown.map(|passed_on| passed_on != 0).collect::<Vec<_>>()
+        };
+        let all = Limits::default().user_memory_bytes;
+        let first = enter(ID);
+        let sent = socket.channel().accounts().sent();
+        let few = sent.charge_anyway(all / 2);
+        send(&program_end, ID, b"a word");
+        take_batch(&socket);
+        assert_eq!(take_one(1), [false]);
+        let mut most = sent.charge_anyway(all / 4);
+        let _second = enter(AssocId::new(9));
+        assert_eq!(take_one(2), [true, true]);
+        most.shrink_to(all / 4 - all / 32);
+        send(&program_end, ID, b"a word");
+        take_batch(&socket);
+        assert_eq!(take_one(2), [true, true], "hardly more is free");
+        drop((few, most));
+        send(&program_end, ID, b"a word");
+        take_batch(&socket);
+        assert_eq!(take_one(2), [false, false]);
+        let _most = sent.charge_anyway(all / 4 * 3);
+        send(&program_end, ID, b"a word");
+        take_batch(&socket);
+        assert_eq!(take_one(2), [true, true], "also by a message to another association");
+        assert_eq!(first.send_queue().expect("it was entered").take().len(), 4);
     }
 
     #[tokio::test(flavor = "local")]

@@ -109,6 +109,13 @@ impl Associations {
         }
     }
 
+    /// Sets whether the send queues take one message at a time.
+    pub(super) fn set_take_one(&self, take_one: bool) {
+        for queue in self.by_id.borrow().values().filter_map(|assoc| assoc.send_queue()) {
+            queue.set_takes_one(take_one);
+        }
+    }
+
     /// Removes all associations, also those that have ended, and returns them.
     pub(super) fn take_all(&self) -> Vec<Rc<SocketAssociation>> {
         self.by_id.take().into_values().chain(self.ended.take().into_values()).collect()

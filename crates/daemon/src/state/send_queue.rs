@@ -41,6 +41,8 @@ pub(crate) struct SendQueue {
     /// Number of bytes passed on, modulo 2^32, and the number that the page shows.
     passed_on: Cell<u32>,
     shown: Cell<u32>,
+    /// Whether the queue takes one message at a time, because hardly any memory is left to the user.
+    takes_one: Cell<bool>,
 }
 
 #[derive(Default)]
@@ -64,6 +66,7 @@ impl SendQueue {
             emptied: Notify::new(),
             passed_on: Cell::new(0),
             shown: Cell::new(0),
+            takes_one: Cell::new(false),
         }
     }
 
@@ -144,19 +147,40 @@ impl SendQueue {
         self.passed_on.set(passed_on);
         let unshown = passed_on.wrapping_sub(self.shown.get());
         if queued.waiting.is_empty() || unshown >= STEP_BYTES {
-            self.shown.set(passed_on);
-            if let Some(entry) = self.entry.get() {
-                self.pages.set_passed_on(entry, passed_on);
-            }
+            self.show_passed_on();
         }
-        if queued.bytes < ROOM_BYTES as usize {
+        drop(queued);
+        self.wake_if_room();
+    }
+
+    /// Sets whether the queue takes one message at a time.
+    pub(super) fn set_takes_one(&self, takes_one: bool) {
+        if self.takes_one.replace(takes_one) != takes_one {
+            self.show_passed_on();
+            self.wake_if_room();
+        }
+    }
+
+    fn show_passed_on(&self) {
+        let passed_on = self.passed_on.get();
+        self.shown.set(passed_on);
+        // The shim sends while fewer bytes than the room have not been passed on.
+        let withheld = if self.takes_one.get() { ROOM_BYTES - 1 } else { 0 };
+        if let Some(entry) = self.entry.get() {
+            self.pages.set_passed_on(entry, passed_on.wrapping_sub(withheld));
+        }
+    }
+
+    fn wake_if_room(&self) {
+        if self.has_room() {
             self.emptied.notify_waiters();
         }
     }
 
     fn has_room(&self) -> bool {
         let queued = self.queued();
-        queued.closed || queued.is_shut || queued.is_gone || queued.bytes < ROOM_BYTES as usize
+        let room = if self.takes_one.get() { 1 } else { ROOM_BYTES as usize };
+        queued.closed || queued.is_shut || queued.is_gone || queued.bytes < room
     }
 
     /// Waits until there is room for a message, or no message can be sent any more.
@@ -234,6 +258,38 @@ mod tests {
         assert!(push(&longest) && push(&longest), "one more may be on its way");
         assert!(push(&Bytes::from_static(b"x")), "the limit itself");
         assert!(!push(&Bytes::from_static(b"x")));
+    }
+
+    #[test]
+    fn without_memory_the_program_sends_one_message_at_a_time() {
+        use channel_protocol::assoc_id::AssocId;
+        use channel_protocol::sharers_page::SentBytes;
+        use channel_protocol::status_page::{Entry, StatusPage};
+        use std::sync::atomic::Ordering::Relaxed;
+        let (page, id) = (pages(), AssocId::new(3));
+        let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
+        let send_queue = SendQueue::new(&page, page.enter(id, 10, &peer));
+        let (entry, sent) = (Entry::default(), SentBytes::default());
+        entry.assoc_id.store(id.get(), Relaxed);
+        let send = || {
+            entry.passed_on.store(page.field(StatusPage::entry_passed_on_at(0)), Relaxed);
+            let has_room = sent.reserve(&entry, id, 1000);
+            assert_eq!(has_room, goes_on(&send_queue), "a program that waits for room finds some");
+            has_room && send_queue.push(Header::new(Kind::Data), Bytes::from(vec![0; 1000]))
+        };
+        assert!(send() && send(), "there is memory");
+        send_queue.set_takes_one(true);
+        assert!(!send());
+        send_queue.pop();
+        assert!(!send(), "one still waits");
+        send_queue.pop();
+        for _ in 0..3 {
+            assert!(send() && !send());
+            send_queue.pop();
+        }
+        assert!(send());
+        send_queue.set_takes_one(false);
+        assert!(send() && send(), "there is memory again");
     }
 
     /// Returns whether a program that waits for room may continue.

@@ -67,6 +67,8 @@ pub(crate) struct Socket {
     addresses: Addresses,
     options: RefCell<SocketOptions>,
     associations: Associations,
+    /// For a one-to-many socket: whether its send queues take one message at a time.
+    queues_take_one: Cell<bool>,
     /// The listener, while the socket listens.
     listener: RefCell<Weak<Listener>>,
     /// The smallest fragmentation point of the associations, while fragmentation is disabled. Too small after the association has
@@ -115,6 +117,7 @@ impl Socket {
             addresses: Addresses::default(),
             options: RefCell::new(options),
             associations: Associations::default(),
+            queues_take_one: Cell::new(false),
             listener: RefCell::default(),
             message_limit: Cell::new(None),
             gone: watch::Sender::new(false),
@@ -450,12 +453,26 @@ impl Socket {
     ) -> Rc<SocketAssociation> {
         assoc.hold_permit(permit);
         let entry = self.pages().enter(assoc.id(), streams_out, &assoc.peer());
-        assoc.set_send_queue(SendQueue::new(self.pages(), entry));
+        let queue = SendQueue::new(self.pages(), entry);
+        self.adapt_send_queues();
+        queue.set_takes_one(self.queues_take_one.get());
+        assoc.set_send_queue(queue);
         let assoc = Rc::new(assoc);
         self.associations.insert(&assoc);
         self.pages().set_associations(self.associations.on_heard());
         self.show_defaults(&assoc);
         assoc
+    }
+
+    /// Adapts the room in the send queues to the memory of the user: while only the reserve is left, each queue takes one message at
+    /// a time, because the send buffer of its association takes from the reserve already.
+    pub(crate) fn adapt_send_queues(&self) {
+        let before = self.queues_take_one.get();
+        let take_one = self.user.sent().has_only_reserve(before);
+        if take_one != before {
+            self.queues_take_one.set(take_one);
+            self.associations.set_take_one(take_one);
+        }
     }
 
     /// Records that an association has ended: the program sees that it takes no more messages. Those that it has sent before

@@ -146,6 +146,7 @@ pub(super) async fn relay_send_queue(
     let mut outbound = Outbound::from_queue(Ends { socket, assoc, association }, queue);
     let mut grace = ShutdownGrace::default();
     while let Ok(wait) = outbound.step() {
+        socket.adapt_send_queues();
         match wait {
             OutboundWait::Turn => outbound.next_turn().await,
             OutboundWait::Message => queue.filled().await,

@@ -44,6 +44,9 @@ pub(crate) const MOVED_BYTES_MAX: usize = MESSAGE_BYTES_MAX + (4 << 20);
 const RESERVED_PART: usize = 4;
 /// A user has a small charge if it is at most the limit of all users divided by this number.
 const LITTLE_PART: usize = 256;
+/// This part of a user's limit, besides the reserve, is free before the associations of one-to-many sockets take several messages
+/// again: their rooms do not change with each message.
+const FREE_AGAIN_PART: usize = 16;
 
 /// The limits of one user and of all users.
 #[derive(Clone, Copy, Debug)]
@@ -211,6 +214,14 @@ impl Account {
         if before < MUCH_BYTES && before + bytes >= MUCH_BYTES {
             self.budget.much_charged.notify_one();
         }
+    }
+
+    /// Returns whether only the reserve for associations that hold little ([`SEND_RESERVED_PART`]) is left of the memory, or was
+    /// left, as `before` says, and hardly more is free by now.
+    pub(crate) fn has_only_reserve(&self, before: bool) -> bool {
+        let limit = self.budget.limits.user_bytes;
+        let free_again_bytes = if before { limit / FREE_AGAIN_PART } else { 0 };
+        self.free_bytes(limit / SEND_RESERVED_PART + free_again_bytes) == 0
     }
 
     /// Returns how many bytes may be charged to the user while `kept_bytes` of the user's limit stay free.
