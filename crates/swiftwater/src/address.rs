@@ -159,12 +159,13 @@ fn parse_host(host: &str) -> Result<Option<IpAddr>, AddressError> {
 }
 
 impl Address {
-    /// Returns the address that a connect uses: an unspecified host stands for the loopback address of its family.
+    /// Returns the address that a connect uses: an IPv4-mapped host (`::ffff:192.0.2.1`) stands for its IPv4 address, an
+    /// unspecified host for the loopback address of its family.
     pub(crate) fn of_server(&self) -> Address {
         let hosts = self.hosts.iter().map(|host| match host.to_canonical() {
             IpAddr::V4(host) if host.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(host) if host.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            _ => *host,
+            host => host,
         });
         Address { hosts: hosts.collect(), ..*self }
     }
@@ -249,6 +250,7 @@ impl From<(IpAddr, u16)> for Address {
 /// The name of a host, as in `localhost:5000`, stands for one alternative for each of its addresses: these may belong to
 /// different hosts, or reach different programs, so a connect tries them one after the other and a bind takes the first
 /// that is possible, as in [`std::net`]. The addresses of a list such as `one.example,two.example:5000` belong to one endpoint.
+/// An IPv4-mapped address such as `::ffff:192.0.2.1`, as a socket of both families names its clients, is its IPv4 address.
 ///
 /// ```
 /// # use swiftwater::{Association, Listener};

@@ -1,13 +1,13 @@
 //! Connecting, and the errors of failed attempts.
 
 use std::io;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
 use swiftwater::{
-    Address, AddressError, Association, AssociationOptions, ConnectError, Endpoint, Listener, Stack,
-    StackOptions,
+    Address, AddressError, Association, AssociationOptions, ConnectError, Endpoint, Event, Listener,
+    Received, Stack, StackOptions,
 };
 
 use crate::pair::{listen, must_end};
@@ -161,6 +161,30 @@ fn an_unspecified_host_is_this_host() {
         let server = Address { hosts: vec![listener.local_addr().ip()], ..listener.address() };
         assert!(server.hosts[0].is_unspecified());
         assert!(stack.connect(server).unwrap().peer_addr().ip().is_loopback());
+    });
+}
+
+#[test]
+fn an_ipv4_mapped_address_is_its_ipv4_address() {
+    must_end(|| {
+        let listener = listen();
+        let Address { port, udp_port, .. } = listener.address();
+        let mapped = SocketAddr::from((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), port));
+        let server = Address { udp_port, ..Address::try_from(mapped).unwrap() };
+        let text = format!("{mapped}/udp:{}", udp_port.unwrap());
+        let ipv4 = StackOptions::default().with_local_addresses(["127.0.0.1".parse().unwrap()]);
+        for client in [
+            Association::connect(text.as_str()).unwrap(),
+            Association::connect_timeout(&server, Duration::MAX).unwrap(),
+            Association::connect_with(&server, &ipv4).unwrap(),
+        ] {
+            assert_eq!(client.peer_addr(), listener.local_addr());
+            assert_eq!(client.peer_ips(), [Ipv4Addr::LOCALHOST]);
+        }
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
+        let id = endpoint.connect(server).unwrap();
+        assert!(matches!(endpoint.recv().unwrap(), (up, Received::Event(Event::Up)) if up == id));
+        assert_eq!(endpoint.peer_addr(id), Some(listener.local_addr()));
     });
 }
 
