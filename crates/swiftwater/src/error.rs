@@ -302,12 +302,15 @@ impl LossKind {
         }
     }
 
-    /// Returns the kind of I/O error that a socket of the kernel would report.
+    /// Returns the kind of I/O error that a socket of the kernel would report, but for [`LossKind::TimedOut`]:
+    /// [`ConnectionAborted`](io::ErrorKind::ConnectionAborted), because [`TimedOut`](io::ErrorKind::TimedOut) is only ever the
+    /// time limit of a call, after which the call may be repeated.
     pub fn io_kind(self) -> io::ErrorKind {
         match self {
-            LossKind::TimedOut => io::ErrorKind::TimedOut,
             LossKind::PeerAborted => io::ErrorKind::ConnectionReset,
-            LossKind::Aborted | LossKind::Violation | LossKind::Fault => io::ErrorKind::ConnectionAborted,
+            LossKind::TimedOut | LossKind::Aborted | LossKind::Violation | LossKind::Fault => {
+                io::ErrorKind::ConnectionAborted
+            }
             LossKind::Refused => io::ErrorKind::ConnectionRefused,
             LossKind::Unreachable => io::ErrorKind::HostUnreachable,
         }

@@ -131,7 +131,9 @@
 //! wait also with `WouldBlock`. The errors are [`BindError`], [`ConnectError`], [`AcceptError`], [`SendError`] (also of
 //! `shutdown`), [`RecvError`] (also of `close`), [`OptionsError`], and [`PathError`] for `set_primary` and `set_path`. Each
 //! message states the remedy, and [`source`](std::error::Error::source) returns the cause. `?` turns each of them into an
-//! [`std::io::Error`] of the corresponding kind, and an [`AddressError`] of a parsed [`Address`], too.
+//! [`std::io::Error`] of the corresponding kind, and an [`AddressError`] of a parsed [`Address`], too. The kind `TimedOut` of
+//! any call but a connect is its time limit alone, so the call may be repeated: an association whose peer no longer answers is
+//! `ConnectionAborted` ([`LossKind::io_kind`]).
 //!
 //! ```
 //! # use std::time::Duration;

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use std::error::Error as _;
 
 use swiftwater::{
-    AddressError, Association, AssociationOptions, BindError, LinkBindError, Listener, Loss, PathError,
-    RecvError, SendError, SendInfo, StackOptions,
+    AddressError, Association, AssociationOptions, BindError, LinkBindError, Listener, Loss, LossKind,
+    PathError, RecvError, SendError, SendInfo, StackOptions,
 };
 
 use crate::pair::{must_end, pair, pair_with};
@@ -98,6 +99,29 @@ fn sockets_that_cannot_be_bound_have_the_kind_of_their_cause() {
         let error = BindError::Link(cause);
         assert_eq!(io::Error::from(error).kind(), kind);
     }
+}
+
+#[test]
+fn only_a_time_limit_has_the_kind_of_one() {
+    must_end(|| {
+        let (client, _server) = pair();
+        let nothing = client.recv_timeout(Duration::from_millis(1)).unwrap_err();
+        assert_eq!(io::Error::from(nothing).kind(), io::ErrorKind::TimedOut);
+        for kind in [
+            LossKind::TimedOut,
+            LossKind::PeerAborted,
+            LossKind::Aborted,
+            LossKind::Violation,
+            LossKind::Refused,
+            LossKind::Unreachable,
+            LossKind::Fault,
+        ] {
+            assert!(
+                !matches!(kind.io_kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock),
+                "{kind:?}"
+            );
+        }
+    });
 }
 
 #[test]

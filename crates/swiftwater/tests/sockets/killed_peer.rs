@@ -1,6 +1,6 @@
 //! A peer whose process was killed.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -65,5 +65,7 @@ fn is_found_out() {
         let lost = association.recv().unwrap_err();
         assert!(matches!(&lost, RecvError::Lost(loss) if loss.kind == LossKind::TimedOut), "{lost}");
         println!("{lost}");
+        // Not the kind of a time limit, after which a program receives again.
+        assert_eq!(io::Error::from(lost).kind(), io::ErrorKind::ConnectionAborted);
     });
 }
