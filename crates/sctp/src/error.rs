@@ -108,11 +108,6 @@ pub enum CloseReason {
     Timeout,
     /// The peer has violated the protocol; the text states how.
     ProtocolViolation(&'static str),
-    /// Queued messages need more streams than the peer permits.
-    TooFewStreams {
-        /// The number of streams that the peer permits.
-        streams: u16,
-    },
     /// An internal fault has occurred.
     Fault,
 }
@@ -123,7 +118,7 @@ impl CloseReason {
     pub fn cause(&self) -> u16 {
         match self {
             CloseReason::PeerAborted { cause, .. } => cause.unwrap_or(0),
-            CloseReason::Aborted | CloseReason::TooFewStreams { .. } => UserInitiatedAbort::KIND,
+            CloseReason::Aborted => UserInitiatedAbort::KIND,
             CloseReason::ProtocolViolation(_) => ProtocolViolation::KIND,
             CloseReason::Shutdown
             | CloseReason::NoAnswer
@@ -157,10 +152,6 @@ impl fmt::Display for CloseReason {
             ),
             CloseReason::Timeout => f.write_str("the peer stopped answering; the association was given up"),
             CloseReason::ProtocolViolation(how) => write!(f, "the peer broke the protocol: {how}"),
-            CloseReason::TooFewStreams { streams } => write!(
-                f,
-                "messages were sent on streams that the peer does not allow; it takes {streams}, so send on streams below that, or wait until the association is up"
-            ),
             CloseReason::Fault => f.write_str("this side had an internal fault and aborted the association; please report it"),
         }
     }

@@ -80,6 +80,11 @@ impl Endpoint {
     /// [`Event::Up`](crate::Event::Up) or [`Event::Down`](crate::Event::Down) follows. Of the addresses of a host's name, asks
     /// the first that the endpoint's sockets can reach.
     ///
+    /// Messages may be sent at once, on [`AssociationOptions::streams_out`](crate::AssociationOptions::streams_out) streams; they
+    /// wait until the association is up. Those on streams that the peer then does not allow are not sent, and with
+    /// [`AssociationOptions::events`](crate::AssociationOptions::events) return as
+    /// [`Event::SendFailed`](crate::Event::SendFailed).
+    ///
     /// ```
     /// # use swiftwater::{Endpoint, Event, Received};
     /// let server = Endpoint::bind("127.0.0.1:0/udp:0")?;

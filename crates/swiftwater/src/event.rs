@@ -67,7 +67,8 @@ pub enum Event {
         beginning: bool,
         /// Whether the message ends with this piece.
         ending: bool,
-        /// The error cause that ended the association (RFC 9260 §3.3.10); 0 if there was none.
+        /// The error cause that ended the association (RFC 9260 §3.3.10), or 1 if the peer does not allow the stream of the
+        /// message; 0 if there was none.
         cause: u16,
     },
     /// The peer has acknowledged all data that was sent (`SCTP_SENDER_DRY_EVENT`).

@@ -365,7 +365,6 @@ fn disconnected(association: Which, reason: &CloseReason, information: Bytes) ->
         CloseReason::Refused | CloseReason::NoProtocol => Errno::ECONNREFUSED,
         CloseReason::Unreachable => Errno::EHOSTUNREACH,
         CloseReason::ProtocolViolation(_) => Errno::EPROTO,
-        CloseReason::TooFewStreams { .. } => Errno::EINVAL,
         CloseReason::Fault => Errno::EIO,
     };
     let primitive =

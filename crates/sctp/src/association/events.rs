@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use sctp_message::PathId;
+use sctp_wire::cause::InvalidStreamIdentifier;
 
 use super::returns::Returning;
 use super::{Association, Context, State};
@@ -165,6 +166,20 @@ impl Association {
         if self.outbound.is_empty() {
             self.tell_sender_dry(cx);
             self.continue_shutdown(cx);
+        }
+    }
+
+    /// Gives up the messages that wait for streams which the peer does not allow (RFC 9260 §5.1.1).
+    pub(super) fn give_up_beyond_streams<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        let messages = self.outbound.take_beyond_streams();
+        if messages.is_empty() {
+            return;
+        }
+        let cause = self.reports_failures().then_some(InvalidStreamIdentifier::KIND);
+        self.returns.push(Returning { messages, cause });
+        self.return_given_up(cx);
+        if self.outbound.take_writable() {
+            cx.host.event(self.id, Event::Writable);
         }
     }
 

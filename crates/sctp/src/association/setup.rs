@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sctp_wire::Tsn;
-use sctp_wire::cause::{Cause, MissingMandatoryParameter, UnrecognizedParameters, UserInitiatedAbort};
+use sctp_wire::cause::{Cause, MissingMandatoryParameter, UnrecognizedParameters};
 use sctp_wire::chunk::{CookieAck, CookieEcho, Error, Init};
 use sctp_wire::packet::HEADER_BYTES;
 use sctp_wire::parameter::{KindList, Parameters, StateCookie as StateCookieParameter};
@@ -140,9 +140,8 @@ impl Association {
             self.take_addresses(cx, &cookie.addresses);
             let shutdown_wanted = self.is_shutdown_wanted();
             self.establish_from_cookie(cx, cookie, remote);
-            if !self.refuses_streams(cx) {
-                self.announce_connected(cx, shutdown_wanted);
-            }
+            self.give_up_beyond_streams(cx);
+            self.announce_connected(cx, shutdown_wanted);
             return true;
         }
         if self.identity.peer_tag != Some(cookie.peer_tag) {
@@ -188,18 +187,6 @@ impl Association {
     fn agree(&mut self, adaptation: Option<u32>, both: Extensions) {
         self.peer.on_handshake(adaptation, both);
         self.ecn = Ecn::new(both.ecn);
-    }
-
-    /// Returns whether the association was aborted for a lack of streams (RFC 9260 §5.1.1): waiting messages for a stream that
-    /// will not exist would be lost.
-    fn refuses_streams<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) -> bool {
-        let refuses = self.outbound.waits_beyond_streams();
-        if refuses {
-            let reason = b"messages wait for streams that are not allowed";
-            let chunk = abort_chunk(&Cause::UserInitiatedAbort(UserInitiatedAbort { reason }));
-            self.abort_with(cx, chunk, CloseReason::TooFewStreams { streams: self.outbound.streams() });
-        }
-        refuses
     }
 
     fn establish<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
@@ -267,9 +254,7 @@ impl Association {
         let streams_in = self.config.streams_in_max.max(1).min(peer.streams_out);
         self.agree(peer.adaptation, Extensions::offered(&self.config).and(peer.extensions));
         self.take_peer(peer.initial_tsn, peer.window_bytes, streams_out, streams_in);
-        if self.refuses_streams(cx) {
-            return;
-        }
+        self.give_up_beyond_streams(cx);
         let ignored = &mut cx.statistics.addresses_ignored;
         let addresses = peer.reachable_at(remote.ip(), &self.local, ignored);
         self.take_addresses(cx, &addresses);

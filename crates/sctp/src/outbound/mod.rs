@@ -245,9 +245,12 @@ impl Outbound {
         self.limits.streams = if has_memory { streams } else { streams.min(STREAMS_FREE) };
     }
 
-    /// Returns whether a queued message names a stream that the peer does not allow.
-    pub(crate) fn waits_beyond_streams(&self) -> bool {
-        self.pending.has_streams_from(self.limits.streams)
+    /// Removes the messages that name streams which the peer does not allow, and returns them.
+    pub(crate) fn take_beyond_streams(&mut self) -> Undelivered {
+        let streams = self.limits.streams;
+        let refused = self.pending.take_streams_from(streams);
+        self.open_record = self.open_record.filter(|record| record.stream < streams);
+        self.give_up(refused)
     }
 
     pub(crate) fn streams(&self) -> u16 {
@@ -470,10 +473,14 @@ impl Outbound {
     /// `keeps` they stay and lose their lifetimes.
     pub(crate) fn take_expired(&mut self, now: Time, keeps: bool, limit: usize) -> (Undelivered, u64) {
         let expired = self.pending.take_expired(now, keeps, limit);
-        self.buffered_bytes -= expired.iter().map(Message::buffered_bytes).sum::<usize>();
         let messages = expired.iter().filter(|message| message.flags.ending).count() as u64;
-        let parts = expired.into_iter().map(Waiting::Message).collect();
-        (Undelivered::new(VecDeque::new(), parts), messages)
+        (self.give_up(expired), messages)
+    }
+
+    /// Frees the room of messages that were queued and will not be sent.
+    fn give_up(&mut self, unsent: Vec<Message>) -> Undelivered {
+        self.buffered_bytes -= unsent.iter().map(Message::buffered_bytes).sum::<usize>();
+        Undelivered::new(VecDeque::new(), unsent.into_iter().map(Waiting::Message).collect())
     }
 
     /// Returns everything that the peer may not have received.

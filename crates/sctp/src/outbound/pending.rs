@@ -311,14 +311,40 @@ impl Pending {
         Some((message.into_run(first, ssn), new))
     }
 
-    /// Returns whether any message that waits names this stream or a higher one.
-    pub(super) fn has_streams_from(&self, stream: u16) -> bool {
+    /// Removes the messages that name this stream or a higher one.
+    pub(super) fn take_streams_from(&mut self, stream: u16) -> Vec<Message> {
         let any = |short: &Short| short.iter().any(|(header, _)| header.stream.0 >= stream);
         let queued = self.queue.iter().any(|waiting| match waiting {
             Waiting::Short(short) => any(short),
             Waiting::Message(message) => message.stream.0 >= stream,
         });
-        queued || any(&self.tail)
+        if !queued && !any(&self.tail) {
+            return Vec::new();
+        }
+        self.close_tail();
+        let mut taken = Vec::new();
+        let mut expiries = std::mem::take(&mut self.expiries).into_iter().peekable();
+        for (at, waiting) in std::mem::take(&mut self.queue).into_iter().enumerate() {
+            let expiry = expiries.next_if(|expiry| expiry.before == self.gone.wrapping_add(at as u64));
+            match waiting {
+                Waiting::Message(message) if message.stream.0 >= stream => taken.push(message),
+                Waiting::Short(mut short) if any(&short) => {
+                    while let Some(message) = Message::take_first(&mut short) {
+                        match message.stream.0 >= stream {
+                            true => taken.push(message),
+                            false => self.queue.push_back(Waiting::Message(message)),
+                        }
+                    }
+                }
+                waiting => {
+                    let before = self.gone.wrapping_add(self.queue.len() as u64);
+                    self.expiries.extend(expiry.map(|expiry| Expiry { before, ..expiry }));
+                    self.queue.push_back(waiting);
+                }
+            }
+        }
+        self.wire_bytes -= taken.iter().map(Message::wire_bytes).sum::<usize>();
+        taken
     }
 
     /// Returns everything that waits, in order.
@@ -436,6 +462,38 @@ mod tests {
         }
         assert_eq!(pending.expires_at(), Some(later));
         assert_eq!(pending.take_expired(later, false, 9).len(), 1);
+        assert!(pending.is_empty() && pending.wire_bytes() == 0);
+    }
+
+    #[test]
+    fn taking_the_messages_of_some_streams_keeps_order_and_lifetimes_of_the_others() {
+        let mut pending = Pending::default();
+        let at = |seconds| Time::ZERO + std::time::Duration::from_secs(seconds);
+        let on = |stream| SendInfo { stream, ..SendInfo::default() };
+        let mortal = |pending: &mut Pending, stream, seconds| {
+            pending.expect_expiry(at(seconds));
+            let mut message = Message::new(Bytes::from_static(b"mortal"), &on(stream), true);
+            message.end(&on(stream));
+            pending.push(message);
+        };
+        for stream in [2, 1, 3, 0] {
+            queue(&mut pending, &on(stream), &[stream as u8; 4]);
+        }
+        mortal(&mut pending, 2, 1);
+        mortal(&mut pending, 1, 2);
+        queue(&mut pending, &on(0), b"tail");
+        let streams = |messages: Vec<Message>| messages.iter().map(|m| m.stream.0).collect::<Vec<_>>();
+        assert_eq!(streams(pending.take_streams_from(4)), []);
+        assert_eq!(streams(pending.take_streams_from(2)), [2, 3, 2]);
+        assert_eq!(pending.wire_bytes(), 3 * 20 + 24);
+        for stream in [1, 0] {
+            assert_eq!(pending.expires_at(), None);
+            let (run, _) = pending.take(9, 1, false, &mut NextSsn::default()).unwrap();
+            assert_eq!(run.body, vec![stream; 4]);
+        }
+        assert_eq!(pending.expires_at(), Some(at(2)));
+        assert_eq!(streams(pending.take_expired(at(2), false, 9)), [1]);
+        assert_eq!(take(&mut pending, WIDE), Some((1, 4)));
         assert!(pending.is_empty() && pending.wire_bytes() == 0);
     }
 

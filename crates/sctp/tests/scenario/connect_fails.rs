@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sctp::{AssociationConfig, CloseReason, ConnectError, Event, SendInfo, Unreachable};
+use sctp_wire::cause::InvalidStreamIdentifier;
 use sctp_wire::chunk::{Abort, CookieAck, Init, InitAck, Shutdown, ShutdownAck};
 use sctp_wire::packet::HEADER_BYTES;
 
@@ -223,16 +224,42 @@ fn the_same_ports_cannot_be_connected_twice() {
 }
 
 #[test]
-fn messages_for_streams_that_the_peer_does_not_allow_end_the_association() {
+fn messages_for_streams_that_the_peer_does_not_allow_fail_alone() {
     // RFC 9260 §5.1.1.
-    for (stream, closed) in [(1, None), (2, Some(CloseReason::TooFewStreams { streams: 2 }))] {
-        let mut hosts = TwoHosts::new(9);
-        hosts.listen(AssociationConfig { streams_in_max: 2, ..AssociationConfig::default() });
-        let id = hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
-        let info = SendInfo { stream, ..SendInfo::default() };
-        hosts.send(A, id, info, "too early to know");
-        hosts.run_for(Duration::from_secs(1));
-        assert_eq!(hosts.closed(A), closed);
-        assert_eq!(hosts.node(B).app.messages.len(), usize::from(closed.is_none()));
+    let mut hosts = TwoHosts::new(9);
+    hosts.listen(AssociationConfig { streams_in_max: 2, ..AssociationConfig::default() });
+    let id = hosts.connect(
+        A,
+        (PORT_A, PORT_B),
+        AssociationConfig { events: true, ..AssociationConfig::default() },
+    );
+    let lifetime = Some(Duration::from_secs(60).into());
+    let long = Bytes::from(vec![7; 20_000]);
+    for (stream, lifetime, more, message) in [
+        (1, None, false, Bytes::from_static(b"one")),
+        (9, None, false, Bytes::from_static(b"nine")),
+        (0, None, false, Bytes::from_static(b"zero")),
+        (9, lifetime, false, Bytes::from_static(b"mortal")),
+        (1, lifetime, false, Bytes::from_static(b"mortal one")),
+        (2, None, false, long.clone()),
+        (1, None, false, long.clone()),
+        (3, None, true, Bytes::from_static(b"the first part of a record")),
+    ] {
+        hosts.send(A, id, SendInfo { stream, lifetime, more, ..SendInfo::default() }, message);
     }
+    hosts.run_for(Duration::from_secs(1));
+    assert_eq!(hosts.closed(A), None);
+    let arrived = hosts.node(B).app.messages.iter().map(|message| message.bytes.to_vec());
+    assert_eq!(arrived.collect::<Vec<_>>(), [&b"one"[..], b"zero", b"mortal one", &long]);
+    let failed = hosts.node(A).app.events.iter().filter_map(|happened| match &happened.event {
+        Event::SendFailed(failure) => Some((failure.info.stream, failure.was_sent, failure.cause)),
+        _ => None,
+    });
+    let mut failed: Vec<_> = failed.collect();
+    failed.dedup();
+    assert_eq!(failed, [9, 2, 3].map(|stream| (stream, false, InvalidStreamIdentifier::KIND)));
+    // The record has gone with its stream, so another stream may send.
+    hosts.send(A, id, SendInfo { stream: 1, ..SendInfo::default() }, "later");
+    hosts.run_for(Duration::from_secs(100));
+    assert_eq!(hosts.node(B).app.messages.len(), 5);
 }

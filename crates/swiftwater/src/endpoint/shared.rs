@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use sctp::{AssociationId, AssociationState, PathError, PathId, PathOptions, SendInfo, Statistics};
+use sctp::{
+    AssociationId, AssociationState, AssociationView, PathError, PathId, PathOptions, SendInfo, Statistics,
+};
 use streams::{Control, Kind, Message as Block, Which};
 use tpi::Primitive;
 
@@ -89,12 +91,12 @@ impl SharedEndpoint {
 
     /// Returns the number of outbound streams of an association; `None` before it is up and once it has ended.
     pub(crate) fn streams_out(&self, id: AssociationId) -> Option<u16> {
-        self.association(id).view(|view| view.streams_out()).filter(|streams| *streams > 0)
+        self.view_if_up(id, |view| view.streams_out())
     }
 
     /// Returns the number of inbound streams of an association; `None` before it is up and once it has ended.
     pub(crate) fn streams_in(&self, id: AssociationId) -> Option<u16> {
-        self.association(id).view(|view| view.streams_in()).filter(|streams| *streams > 0)
+        self.view_if_up(id, |view| view.streams_in())
     }
 
     /// Returns the path of an association to one of the peer's addresses, for [`SendInfo::path`].
@@ -197,6 +199,15 @@ impl SharedEndpoint {
 
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
+    }
+
+    /// Reads an association; returns `None` before it is up and once it has ended.
+    fn view_if_up<R>(&self, id: AssociationId, read: impl FnOnce(AssociationView<'_>) -> R) -> Option<R> {
+        use AssociationState::{Closed, CookieEchoed, CookieWait};
+        let read = |view: AssociationView<'_>| {
+            (!matches!(view.state(), Closed | CookieWait | CookieEchoed)).then(|| read(view))
+        };
+        self.association(id).view(read).flatten()
     }
 
     fn association(&self, id: AssociationId) -> AssociationRef<'_> {

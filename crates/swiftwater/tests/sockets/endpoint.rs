@@ -1,13 +1,15 @@
 //! One-to-many endpoints.
 
 use std::collections::{HashMap, HashSet};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::thread;
 
 use swiftwater::{
-    Association, AssociationId, AssociationOptions, Bytes, ConnectError, Endpoint, Event, LossKind, Received,
-    SendError, SendInfo,
+    Address, Association, AssociationId, AssociationOptions, AssociationState, Bytes, ConnectError, Endpoint,
+    Event, LossKind, Received, SendError, SendInfo,
 };
 
-use crate::pair::{listen, must_end};
+use crate::pair::{listen, listen_with, must_end};
 
 fn next_message(endpoint: &Endpoint) -> (AssociationId, Vec<u8>) {
     loop {
@@ -72,7 +74,7 @@ fn the_identifier_of_an_ended_association_names_no_other() {
         let (old, _) = next_message(&endpoint);
         ann.close().unwrap();
         while endpoint.peer_addr(old).is_some() {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         // The program has not read the end yet when the next association begins.
         let bob = Association::connect(endpoint.address()).unwrap();
@@ -206,6 +208,49 @@ fn tells_the_streams_and_addresses_of_each_association() {
         assert!(endpoint.peer_ips(id).is_empty() && endpoint.local_ips(id).is_empty());
         let late = endpoint.send_bytes_to(id, Bytes::from_static(b"late"), &SendInfo::default());
         assert_eq!(late, Err(SendError::Closed));
+    });
+}
+
+/// Returns a socket that takes the packets of one host for another, and a function that then carries them in both directions.
+fn detour(to: SocketAddr) -> (UdpSocket, impl FnOnce(UdpSocket, SocketAddr)) {
+    let carry = move |between: UdpSocket, from: SocketAddr| {
+        thread::spawn(move || {
+            let mut packet = [0; 1 << 16];
+            while let Ok((bytes, source)) = between.recv_from(&mut packet) {
+                let _ = between.send_to(&packet[..bytes], if source == to { from } else { to });
+            }
+        });
+    };
+    (UdpSocket::bind("127.0.0.1:0").unwrap(), carry)
+}
+
+#[test]
+fn a_message_too_early_for_the_streams_of_the_peer_fails_alone() {
+    must_end(|| {
+        let listener = listen_with(&AssociationOptions::default().with_streams_in_max(2).into());
+        let options = AssociationOptions::default().with_events(true).with_sender_dry_events(false);
+        let endpoint = Endpoint::bind_with("127.0.0.1:0/udp:0", &options.into()).unwrap();
+        let at = |udp_port| SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port));
+        let (between, carry) = detour(at(listener.stack().udp_port()));
+        let udp_port = Some(between.local_addr().unwrap().port());
+        let id = endpoint.connect(Address { udp_port, ..listener.address() }).unwrap();
+        assert_eq!(endpoint.statistics(id).unwrap().state, AssociationState::CookieWait);
+        assert_eq!((endpoint.streams_out(id), endpoint.streams_in(id)), (None, None));
+        endpoint.send_to(id, b"nine", &SendInfo::stream(9)).unwrap();
+        endpoint.send_to(id, b"one", &SendInfo::stream(1)).unwrap();
+        carry(between, at(endpoint.stack().udp_port()));
+        match next_event(&endpoint) {
+            (_, Event::SendFailed { info, data, was_sent, cause, .. }) => {
+                assert_eq!((info.stream, &data[..], was_sent, cause), (9, &b"nine"[..], false, 1));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(next_event(&endpoint), (id, Event::Up));
+        let (server, _) = listener.accept().unwrap();
+        assert_eq!(server.recv().unwrap().unwrap().to_vec(), b"one");
+        assert_eq!((endpoint.streams_out(id), endpoint.streams_in(id)), (Some(2), Some(10)));
+        let late = endpoint.send_to(id, b"nine", &SendInfo::stream(9));
+        assert_eq!(late, Err(SendError::NoSuchStream { stream: 9, streams: 2 }));
     });
 }
 
