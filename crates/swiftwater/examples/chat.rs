@@ -22,10 +22,12 @@ use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
-use swiftwater::{Association, AssociationId, Endpoint, Event, Received, SendError, SendInfo};
+use swiftwater::{Association, AssociationId, Endpoint, Event, Message, Received, SendError, SendInfo};
 
 /// Number of lines that a new participant gets.
 const HISTORY_LINES_MAX: usize = 100;
+/// Longest line.
+const LINE_BYTES_MAX: usize = 1 << 20;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> =
@@ -48,11 +50,12 @@ fn main() -> ExitCode {
 fn open(address: &str) -> Result<(), Box<dyn Error>> {
     let endpoint = Endpoint::bind(address)?;
     println!("the room is open at {}", endpoint.address());
-    let mut room = Room { endpoint, members: HashMap::new(), history: VecDeque::new() };
+    let mut room =
+        Room { endpoint, begun: HashMap::new(), members: HashMap::new(), history: VecDeque::new() };
     loop {
         let (id, received) = room.endpoint.recv()?;
         match received {
-            Received::Message(message) => room.hear(id, &String::from_utf8_lossy(&message.to_vec())),
+            Received::Message(message) => room.take(id, &message),
             Received::Event(Event::PeerShutdown | Event::Down(Some(_))) => room.remove(id),
             // Further kinds of events may come with later versions.
             Received::Event(_) => {}
@@ -62,11 +65,26 @@ fn open(address: &str) -> Result<(), Box<dyn Error>> {
 
 struct Room {
     endpoint: Endpoint,
+    /// Lines whose end has not come yet: a long message comes in parts.
+    begun: HashMap<AssociationId, Vec<u8>>,
     members: HashMap<AssociationId, String>,
     history: VecDeque<String>,
 }
 
 impl Room {
+    /// Handles a message or a part of one.
+    fn take(&mut self, id: AssociationId, message: &Message) {
+        let mut line = self.begun.remove(&id).unwrap_or_default();
+        line.extend(message.to_vec());
+        if line.len() > LINE_BYTES_MAX {
+            self.endpoint.abort(id, "a line is too long");
+        } else if message.info.more {
+            self.begun.insert(id, line);
+        } else {
+            self.hear(id, &String::from_utf8_lossy(&line));
+        }
+    }
+
     /// Handles a message: the first one of a participant is its name, each other one a line.
     fn hear(&mut self, id: AssociationId, text: &str) {
         match self.members.get(&id) {
@@ -98,6 +116,7 @@ impl Room {
     }
 
     fn remove(&mut self, id: AssociationId) {
+        self.begun.remove(&id);
         if let Some(name) = self.members.remove(&id) {
             println!("{name} leaves");
         }
@@ -118,11 +137,23 @@ fn join(address: &str, name: &str) -> Result<(), Box<dyn Error>> {
     }
     let own_prefix = format!("{name}: ");
     while own_lines > 0 {
-        let line = association.recv()?.ok_or("the room is closed")?.to_vec();
+        let line = receive_line(&association)?;
         let line = String::from_utf8_lossy(&line);
         println!("{line}");
         own_lines -= usize::from(line.starts_with(&own_prefix));
     }
     association.close()?;
     Ok(())
+}
+
+/// Receives all parts of a line.
+fn receive_line(association: &Association) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut line = Vec::new();
+    loop {
+        let part = association.recv()?.ok_or("the room is closed")?;
+        line.extend(part.to_vec());
+        if !part.info.more {
+            return Ok(line);
+        }
+    }
 }

@@ -68,6 +68,8 @@ async fn answer(association: &Association) -> Result<(), Box<dyn Error + Send + 
         };
         let Some(message) = received? else { return Ok(()) };
         let text = message.to_vec().to_ascii_uppercase();
-        association.send_bytes(text.into(), &SendInfo::stream(0)).await?;
+        // A long message comes, and goes back, in parts.
+        let info = SendInfo { more: message.info.more, ..SendInfo::default() };
+        association.send_bytes(text.into(), &info).await?;
     }
 }

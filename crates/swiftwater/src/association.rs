@@ -227,6 +227,9 @@ impl Association {
 
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
     ///
+    /// A message longer than [`AssociationOptions::partial_delivery_bytes`](crate::AssociationOptions::partial_delivery_bytes), 512
+    /// KiB by default, comes in parts: [`info.more`](crate::RecvInfo::more) says that the next message continues it.
+    ///
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
@@ -246,7 +249,8 @@ impl Association {
         self.shared.recv_message(Wait::Forever)
     }
 
-    /// Receives the next message; waits for it for `timeout` at most.
+    /// Receives the next message, or the next part of a long one, as [`Association::recv`] does; waits for it for `timeout` at
+    /// most.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -271,7 +275,8 @@ impl Association {
     /// Receives the available messages, at least one and at most `limit`, and appends them to `messages`; waits for the
     /// first. Returns their number: 0 when the peer has shut down and everything was read.
     ///
-    /// The call enters the stack once for many messages. A message keeps the block in memory in which it arrived with
+    /// Long messages come in parts ([`RecvInfo::more`](crate::RecvInfo::more)), as with [`Association::recv`]. The call enters the
+    /// stack once for many messages. A message keeps the block in memory in which it arrived with
     /// others: handle the messages soon, or copy them.
     ///
     /// ```
@@ -308,7 +313,7 @@ impl Association {
     /// [`AssociationOptions::events`](crate::AssociationOptions::events) there are only messages.
     ///
     /// Returns `None` after [`Event::Down`](crate::Event::Down) if both sides have shut down. Reports a restart of the
-    /// peer as an event.
+    /// peer as an event. Long messages come in parts ([`RecvInfo::more`](crate::RecvInfo::more)), as with [`Association::recv`].
     ///
     /// ```
     /// use swiftwater::{Association, AssociationOptions, Event, Listener, Received};

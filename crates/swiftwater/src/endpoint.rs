@@ -33,8 +33,12 @@ use crate::stack::Stack;
 ///     loop {
 ///         // Events report peers that come and go; messages are answered.
 ///         if let (from, Received::Message(message)) = endpoint.recv()? {
-///             endpoint.send_to(from, &message.to_vec(), &SendInfo::default())?;
-///             return Ok(());
+///             // A long message comes, and is answered, in parts.
+///             let info = SendInfo { more: message.info.more, ..SendInfo::default() };
+///             endpoint.send_to(from, &message.to_vec(), &info)?;
+///             if !info.more {
+///                 return Ok(());
+///             }
 ///         }
 ///     }
 /// });
@@ -161,6 +165,10 @@ impl Endpoint {
 
     /// Receives the next message or event of any association; waits for it.
     ///
+    /// A message longer than [`AssociationOptions::partial_delivery_bytes`](crate::AssociationOptions::partial_delivery_bytes), 512
+    /// KiB by default, comes in parts: [`info.more`](crate::RecvInfo::more) says that the next message continues it.
+    /// Messages and events of other associations may come in between.
+    ///
     /// ```
     /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};
     /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
@@ -184,7 +192,7 @@ impl Endpoint {
         self.shared.recv_with(Wait::Forever)
     }
 
-    /// Receives the next message or event; waits for it for `timeout` at most.
+    /// Receives the next message or event, as [`Endpoint::recv`] does; waits for it for `timeout` at most.
     ///
     /// # Errors
     ///

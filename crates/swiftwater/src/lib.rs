@@ -4,8 +4,9 @@
 //! # Concepts
 //!
 //! SCTP combines properties of TCP and UDP. An *association* is a connection between two endpoints: it is reliable, and
-//! it has flow and congestion control, as in TCP. It carries *messages*, as in UDP: one send is one receive. In
-//! addition,
+//! it has flow and congestion control, as in TCP. It carries *messages*, as in UDP: one send is one receive, unless the message
+//! is long. One over 512 KiB ([`AssociationOptions::partial_delivery_bytes`]) is received in parts, each but the last with
+//! [`RecvInfo::more`]. In addition,
 //!
 //! - an association has up to 65,535 [*streams*](SendInfo::stream) in each direction: messages of one stream arrive in order, and
 //!   a loss on one stream keeps no other stream waiting;
@@ -21,14 +22,16 @@
 //! A server and a client:
 //!
 //! ```
-//! use swiftwater::{Association, Listener};
+//! use swiftwater::{Association, Listener, SendInfo};
 //!
 //! let listener = Listener::bind("127.0.0.1:5000/udp:0")?;
 //! let address = listener.address();
 //! let server = std::thread::spawn(move || {
 //!     let (association, _peer) = listener.accept()?;
 //!     while let Some(message) = association.recv()? {
-//!         association.send_bytes(message.into_bytes(), &Default::default())?;
+//!         // A long message comes, and goes back, in parts.
+//!         let info = SendInfo { more: message.info.more, ..SendInfo::default() };
+//!         association.send_bytes(message.into_bytes(), &info)?;
 //!     }
 //!     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
 //! });

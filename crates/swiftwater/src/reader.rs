@@ -144,6 +144,8 @@ pub struct Reader {
 impl Reader {
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
     ///
+    /// Long messages come in parts ([`RecvInfo::more`](crate::RecvInfo::more)), as with [`Association::recv`].
+    ///
     /// # Errors
     ///
     /// The association was aborted or lost.

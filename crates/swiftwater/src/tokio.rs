@@ -4,6 +4,7 @@
 //! `select!` do: a message is either taken as a whole or not at all.
 //!
 //! ```
+//! use swiftwater::SendInfo;
 //! use swiftwater::tokio::{Association, Listener};
 //!
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -13,7 +14,9 @@
 //! tokio::spawn(async move {
 //!     let (association, _) = listener.accept().await?;
 //!     while let Some(message) = association.recv().await? {
-//!         association.send_bytes(message.into_bytes(), &Default::default()).await?;
+//!         // A long message comes, and goes back, in parts.
+//!         let info = SendInfo { more: message.info.more, ..SendInfo::default() };
+//!         association.send_bytes(message.into_bytes(), &info).await?;
 //!     }
 //!     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
 //! });

@@ -33,7 +33,7 @@ forward! {
     }
     fn try_send(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError>;
 
-    /// Receives the next message without waiting, if one is available.
+    /// Receives the next message, or the next part of a long one, without waiting, if one is available.
     example {
         /// ```
         /// # use swiftwater::RecvError;
@@ -51,7 +51,7 @@ forward! {
     }
     fn try_recv(&self) -> Result<Option<Message>, RecvError>;
 
-    /// Receives the next message or event without waiting, if one is available.
+    /// Receives the next message, or the next part of a long one, or event without waiting, if one is available.
     errors {
         /// Fails as [`recv_any`](Self::recv_any) does, or with [`RecvError::WouldBlock`].
     }

@@ -18,7 +18,7 @@ forward! {
     }
     fn try_send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError>;
 
-    /// Receives the next message or event without waiting, if one is available.
+    /// Receives the next message, or the next part of a long one, or event without waiting, if one is available.
     example {
         /// ```
         /// # use swiftwater::RecvError;

@@ -126,6 +126,8 @@ impl Association {
 
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
     ///
+    /// Long messages come in parts ([`RecvInfo::more`](crate::RecvInfo::more)), as with [`swiftwater::Association::recv`](crate::Association::recv).
+    ///
     /// ```
     /// # use std::time::Duration;
     /// # use swiftwater::tokio::{Association, Listener};
@@ -159,7 +161,7 @@ impl Association {
 
     /// Receives the available messages, at least one and at most `limit`, and appends them to `messages`; waits for the
     /// first. Returns their number: 0 when the peer has shut down and everything was read. Dropping the future early
-    /// loses no message: the messages taken are in `messages`.
+    /// loses no message: the messages taken are in `messages`. Long messages come in parts, as with [`Association::recv`].
     ///
     /// ```
     /// # use swiftwater::tokio::{Association, Listener};
@@ -196,7 +198,8 @@ impl Association {
     }
 
     /// Receives the next message or event, in order of arrival; waits for it. Without
-    /// [`AssociationOptions::events`](crate::AssociationOptions::events) there are only messages.
+    /// [`AssociationOptions::events`](crate::AssociationOptions::events) there are only messages. Long messages come in parts, as
+    /// with [`Association::recv`].
     ///
     /// # Errors
     ///

@@ -82,6 +82,8 @@ impl Endpoint {
 
     /// Receives the next message or event of any association; waits for it.
     ///
+    /// Long messages come in parts ([`RecvInfo::more`](crate::RecvInfo::more)), as with [`swiftwater::Endpoint::recv`](crate::Endpoint::recv).
+    ///
     /// ```
     /// # use swiftwater::tokio::{Association, Endpoint};
     /// # use swiftwater::{Received, SendInfo};
@@ -93,8 +95,11 @@ impl Endpoint {
     /// loop {
     ///     let (from, received) = endpoint.recv().await?;
     ///     if let Received::Message(message) = received {
-    ///         endpoint.send_to(from, &message.to_vec(), &SendInfo::default()).await?;
-    ///         break;
+    ///         let info = SendInfo { more: message.info.more, ..SendInfo::default() };
+    ///         endpoint.send_to(from, &message.to_vec(), &info).await?;
+    ///         if !info.more {
+    ///             break;
+    ///         }
     ///     }
     /// }
     /// # assert_eq!(client.recv().await?.expect("an echo").to_vec(), b"hello");

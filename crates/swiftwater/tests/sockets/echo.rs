@@ -36,6 +36,29 @@ fn messages_of_all_sizes_come_back() {
     });
 }
 
+/// The server of the README.
+#[test]
+fn a_server_that_copies_more_returns_long_messages_as_they_came() {
+    must_end(|| {
+        let (client, association) = pair();
+        let server = thread::spawn(move || {
+            let mut parts = 0;
+            while let Some(message) = association.recv().unwrap() {
+                let info = SendInfo { more: message.info.more, ..SendInfo::default() };
+                association.send_bytes(message.into_bytes(), &info).unwrap();
+                parts += 1;
+            }
+            parts
+        });
+        for (i, bytes) in [2_000_000, 4, 600_000].into_iter().enumerate() {
+            client.send(&pattern(i, bytes)).unwrap();
+            assert_pattern(i, bytes, &recv_whole(&client).unwrap());
+        }
+        client.close().unwrap();
+        assert!(server.join().unwrap() > 3, "long messages come in parts");
+    });
+}
+
 #[test]
 fn all_sizes_at_once() {
     must_end(|| {
