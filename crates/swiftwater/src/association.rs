@@ -227,8 +227,8 @@ impl Association {
 
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
     ///
-    /// A message longer than [`AssociationOptions::partial_delivery_bytes`](crate::AssociationOptions::partial_delivery_bytes), 512
-    /// KiB by default, comes in parts: [`info.more`](crate::RecvInfo::more) says that the next message continues it.
+    /// A message longer than [`partial_delivery_bytes`](crate::AssociationOptions::partial_delivery_bytes), 512 KiB by default,
+    /// comes in parts: [`info.more`](crate::RecvInfo::more) says that the next message continues it.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
@@ -275,9 +275,9 @@ impl Association {
     /// Receives the available messages, at least one and at most `limit`, and appends them to `messages`; waits for the
     /// first. Returns their number: 0 when the peer has shut down and everything was read.
     ///
-    /// Long messages come in parts ([`RecvInfo::more`](crate::RecvInfo::more)), as with [`Association::recv`]. The call enters the
-    /// stack once for many messages. A message keeps the block in memory in which it arrived with
-    /// others: handle the messages soon, or copy them.
+    /// Long messages come in parts ([`RecvInfo::more`](crate::RecvInfo::more)), as with [`Association::recv`]. The call enters
+    /// the stack once for many messages. A message keeps the block in memory in which it arrived with others: handle the messages
+    /// soon, or copy them.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};

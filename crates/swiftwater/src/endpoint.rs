@@ -165,9 +165,9 @@ impl Endpoint {
 
     /// Receives the next message or event of any association; waits for it.
     ///
-    /// A message longer than [`AssociationOptions::partial_delivery_bytes`](crate::AssociationOptions::partial_delivery_bytes), 512
-    /// KiB by default, comes in parts: [`info.more`](crate::RecvInfo::more) says that the next message continues it.
-    /// Messages and events of other associations may come in between.
+    /// A message longer than [`partial_delivery_bytes`](crate::AssociationOptions::partial_delivery_bytes), 512 KiB by default,
+    /// comes in parts: [`info.more`](crate::RecvInfo::more) says that the next message continues it. Messages and
+    /// events of other associations may come in between.
     ///
     /// ```
     /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};

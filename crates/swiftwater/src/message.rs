@@ -5,7 +5,8 @@ use sctp::RecvInfo;
 use streams::{Chain, Control, Kind};
 use tpi::Primitive;
 
-/// A received message, or a part of a long one ([`RecvInfo::more`]). Its bytes are slices of the blocks in which they were received.
+/// A received message, or a part of a long one ([`RecvInfo::more`]). Its bytes are slices of the blocks in which they were
+/// received.
 ///
 /// A stored message keeps its receive blocks in memory; a copy by [`Message::to_vec`] does not.
 #[derive(Clone, Debug)]

@@ -193,6 +193,8 @@ impl Stack {
     /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0).with_local_addresses(local_addresses))?;
     /// let one = stack.with_local_addresses(&["127.0.0.1".parse()?]).listen(7)?;
     /// let other = stack.with_local_addresses(&["127.0.0.2".parse()?]).listen(7)?;
+    /// let client = stack.connect(other.address())?;
+    /// assert_eq!(client.peer_addr(), "127.0.0.2:7".parse()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -315,21 +317,29 @@ impl Stack {
         self.shard.with_driver(f)
     }
 
-    /// Returns the first address that this stack is bound to, with an SCTP port. Sockets without an address are bound to the
-    /// unspecified address.
-    pub(crate) fn addr_of(&self, port: u16) -> SocketAddr {
-        let bound = self.with_driver(|driver| driver.link_addresses()).unwrap_or_default();
-        SocketAddr::new(bound.first().map_or(Ipv4Addr::UNSPECIFIED.into(), SocketAddr::ip), port)
+    /// Returns the addresses to which the listeners and associations that this handle opens are restricted; none for all
+    /// addresses of the sockets.
+    pub(crate) fn scope(&self) -> &[IpAddr] {
+        &self.local_addresses
     }
 
-    /// Returns the address of an SCTP port of this stack, as a peer on this host would name it.
-    pub(crate) fn address_of(&self, port: u16) -> Address {
+    /// Returns the first address of a listener that is restricted to `scope`, with an SCTP port. Sockets without an address are
+    /// bound to the unspecified address.
+    pub(crate) fn addr_of(&self, scope: &[IpAddr], port: u16) -> SocketAddr {
+        let bound = self.with_driver(|driver| driver.link_addresses()).unwrap_or_default();
+        let first = ips_within(&bound, scope).first().copied();
+        SocketAddr::new(first.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port)
+    }
+
+    /// Returns the address of a listener that is restricted to `scope`, as a peer on this host would name it.
+    pub(crate) fn address_of(&self, scope: &[IpAddr], port: u16) -> Address {
         let bound = self.with_driver(|driver| driver.link_addresses()).unwrap_or_default();
         let udp_port = bound.first().map(|a| a.port()).filter(|port| *port != 0);
         // The only socket, if bound to `::`, also receives from IPv4 addresses.
-        let is_both = matches!(bound[..], [SocketAddr::V6(any)] if any.ip().is_unspecified());
+        let is_both =
+            scope.is_empty() && matches!(bound[..], [SocketAddr::V6(any)] if any.ip().is_unspecified());
         let mut hosts: Vec<IpAddr> = Vec::with_capacity(bound.len());
-        for ip in bound.iter().map(SocketAddr::ip) {
+        for ip in ips_within(&bound, scope) {
             let host = match ip {
                 IpAddr::V6(all) if all.is_unspecified() && !is_both => Ipv6Addr::LOCALHOST.into(),
                 ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -341,6 +351,26 @@ impl Stack {
         }
         Address { hosts, port, udp_port }
     }
+}
+
+/// Returns the addresses of sockets at which a listener that is restricted to `scope` listens. An unspecified address in the scope
+/// denotes those of its family.
+fn ips_within(bound: &[SocketAddr], scope: &[IpAddr]) -> Vec<IpAddr> {
+    let bound = || bound.iter().map(SocketAddr::ip);
+    if scope.is_empty() {
+        return bound().collect();
+    }
+    let mut ips = Vec::new();
+    for wanted in scope.iter().map(IpAddr::to_canonical) {
+        let before = ips.len();
+        if wanted.is_unspecified() {
+            ips.extend(bound().filter(|ip| ip.is_ipv4() == wanted.is_ipv4()));
+        }
+        if ips.len() == before {
+            ips.push(wanted);
+        }
+    }
+    ips
 }
 
 /// Explains why associations over raw IP fail beside the kernel's own SCTP, and the remedy.

@@ -56,12 +56,12 @@ impl SharedEndpoint {
     /// Returns the first local address of the endpoint, with its SCTP port: as in [`std::net`], `0.0.0.0` or `[::]` if it is
     /// bound to all addresses of the host.
     pub(crate) fn local_addr(&self) -> SocketAddr {
-        self.stack.addr_of(self.port)
+        self.stack.addr_of(self.stack.scope(), self.port)
     }
 
     /// Returns all local addresses of the endpoint with their SCTP and UDP port, as a peer on this host would name them.
     pub(crate) fn address(&self) -> Address {
-        self.stack.address_of(self.port)
+        self.stack.address_of(self.stack.scope(), self.port)
     }
 
     /// Returns the stack of the endpoint.

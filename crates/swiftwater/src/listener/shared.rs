@@ -31,12 +31,12 @@ impl SharedListener {
     /// Returns the first local address of the listener, with its SCTP port: as in [`std::net`], `0.0.0.0` or `[::]` if it is
     /// bound to all addresses of the host.
     pub(crate) fn local_addr(&self) -> SocketAddr {
-        self.stack.addr_of(self.port)
+        self.stack.addr_of(&self.scope(), self.port)
     }
 
     /// Returns all local addresses of the listener with their SCTP and UDP port, as a client on this host would name them.
     pub(crate) fn address(&self) -> Address {
-        self.stack.address_of(self.port)
+        self.stack.address_of(&self.scope(), self.port)
     }
 
     /// Returns the stack of the listener.
@@ -127,6 +127,11 @@ impl SharedListener {
             Ok(_) => Err(failed("the provider gave no answer; please report it")),
             Err(error) => Err(failed(&error.to_string())),
         }
+    }
+
+    /// Returns the addresses to which the listener is restricted; none for all addresses of the sockets.
+    fn scope(&self) -> Vec<IpAddr> {
+        self.config().local_addresses.clone()
     }
 
     fn config(&self) -> MutexGuard<'_, AssociationConfig> {

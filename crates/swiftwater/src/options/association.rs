@@ -68,9 +68,10 @@ pub struct AssociationOptions {
     /// [`SendError::TooLong`](crate::SendError::TooLong). Default: 16 MiB.
     pub message_bytes_max: usize,
     /// A message that is still arriving is delivered in parts once this many bytes of it wait
-    /// (`SCTP_PARTIAL_DELIVERY_POINT`), at most half of [`receive_buffer_bytes`](AssociationOptions::receive_buffer_bytes), whatever
-    /// that grows to; [`RecvInfo::more`](crate::RecvInfo::more) tells the parts. Those after the first are at least an eighth of
-    /// that size. To receive messages of 16 MiB whole, set both: this to 16 MiB, and the receive buffer to 32 MiB. Default: 512 KiB.
+    /// (`SCTP_PARTIAL_DELIVERY_POINT`), at most half of [`receive_buffer_bytes`](AssociationOptions::receive_buffer_bytes),
+    /// whatever the buffer grows to. [`RecvInfo::more`](crate::RecvInfo::more) marks each part but the last; those after the
+    /// first are at least an eighth of that size. To receive messages of 16 MiB whole, set this to 16 MiB, and
+    /// `receive_buffer_bytes` to 32 MiB. Default: 512 KiB.
     pub partial_delivery_bytes: usize,
     /// Congestion control of every path (RFC 9260 §7) unless it is coupled. *Fixed*. Default: CUBIC.
     pub congestion: CongestionControl,

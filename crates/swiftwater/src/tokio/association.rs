@@ -126,7 +126,8 @@ impl Association {
 
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
     ///
-    /// Long messages come in parts ([`RecvInfo::more`](crate::RecvInfo::more)), as with [`swiftwater::Association::recv`](crate::Association::recv).
+    /// Long messages come in parts ([`RecvInfo::more`](crate::RecvInfo::more)), as with
+    /// [`swiftwater::Association::recv`](crate::Association::recv).
     ///
     /// ```
     /// # use std::time::Duration;

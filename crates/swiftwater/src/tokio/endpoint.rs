@@ -82,7 +82,8 @@ impl Endpoint {
 
     /// Receives the next message or event of any association; waits for it.
     ///
-    /// Long messages come in parts ([`RecvInfo::more`](crate::RecvInfo::more)), as with [`swiftwater::Endpoint::recv`](crate::Endpoint::recv).
+    /// Long messages come in parts ([`RecvInfo::more`](crate::RecvInfo::more)), as with
+    /// [`swiftwater::Endpoint::recv`](crate::Endpoint::recv).
     ///
     /// ```
     /// # use swiftwater::tokio::{Association, Endpoint};

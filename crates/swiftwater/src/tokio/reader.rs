@@ -23,7 +23,8 @@ impl Reader {
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
     /// Dropping the future loses no message.
     ///
-    /// Long messages come in parts ([`RecvInfo::more`](crate::RecvInfo::more)), as with [`swiftwater::Association::recv`](crate::Association::recv).
+    /// Long messages come in parts ([`RecvInfo::more`](crate::RecvInfo::more)), as with
+    /// [`swiftwater::Association::recv`](crate::Association::recv).
     ///
     /// # Errors
     ///

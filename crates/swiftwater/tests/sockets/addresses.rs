@@ -201,6 +201,41 @@ fn listeners_at_different_addresses_share_a_port() {
 }
 
 #[test]
+fn a_restricted_listener_names_the_addresses_at_which_it_listens() {
+    must_end(|| {
+        let (all, at) = parts();
+        let two = options(LinkKind::Udp, &["127.0.0.1", "127.0.0.2"]);
+        let two = Stack::bind(&two).unwrap();
+        let only = |ips: &[&str]| two.with_local_addresses(&addresses(ips));
+        for (stack, first, named) in [
+            (only(&["127.0.0.2"]), "127.0.0.2", "127.0.0.2"),
+            (only(&["0.0.0.0"]), "127.0.0.1", "127.0.0.1,127.0.0.2"),
+            (only(&["::ffff:127.0.0.2"]), "127.0.0.2", "127.0.0.2"),
+            (only(&[]), "127.0.0.1", "127.0.0.1,127.0.0.2"),
+            (at(&["127.0.0.3", "::1"]), "127.0.0.3", "127.0.0.3,[::1]"),
+            (at(&["::"]), "[::]", "[::1]"),
+            (at(&["0.0.0.0"]), "0.0.0.0", "127.0.0.1"),
+        ] {
+            let (listener, endpoint) = (stack.listen(0).unwrap(), stack.endpoint(0).unwrap());
+            for (addr, address) in
+                [(listener.local_addr(), listener.address()), (endpoint.local_addr(), endpoint.address())]
+            {
+                assert_eq!(addr.to_string(), format!("{first}:{}", address.port));
+                let udp_port = stack.udp_port();
+                assert_eq!(address.to_string(), format!("{named}:{}/udp:{udp_port}", address.port));
+                if !named.contains(':') {
+                    Association::connect(address).unwrap();
+                }
+            }
+        }
+        let listener = all.listen(0).unwrap();
+        listener.set_local_addresses(&addresses(&["127.0.0.2"])).unwrap();
+        assert_eq!(listener.local_addr().ip(), addresses(&["127.0.0.2"])[0]);
+        assert_eq!(Association::connect(listener.address()).unwrap().peer_addr(), listener.local_addr());
+    });
+}
+
+#[test]
 fn an_association_leaves_from_its_addresses_alone() {
     must_end(|| {
         let (stack, at) = parts();
