@@ -216,8 +216,8 @@ async fn perform(
 ) -> Result<Reply, Errno> {
     match (request, descriptor) {
         (Request::Daemon(request), _) => dispatch::perform(registry, request, requester).await,
-        (Request::Socket(request), Some(pair)) => {
-            dispatch::perform_on(registry, pair, request, requester).await
+        (Request::Socket(request), Some(program_end)) => {
+            dispatch::perform_on(registry, program_end, request, requester).await
         }
         (Request::Socket(_), None) => Err(Errno::BADF),
     }

@@ -167,7 +167,7 @@ pub(crate) fn send_with(program_end: &OwnedFd, record: &[u8], descriptors: &[imp
 /// Takes the next record, with the messages of a bundle in its place, as a program that reads does; `None` if there is none.
 pub(crate) fn read_bundled(socket: &Socket, program_end: &OwnedFd) -> Option<Vec<u8>> {
     let record = read(program_end)?;
-    Some(socket.channel().pair().bundle_of(&record).unwrap_or(record))
+    Some(socket.channel().daemon_end().bundle_of(&record).unwrap_or(record))
 }
 
 /// Takes the next record or packet as a program that reads does; `None` if there is none.

@@ -12,7 +12,7 @@ use crate::system::{self, Result, Source};
 use crate::system_call::system_call;
 
 /// Returns whether a descriptor is a socket of the pairs' type and its peer has the name of a pair's end.
-pub(crate) fn may_be_pair(fd: RawFd) -> bool {
+pub(crate) fn may_be_program_end(fd: RawFd) -> bool {
     // SAFETY: an all-zero address structure is valid.
     let mut address = unsafe { std::mem::zeroed() };
     system::abstract_peer(fd, &mut address).is_some_and(PairName::is_one) && system::is_seqpacket(fd)

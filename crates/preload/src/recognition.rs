@@ -44,7 +44,7 @@ pub(crate) fn look_up(fd: RawFd) -> Result<Option<Arc<Descriptor>>> {
 /// Asks the daemon about an unknown number: a new one, or one that came from elsewhere.
 #[cold]
 fn recognize(fd: RawFd) -> Result<Option<Arc<Descriptor>>> {
-    let attached = if files::may_be_pair(fd) { attach(fd) } else { Err(Errno(libc::ENOTSOCK)) };
+    let attached = if files::may_be_program_end(fd) { attach(fd) } else { Err(Errno(libc::ENOTSOCK)) };
     // A program without the shim may have held the descriptor.
     let attached = attached.map_err(ReadError::Errno);
     let descriptor = match attached.and_then(|descriptor| plain::of_records(fd, descriptor)) {

@@ -189,7 +189,7 @@ impl UnshimmedFile {
 
 /// Prints a message about a program on standard error, unless the user has silenced it or standard error is an SCTP descriptor.
 pub(crate) fn say(path: &CStr, what: &str) {
-    if environment::is_quiet() || files::may_be_pair(libc::STDERR_FILENO) {
+    if environment::is_quiet() || files::may_be_program_end(libc::STDERR_FILENO) {
         return;
     }
     let parts: [&[u8]; 5] = [b"swiftwater: ", path.to_bytes(), b" ", what.as_bytes(), b"\n"];

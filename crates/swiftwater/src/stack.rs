@@ -353,8 +353,8 @@ impl Stack {
     }
 }
 
-/// Returns the addresses of sockets at which a listener that is restricted to `scope` listens. An unspecified address in the scope
-/// denotes those of its family.
+/// Returns the addresses of sockets at which a listener that is restricted to `scope` listens. An unspecified address in the
+/// scope denotes those of its family.
 fn ips_within(bound: &[SocketAddr], scope: &[IpAddr]) -> Vec<IpAddr> {
     let bound = || bound.iter().map(SocketAddr::ip);
     if scope.is_empty() {

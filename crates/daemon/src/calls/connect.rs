@@ -13,7 +13,7 @@ use swiftwater::tokio::Stack;
 use super::bind::bound;
 use super::pending::{ROUNDS_MAX, ROUNDS_OF_MESSAGES_MAX, run_pending};
 use super::waiting::take_waiting;
-use crate::channel::pair_socket;
+use crate::channel::daemon_end;
 use crate::channel::style::Style;
 use crate::state::association::{Outcome, SocketAssociation};
 use crate::state::commands::{ConnectRequest, OneToManyCommand, OneToOneCommand};
@@ -108,7 +108,7 @@ fn connect_one_to_one(
     }
     let bound = bound(registry, socket)?;
     // The pair must not poll writable before the outcome is known.
-    pair_socket::fill(program_end)?;
+    daemon_end::fill(program_end)?;
     let local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port()));
     let remote = SocketAddr::new(hosts[0], seen.port());
     visible_name::of_association(program_end, local.unwrap_or_else(|| bound.first()), remote);

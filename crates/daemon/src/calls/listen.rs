@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::bind::bound;
 use super::waiting::{recall, wait_for};
 use crate::channel::Channel;
-use crate::channel::pair_socket::{self, PAIR_RECORDS_MAX};
+use crate::channel::daemon_end::{self, PAIR_RECORDS_MAX};
 use crate::channel::recall::Recalled;
 use crate::channel::style::Style;
 use crate::state::registry::Registry;
@@ -73,10 +73,10 @@ pub(crate) fn listen(
     let listener = stack.with_local_addresses(&socket.local_scope()).listen_with(bound.port(), &options);
     let listener = Arc::new(listener.map_err(|error| errno::of_listen(&error))?);
     if !is_one_to_many {
-        socket.channel().pair().minimize_backlog();
+        socket.channel().daemon_end().minimize_backlog();
         // A listening one-to-one socket must never poll writable, because some programs take that for an incoming
         // association.
-        pair_socket::fill(program_end)?;
+        daemon_end::fill(program_end)?;
     }
     visible_name::of_listener(program_end, bound.first());
     registry.on_listening(socket, &listener);
@@ -105,7 +105,7 @@ fn check_listens(socket: &Socket) -> Result<(), Errno> {
 /// Discards the records that keep a channel from polling writable, and those sent meanwhile. Records that arrive while this runs
 /// may stay: otherwise a program that sends without pause would keep the daemon here. Waits only while the socket is throttled.
 pub(crate) async fn discard_all(channel: &Channel) {
-    let time = channel.pair().time();
+    let time = channel.daemon_end().time();
     for discarded in 0..PAIR_RECORDS_MAX {
         if time.is_throttled() {
             if discarded >= OWN_RECORDS_MAX {
@@ -143,8 +143,8 @@ mod tests {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToOne);
         let channel = socket.channel();
-        pair_socket::fill(program_end.as_fd()).expect("it is open");
-        channel.pair().time().throttle_for(Duration::from_secs(1));
+        daemon_end::fill(program_end.as_fd()).expect("it is open");
+        channel.daemon_end().time().throttle_for(Duration::from_secs(1));
         let is_writable = || polls(program_end.as_fd(), PollFlags::OUT);
         {
             let mut discarding = pin!(discard_all(channel));

@@ -148,7 +148,7 @@ async fn move_records(
     for (record, _) in sorted.iter().filter(|(_, moves)| *moves) {
         new.expect(record);
     }
-    let (put, result) = recalled.sort(sorted, new.pair()).await;
+    let (put, result) = recalled.sort(sorted, new.daemon_end()).await;
     let of_data =
         |record: &RawRecord| record.messages().filter(|(_, header)| header.kind == Kind::Data).count();
     let data: Vec<bool> = put.iter().flat_map(|(record, moves)| vec![*moves; of_data(record)]).collect();
@@ -170,9 +170,9 @@ mod tests {
     async fn the_records_are_back_before_a_request_fails() {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToMany);
-        let pair = socket.channel().pair();
-        pair.put_record(b"first", &[]).await.expect("room");
-        let recalled = pair.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let daemon_end = socket.channel().daemon_end();
+        daemon_end.put_record(b"first", &[]).await.expect("room");
+        let recalled = daemon_end.recall(program_end.as_fd()).await.expect("nobody has the lock");
         let position = ReadPosition { at: 0, is_begun: false };
         let peeled = peel_off(&registry, &socket, AssocId::new(7), position, recalled).await;
         assert_eq!(peeled.err(), Some(Errno::INVAL), "there is no such association");

@@ -31,5 +31,5 @@ pub(crate) async fn recall(
     program_end: BorrowedFd<'_>,
     requester: Requester,
 ) -> Result<Recalled, Errno> {
-    wait_for(registry, requester, socket.channel().pair().recall(program_end)).await?
+    wait_for(registry, requester, socket.channel().daemon_end().recall(program_end)).await?
 }

@@ -75,11 +75,11 @@ impl Channel {
 
 /// Releases credits as the program reads, until none is held.
 async fn release_as_read(channel: Rc<Channel>) {
-    let reads = channel.pair().reads();
+    let reads = channel.daemon_end().reads();
     loop {
         reads.next().await;
         for _ in 0..COUNT_LOOKS_MAX {
-            if channel.pair().is_hung_up() {
+            if channel.daemon_end().is_hung_up() {
                 if channel.endpoint.is_closed() && channel.is_left_unread(0).await {
                     channel.credit.on_watcher_ended();
                     return;
@@ -132,7 +132,7 @@ mod tests {
             }
             channel.pages.write_as_sharer(SharersPage::DATA_TAKEN_AT, &[read]);
             drop(program_end);
-            soon(channel.pair().hung_up()).await;
+            soon(channel.daemon_end().hung_up()).await;
             soon(release_as_read(Rc::clone(channel))).await;
             let released = if read == 2 { 20 } else { 0 };
             assert_eq!(window.0.get(), released, "{read} were read");

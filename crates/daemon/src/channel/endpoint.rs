@@ -16,11 +16,11 @@ use tokio::time::Instant;
 
 use crate::channel::accounts::Accounts;
 use crate::channel::busy_poll::BusyPolling;
+use crate::channel::daemon_end::{self, DaemonEnd};
 use crate::channel::form::Form;
 use crate::channel::in_flight::Breach;
 use crate::channel::inbound_long::InboundLong;
 use crate::channel::incoming::Incoming;
-use crate::channel::pair_socket::{self, PairSocket};
 use crate::channel::receive_ring::ReceiveRing;
 use crate::channel::ring::{Content, FrontRecord, OutboundRing};
 use crate::users::budget::{Charge, cost_of};
@@ -44,7 +44,7 @@ pub(super) const SHORTAGE_WAIT: Duration = Duration::from_millis(50);
 /// The daemon's end of a channel.
 pub(crate) struct Endpoint {
     /// The pair, which the thread that takes records back uses, too.
-    pair: Arc<PairSocket>,
+    daemon_end: Arc<DaemonEnd>,
     /// The ring through which the program sends.
     ring: OutboundRing,
     /// Long messages from the program.
@@ -87,9 +87,9 @@ pub(crate) fn pair(
     ring: OutboundRing,
 ) -> Result<(Endpoint, OwnedFd), Errno> {
     let receive_ring = ReceiveRing::new(Arc::clone(ring.memory()), Arc::clone(accounts.received()));
-    let (pair, program_end) = pair_socket::open(closer, receive_ring)?;
+    let (daemon_end, program_end) = daemon_end::open(closer, receive_ring)?;
     let endpoint = Endpoint {
-        pair: Arc::new(pair),
+        daemon_end: Arc::new(daemon_end),
         ring,
         long: InboundLong::default(),
         is_broken: Cell::new(false),
@@ -144,7 +144,7 @@ impl Endpoint {
         if matches!(taken, Ok(Incoming::Malformed)) {
             self.is_broken.set(true);
             // This wakes tasks that wait for the next record.
-            self.pair.stop_input();
+            self.daemon_end.stop_input();
         }
         taken
     }
@@ -180,7 +180,7 @@ impl Endpoint {
     /// Returns whether records may be taken: there is room for the descriptors that may come with them, and the
     /// socket is not throttled.
     fn may_take(&self) -> bool {
-        self.closer().has_room() && !self.pair.time().is_throttled()
+        self.closer().has_room() && !self.daemon_end.time().is_throttled()
     }
 
     /// Returns whether `AGAIN` does not mean that nothing is left: [`Endpoint::readable`] waits until more can be taken.
@@ -191,7 +191,7 @@ impl Endpoint {
     /// Returns whether `AGAIN` means that the pair is empty. The kernel reports that something was left unread before
     /// it delivers what the program has sent.
     fn is_emptied(&self) -> bool {
-        !self.pair.reset().awaits_page()
+        !self.daemon_end.reset().awaits_page()
     }
 
     /// Takes the next record of a program that has closed its end; learns first how far it has read, if it has
@@ -199,10 +199,10 @@ impl Endpoint {
     pub(crate) async fn take_at_close(&self) -> Result<Incoming, Errno> {
         if !self.may_take() {
             self.closer().room().await;
-            self.pair.time().unthrottled().await;
+            self.daemon_end.time().unthrottled().await;
         }
         let taken = self.try_take();
-        if !self.pair.reset().awaits_page() {
+        if !self.daemon_end.reset().awaits_page() {
             return taken;
         }
         self.readable().await;
@@ -269,7 +269,7 @@ impl Endpoint {
         };
         match taken {
             // The record is looked for again once the sharers' page was read.
-            Err(Errno::AGAIN) if self.pair.reset().awaits_page() => Some(Err(Errno::AGAIN)),
+            Err(Errno::AGAIN) if self.daemon_end.reset().awaits_page() => Some(Err(Errno::AGAIN)),
             Err(Errno::AGAIN) | Ok(Incoming::End | Incoming::Empty) => {
                 self.records_before.set(before);
                 None
@@ -290,7 +290,7 @@ impl Endpoint {
         // Takes one record, which may be the message: the next call looks. The caller bounds the number of calls.
         match self.take_record(Fillers::Go) {
             // The record is looked for again once the sharers' page was read.
-            Err(Errno::AGAIN) if self.pair.reset().awaits_page() => Err(Errno::AGAIN),
+            Err(Errno::AGAIN) if self.daemon_end.reset().awaits_page() => Err(Errno::AGAIN),
             Ok(Incoming::End | Incoming::Empty) | Err(Errno::AGAIN) => Ok(Incoming::Malformed),
             other => other,
         }
@@ -329,11 +329,11 @@ impl Endpoint {
     }
 
     fn take_record(&self, fillers: Fillers) -> Result<Incoming, Errno> {
-        self.pair.try_receive(|| {
-            if self.pair.reset().awaits_page() {
+        self.daemon_end.try_receive(|| {
+            if self.daemon_end.reset().awaits_page() {
                 return Err(Errno::AGAIN);
             }
-            if self.pair.reset().take() {
+            if self.daemon_end.reset().take() {
                 return Ok(Incoming::Unread);
             }
             if self.ring.is_awake() {
@@ -345,7 +345,7 @@ impl Endpoint {
             }
             let charge = match self.accounts.take_for_record(RECORD_ROOM_BYTES) {
                 Some(charge) => charge,
-                None if self.pair.waiting_bytes() > 0 => return Err(Errno::NOBUFS),
+                None if self.daemon_end.waiting_bytes() > 0 => return Err(Errno::NOBUFS),
                 // The end needs no memory. A record that comes at this moment may exceed the limit.
                 None => self.accounts.sent().charge_anyway(RECORD_ROOM_BYTES),
             };
@@ -355,7 +355,7 @@ impl Endpoint {
 
     /// Returns the header of the next record, which stays; `None` if it is not of the shim.
     fn next_header(&self) -> Result<Option<Header>, Errno> {
-        self.pair.next_header().map_err(|error| self.note_reset(error))
+        self.daemon_end.next_header().map_err(|error| self.note_reset(error))
     }
 
     /// Notes that a read has reported a reset. The records behind it are taken once the sharers' page was read.
@@ -363,16 +363,16 @@ impl Endpoint {
         if error != Errno::CONNRESET {
             return error;
         }
-        self.pair.reset().on_read_reset();
+        self.daemon_end.reset().on_read_reset();
         Errno::AGAIN
     }
 
     /// Receives a record; `charge` covers the longest one.
     fn receive_into(&self, buffer: &mut [u8], charge: Charge) -> Result<Incoming, Errno> {
-        let ReceivedMessage { bytes, descriptors } = match self.pair.receive(buffer) {
+        let ReceivedMessage { bytes, descriptors } = match self.daemon_end.receive(buffer) {
             Ok(ReceivedMessage { bytes: 0, .. }) if !self.has_ended() => return Ok(Incoming::Empty),
             Ok(ReceivedMessage { bytes: 0, .. }) => {
-                return if self.pair.reset().on_end() { Err(Errno::AGAIN) } else { Ok(Incoming::End) };
+                return if self.daemon_end.reset().on_end() { Err(Errno::AGAIN) } else { Ok(Incoming::End) };
             }
             Ok(received) => received,
             Err(error) => return Err(self.note_reset(error)),
@@ -449,7 +449,9 @@ impl Endpoint {
 
     /// Returns whether a thread is at work whose result comes before all else that can be taken.
     pub(crate) fn awaits_thread(&self) -> bool {
-        self.long.is_being_read() || self.pair.reset().awaits_page() || self.ring.is_checked(self.worker())
+        self.long.is_being_read()
+            || self.daemon_end.reset().awaits_page()
+            || self.ring.is_checked(self.worker())
     }
 
     /// Waits until the user of the socket has memory for the next record, and reserves it.
@@ -466,16 +468,16 @@ impl Endpoint {
             return;
         }
         self.closer().room().await;
-        self.pair.time().unthrottled().await;
+        self.daemon_end.time().unthrottled().await;
         if self.ring.is_checked(self.worker()) {
             return self.ring.checked().await;
         }
-        if self.pair.reset().awaits_page() {
+        if self.daemon_end.reset().awaits_page() {
             let until = self.page_wait_ends.get().unwrap_or_else(|| Instant::now() + PAGE_WAIT);
             self.page_wait_ends.set(Some(until));
             match self.read_page_until(until).await {
-                true => self.pair.reset().on_learned(),
-                false => self.pair.reset().on_unknown(),
+                true => self.daemon_end.reset().on_learned(),
+                false => self.daemon_end.reset().on_unknown(),
             }
             self.page_wait_ends.set(None);
             return;
@@ -488,14 +490,14 @@ impl Endpoint {
                 biased;
                 // Another task may take the wake record out of the pair, and leave messages in the ring.
                 () = self.ring.woken() => {}
-                () = self.pair.readable() => {}
+                () = self.daemon_end.readable() => {}
             }
         }
     }
 
     /// Makes the next read report again that the program has closed with unread records.
     pub(crate) fn repeat_reset(&self) {
-        self.pair.reset().on_learned();
+        self.daemon_end.reset().on_learned();
     }
 
     /// Begins a reading of the sharers' page, and does not wait for it.
@@ -521,17 +523,17 @@ impl Endpoint {
     }
 
     fn discard_record(&self) -> bool {
-        self.pair.discard().is_some_and(|bytes| bytes > 0 || !self.has_ended())
+        self.daemon_end.discard().is_some_and(|bytes| bytes > 0 || !self.has_ended())
     }
 
     /// Returns whether the program has shut down sending, and all that it has sent was taken.
     fn has_ended(&self) -> bool {
-        self.pair.is_at_end() && self.ring.fix_end()
+        self.daemon_end.is_at_end() && self.ring.fix_end()
     }
 
     /// Returns the number of bytes that the program has sent and the daemon has not taken, with a header for each message.
     pub(crate) fn waiting_bytes(&self) -> u64 {
-        self.pair.waiting_bytes() + self.ring.tail().wrapping_sub(self.ring.position())
+        self.daemon_end.waiting_bytes() + self.ring.tail().wrapping_sub(self.ring.position())
     }
 
     /// Returns how far the daemon has taken what the program sends.
@@ -541,7 +543,7 @@ impl Endpoint {
 
     /// Returns how far the program has sent.
     pub(crate) fn sent(&self) -> Progress {
-        let record_bytes = self.taken_bytes.get() + self.pair.waiting_bytes();
+        let record_bytes = self.taken_bytes.get() + self.daemon_end.waiting_bytes();
         Progress { record_bytes, ring_position: self.ring.tail() }
     }
 }
@@ -559,12 +561,12 @@ impl Endpoint {
 
     /// Returns whether the program's end is closed.
     pub(crate) fn is_closed(&self) -> bool {
-        self.pair.is_hung_up() && self.close_watch.get().is_none_or(CloseWatch::is_closed)
+        self.daemon_end.is_hung_up() && self.close_watch.get().is_none_or(CloseWatch::is_closed)
     }
 
     /// Waits until the program's end is closed.
     pub(crate) async fn closed(&self) {
-        self.pair.hung_up_both_ways().await;
+        self.daemon_end.hung_up_both_ways().await;
         if let Some(watch) = self.close_watch.get() {
             watch.closed().await;
         }
@@ -576,14 +578,14 @@ impl Endpoint {
     /// Ends the content: the program reads the available messages, and then the end.
     pub(crate) fn end_content(&self) {
         if self.form.end_content() {
-            self.pair.end_output();
+            self.daemon_end.end_output();
         }
     }
 
     /// Ends the content silently: a program that reads records is not shown that, because its descriptor would poll readable.
     pub(crate) fn end_content_silently(&self) {
         if self.form.end_content_silently() {
-            self.pair.end_output();
+            self.daemon_end.end_output();
         }
     }
 }
@@ -593,21 +595,21 @@ impl Endpoint {
     /// behind.
     pub(crate) async fn breach(&self, turn: Turn) -> Breach {
         let charge = |bytes: usize| self.accounts.left().take(bytes.saturating_add(self.long.memory_bytes()));
-        self.pair.breach_in_flight(turn, charge).await
+        self.daemon_end.breach_in_flight(turn, charge).await
     }
 
     /// Returns the daemon's end of the pair.
-    pub(crate) fn pair(&self) -> &Arc<PairSocket> {
-        &self.pair
+    pub(crate) fn daemon_end(&self) -> &Arc<DaemonEnd> {
+        &self.daemon_end
     }
 
     fn closer(&self) -> &Arc<Closer> {
-        self.pair.closer()
+        self.daemon_end.closer()
     }
 
     /// Returns the threads that do what may wait for a program.
     fn worker(&self) -> &Worker {
-        self.pair.closer().worker()
+        self.daemon_end.closer().worker()
     }
 
     /// Returns the accounts of the socket's user.

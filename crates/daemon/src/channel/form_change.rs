@@ -52,9 +52,9 @@ impl Channel {
             tokio::task::spawn_local(async move {
                 while let Err(NotPut::Blocked(blocked)) = channel.flush() {
                     match blocked {
-                        Blocked::Throttled => channel.pair().time().unthrottled().await,
-                        Blocked::Recall => channel.pair().recall_ended().await,
-                        _ => channel.pair().writable().await,
+                        Blocked::Throttled => channel.daemon_end().time().unthrottled().await,
+                        Blocked::Recall => channel.daemon_end().recall_ended().await,
+                        _ => channel.daemon_end().writable().await,
                     }
                 }
                 channel.endpoint.form.on_flushed();
@@ -70,14 +70,14 @@ impl Channel {
             false => self.try_put_returned(message),
         })?;
         if is_end {
-            self.pair().end_output();
+            self.daemon_end().end_output();
         }
         Ok(())
     }
 
     fn try_put_returned(&self, message: &Message) -> Result<(), NotPut> {
         let attempted = self.credit.attempt(1);
-        self.pair().try_put_message(&message.header, &message.blocks())?;
+        self.daemon_end().try_put_message(&message.header, &message.blocks())?;
         attempted.on_put(None);
         Ok(())
     }
@@ -85,7 +85,7 @@ impl Channel {
     /// Puts the rest of a message as plain content; puts nothing of a notification.
     pub(super) fn try_put_plain(&self, message: &mut Message) -> Result<(), NotPut> {
         while let Some(packet) = message.packet() {
-            self.pair().try_put_parts(&[IoSlice::new(&packet)], &[])?;
+            self.daemon_end().try_put_parts(&[IoSlice::new(&packet)], &[])?;
             message.cut(packet.len());
         }
         Ok(())
@@ -114,7 +114,7 @@ mod tests {
         channel.hold().expect("it is open");
         let record = [&header(ID, 5).encode()[..], b"hello"].concat();
         channel.put_back(&record, ID, None).await.expect("memory");
-        channel.pair().time().throttle_for(Duration::from_millis(200));
+        channel.daemon_end().time().throttle_for(Duration::from_millis(200));
         channel.set_form(false).expect("it is held");
         assert!(read(&program_end).is_none());
         let mut returned = Vec::new();

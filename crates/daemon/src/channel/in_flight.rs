@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use tokio::time::Instant;
 
-use super::pair_socket::{PAIR_RECORDS_MAX, PairSocket};
+use super::daemon_end::{DaemonEnd, PAIR_RECORDS_MAX};
 use super::received_memfd;
 use crate::users::budget::Charge;
 use crate::users::closer::{self, Peeked};
@@ -65,7 +65,7 @@ enum Inspected {
     Broken,
 }
 
-impl PairSocket {
+impl DaemonEnd {
     /// Waits for a breach. Tasks wait for that while they take no records. `charge` charges the user for what the program has
     /// left.
     pub(super) async fn breach_in_flight(
@@ -222,8 +222,9 @@ mod tests {
 
     /// Returns whether an inspection of what has come so far finds the socket broken.
     async fn is_broken(socket: &Socket) -> bool {
-        let pair = socket.channel().pair();
-        let is_inspected = || pair.arrivals().are_hidden() && pair.arrivals().inspection_due().is_none();
+        let daemon_end = socket.channel().daemon_end();
+        let is_inspected =
+            || daemon_end.arrivals().are_hidden() && daemon_end.arrivals().inspection_due().is_none();
         tokio::select! {
             biased;
             breach = socket.channel().endpoint.breach(socket.turn()) => breach == Breach::Descriptor,
@@ -251,7 +252,7 @@ mod tests {
         assert!(matches!(channel.try_take(), Ok(Incoming::Filler)), "a thread reads the long one");
         soon(channel.readable()).await;
         assert!(matches!(channel.try_take(), Ok(Incoming::Message(..))));
-        assert!(!socket.channel().pair().arrivals().are_hidden() || channel.try_take().is_err());
+        assert!(!socket.channel().daemon_end().arrivals().are_hidden() || channel.try_take().is_err());
     }
 
     #[tokio::test(flavor = "local")]
@@ -321,23 +322,23 @@ mod tests {
             let registry = registry();
             let (socket, program_end) = opened(&registry, Style::OneToOne);
             send_only(&program_end, Kind::Filler);
-            let pair = socket.channel().pair();
+            let daemon_end = socket.channel().daemon_end();
             let (end_it, ends) = std::sync::mpsc::channel::<()>();
             if is_throttled {
-                pair.time().throttle_for(Duration::from_secs(60));
+                daemon_end.time().throttle_for(Duration::from_secs(60));
             } else {
-                pair.closer().run(move || ends.recv().unwrap_or_default());
-                while pair.closer().has_room() {
-                    pair.closer().run(|| ());
+                daemon_end.closer().run(move || ends.recv().unwrap_or_default());
+                while daemon_end.closer().has_room() {
+                    daemon_end.closer().run(|| ());
                 }
             }
-            let mut inspection = pair.inspection();
+            let mut inspection = daemon_end.inspection();
             inspection.in_flight = Some(1);
-            assert_eq!((pair.inspect(&mut inspection), inspection.records), (Inspected::Partly, 0));
+            assert_eq!((daemon_end.inspect(&mut inspection), inspection.records), (Inspected::Partly, 0));
             if !is_throttled {
                 drop(end_it);
-                soon(pair.closer().room()).await;
-                assert_eq!(pair.inspect(&mut inspection), Inspected::Broken, "one was not found");
+                soon(daemon_end.closer().room()).await;
+                assert_eq!(daemon_end.inspect(&mut inspection), Inspected::Broken, "one was not found");
                 assert_eq!(inspection.records, 1);
             }
         }
@@ -417,7 +418,7 @@ mod tests {
             () = until_left(&registry, &socket, 100_000) => {}
             // After the inspection that finds the end of its content.
             () = async {
-                until("an inspection", || socket.channel().pair().arrivals().inspection_due().is_none()).await;
+                until("an inspection", || socket.channel().daemon_end().arrivals().inspection_due().is_none()).await;
                 drop(program_end);
                 std::future::pending().await
             } => {}
@@ -446,13 +447,13 @@ mod tests {
         let long = header(ID, 10);
         let long = Header { flags: long.flags.with(Flags::IN_MEMFD), ..long };
         (0..RECORDS_PER_TURN + 2).for_each(|_| send_memfd(&program_end, &long));
-        let pair = socket.channel().pair();
-        let mut inspection = pair.inspection();
-        assert_eq!(pair.inspect(&mut inspection), Inspected::Partly);
+        let daemon_end = socket.channel().daemon_end();
+        let mut inspection = daemon_end.inspection();
+        assert_eq!(daemon_end.inspect(&mut inspection), Inspected::Partly);
         assert!(socket.channel().discard());
         // It begins again.
-        assert_eq!(pair.inspect(&mut inspection), Inspected::Partly);
-        assert_eq!(pair.inspect(&mut inspection), Inspected::Sound);
+        assert_eq!(daemon_end.inspect(&mut inspection), Inspected::Partly);
+        assert_eq!(daemon_end.inspect(&mut inspection), Inspected::Sound);
         rustix::net::send(&program_end, b"a word", SendFlags::DONTWAIT).expect("it has ended no peek");
         assert!(socket.channel().try_take().is_ok());
     }

@@ -7,6 +7,7 @@ mod arrivals;
 pub(crate) mod blocked;
 pub(crate) mod busy_poll;
 mod credit_release;
+pub(crate) mod daemon_end;
 pub(crate) mod endpoint;
 mod form;
 mod form_change;
@@ -14,7 +15,6 @@ pub(crate) mod in_flight;
 mod inbound_long;
 pub(crate) mod incoming;
 pub(crate) mod lent_memfd;
-pub(crate) mod pair_socket;
 pub(crate) mod putter;
 pub(crate) mod raw_record;
 pub(crate) mod recall;
@@ -42,10 +42,10 @@ use rustix::io::Errno;
 use accounts::Accounts;
 use announced::{ALONE_MAX, Announced};
 use blocked::NotPut;
+use daemon_end::DaemonEnd;
 use endpoint::{Endpoint, Progress};
 use in_flight::Breach;
 use incoming::Incoming;
-use pair_socket::PairSocket;
 use raw_record::RawRecord;
 use receive_ring::IDLE_TIME;
 use shared_pages::SharedPages;
@@ -66,14 +66,14 @@ pub(crate) struct Channel {
 
 impl Channel {
     pub(crate) fn new(endpoint: Endpoint, pages: SharedPages) -> Channel {
-        let credit = WindowCredit::new(endpoint.pair().closer().worker().clone());
+        let credit = WindowCredit::new(endpoint.daemon_end().closer().worker().clone());
         let pages = Rc::new(pages);
         Channel { endpoint, pages, credit, delivery: Arc::default(), announced: RefCell::default() }
     }
 
     /// Returns the daemon's end of the pair.
-    pub(crate) fn pair(&self) -> &Arc<PairSocket> {
-        self.endpoint.pair()
+    pub(crate) fn daemon_end(&self) -> &Arc<DaemonEnd> {
+        self.endpoint.daemon_end()
     }
 
     /// Returns the pages, which only the owners of the state that they show write.
@@ -116,7 +116,7 @@ impl Channel {
         let Some(hint) = hint else { return Ok(()) };
         self.pages.set_longest(hint.longest);
         self.pages.set_bundles(hint.bundles);
-        self.pair().try_put_parts(&[IoSlice::new(&Header::new(Kind::SizeHint).encode())], &[])?;
+        self.daemon_end().try_put_parts(&[IoSlice::new(&Header::new(Kind::SizeHint).encode())], &[])?;
         // A size hint that could not be put is put at the next attempt.
         *self.announced() = hint;
         Ok(())
@@ -149,7 +149,7 @@ impl Channel {
 
     /// Starts a task that returns the memory of the receive ring once that is idle, if the ring has memory and no task waits.
     pub(crate) fn watch_ring(self: &Rc<Self>) {
-        if let Some(bundles) = self.pair().ring().begin_watch() {
+        if let Some(bundles) = self.daemon_end().ring().begin_watch() {
             tokio::task::spawn_local(return_idle_ring(Rc::downgrade(self), bundles));
         }
     }
@@ -289,10 +289,10 @@ async fn return_idle_ring(channel: Weak<Channel>, mut bundles: u64) {
         tokio::time::sleep(IDLE_TIME).await;
         // The memory of a closed socket is returned with its pages.
         let Some(channel) = channel.upgrade() else { return };
-        let pair = Arc::clone(channel.pair());
-        if pair.begin_return_of_ring(&mut bundles) {
-            let worker = pair.closer().worker().clone();
-            worker.run(move || pair.ring().return_memory());
+        let daemon_end = Arc::clone(channel.daemon_end());
+        if daemon_end.begin_return_of_ring(&mut bundles) {
+            let worker = daemon_end.closer().worker().clone();
+            worker.run(move || daemon_end.ring().return_memory());
             return;
         }
     }

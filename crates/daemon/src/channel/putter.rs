@@ -123,7 +123,7 @@ impl Putter {
         self.begin().map_err(|not_put| (not_put, messages))?;
         let channel = Rc::clone(&self.channel);
         let put = channel.announce_bundle().and_then(|()| {
-            channel.pair().try_put_bundle(first_bytes, |bundle| {
+            channel.daemon_end().try_put_bundle(first_bytes, |bundle| {
                 fill(bundle);
                 messages = bundle.messages();
             })
@@ -156,13 +156,13 @@ impl Putter {
     pub(crate) async fn unblocked(&mut self, blocked: Blocked) {
         let endpoint = &self.channel.endpoint;
         match blocked {
-            Blocked::Full => endpoint.pair().writable().await,
-            Blocked::Ring => endpoint.pair().ring_has_room().await,
+            Blocked::Full => endpoint.daemon_end().writable().await,
+            Blocked::Ring => endpoint.daemon_end().ring_has_room().await,
             Blocked::Delivery => {
                 self.delivery = Some(Arc::clone(&self.channel.delivery).lock_owned().await);
             }
-            Blocked::Recall => endpoint.pair().recall_ended().await,
-            Blocked::Throttled => endpoint.pair().time().unthrottled().await,
+            Blocked::Recall => endpoint.daemon_end().recall_ended().await,
+            Blocked::Throttled => endpoint.daemon_end().time().unthrottled().await,
             Blocked::FormChanging => endpoint.form.released().await,
             Blocked::Memory(bytes) => {
                 let charge = endpoint.accounts().unread().room(bytes).await;
@@ -170,7 +170,7 @@ impl Putter {
                     record.memfd = charge.map_or(Memfd::Failed(Errno::NOMEM), Memfd::Charged);
                 }
             }
-            Blocked::Descriptors => endpoint.pair().closer().room().await,
+            Blocked::Descriptors => endpoint.daemon_end().closer().room().await,
             Blocked::Host => tokio::time::sleep(SHORTAGE_WAIT).await,
         }
     }
@@ -242,7 +242,7 @@ impl Putter {
             Ok(()) if header.bytes as usize > PAYLOAD_BYTES_MAX => {
                 record.try_put_long(channel, header, blocks, &mut self.waiting)
             }
-            Ok(()) => channel.pair().try_put_message(header, blocks),
+            Ok(()) => channel.daemon_end().try_put_message(header, blocks),
             announced => announced,
         };
         if put.is_ok() {
@@ -300,7 +300,7 @@ impl RecordAttempt {
             Memfd::Filled(memfd) => return self.try_put_memfd(channel, header, memfd),
             Memfd::Failed(error) => return Err(NotPut::Failed(error)),
         };
-        let (accounts, closer) = (channel.endpoint.accounts(), channel.pair().closer());
+        let (accounts, closer) = (channel.endpoint.accounts(), channel.daemon_end().closer());
         match LentMemfd::of_message(blocks, accounts.unread(), closer, memory) {
             Ok(memfd) => {
                 // The memory of the message is charged with the memfd now.
@@ -321,7 +321,7 @@ impl RecordAttempt {
         memfd: LentMemfd,
     ) -> Result<(), NotPut> {
         let header = Header { flags: header.flags.with(Flags::IN_MEMFD), ..*header }.encode();
-        let put = channel.pair().try_put_parts(&[IoSlice::new(&header)], &[memfd.as_fd()]);
+        let put = channel.daemon_end().try_put_parts(&[IoSlice::new(&header)], &[memfd.as_fd()]);
         match put {
             Ok(()) => channel.hold_memory(memfd),
             Err(NotPut::Blocked(_)) => self.memfd = Memfd::Filled(memfd),
@@ -409,7 +409,7 @@ mod tests {
         let (channel, mut putter) = (socket.channel(), Putter::new(socket.channel()));
         let are_expected = || channel.pages.field(StatusPage::BUNDLES_AT) != 0;
         let two = [message(1, 10), message(2, 10)];
-        channel.pair().ring_has_memory(1).await;
+        channel.daemon_end().ring_has_memory(1).await;
         assert_eq!(try_put_bundle(&mut putter, &two), Ok(true));
         assert!(are_expected());
         for alone in 0..super::super::ALONE_MAX {
@@ -418,7 +418,7 @@ mod tests {
             assert_eq!(try_put(&mut putter, &message(3, 10)), Ok(Put::Record));
         }
         assert!(are_expected(), "the sharers' page is being read");
-        channel.pair().closer().drained().await;
+        channel.daemon_end().closer().drained().await;
         assert_eq!(try_put(&mut putter, &message(3, 10)), Ok(Put::Record));
         assert!(!are_expected());
     }
@@ -448,11 +448,13 @@ mod tests {
         let charged = || registry.resources().users().received().account(1).charged_bytes() % (64 * 1024);
         let two = [message(1, 10), message(2, 10)];
         let mut put = 0;
-        channel.pair().ring_has_memory(1).await;
+        channel.daemon_end().ring_has_memory(1).await;
         let blocked = loop {
             match try_put_bundle(&mut putter, &two) {
                 Ok(is_put) => put += if is_put { 2 } else { panic!("there is memory") },
-                Err((NotPut::Blocked(Blocked::Ring), _)) => channel.pair().ring_has_memory(32 * 1024).await,
+                Err((NotPut::Blocked(Blocked::Ring), _)) => {
+                    channel.daemon_end().ring_has_memory(32 * 1024).await
+                }
                 Err(blocked) => break blocked,
             }
         };
@@ -480,7 +482,7 @@ mod tests {
         let mut putter = Putter::new(socket.channel());
         let mut put = 0;
         let blocked = loop {
-            socket.channel().pair().ring_has_memory(60_100).await;
+            socket.channel().daemon_end().ring_has_memory(60_100).await;
             match try_put_bundle(&mut putter, &[message(put, 60_000)]) {
                 Ok(true) => put += 1,
                 blocked => break blocked,
@@ -519,7 +521,7 @@ mod tests {
             "it asks for none"
         );
         drop(others);
-        soon(socket.channel().pair().ring_has_memory(1)).await;
+        soon(socket.channel().daemon_end().ring_has_memory(1)).await;
         assert_eq!(try_put_bundle(&mut putter, &[message(1, 10)]), Ok(true));
     }
 }

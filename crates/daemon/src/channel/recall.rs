@@ -21,7 +21,7 @@ use tokio::sync::{OwnedRwLockWriteGuard, oneshot};
 use tokio::time::timeout;
 
 use super::raw_record::RawRecord;
-use crate::channel::pair_socket::{PAIR_RECORDS_MAX, PairSocket};
+use crate::channel::daemon_end::{DaemonEnd, PAIR_RECORDS_MAX};
 use crate::system::journal::{Cause, log};
 use crate::users::descriptor_budget::DescriptorPermit;
 use crate::users::worker::Job;
@@ -32,7 +32,7 @@ const RECALL_WAIT: Duration = Duration::from_secs(5);
 /// Records taken out of a pair. Those that are still here when this is dropped go back.
 pub(crate) struct Recalled {
     records: VecDeque<RawRecord>,
-    pair: Arc<PairSocket>,
+    daemon_end: Arc<DaemonEnd>,
     /// Keeps other records from being sent to the program until this is dropped.
     gate: Arc<OwnedRwLockWriteGuard<()>>,
 }
@@ -51,8 +51,8 @@ impl Recalled {
     /// Puts the records back unchanged, and waits until they are there.
     pub(crate) async fn put_back(mut self) {
         let records = self.take().into_iter().map(|record| (record, false)).collect();
-        let (_, put) = self.sort(records, &self.pair).await;
-        log_lost(put, &self.pair);
+        let (_, put) = self.sort(records, &self.daemon_end).await;
+        log_lost(put, &self.daemon_end);
     }
 
     /// Puts each of these records back, or into another pair if it is marked, on a thread that may wait for programs.
@@ -62,14 +62,14 @@ impl Recalled {
     pub(crate) async fn sort(
         &self,
         records: Vec<(RawRecord, bool)>,
-        other: &Arc<PairSocket>,
+        other: &Arc<DaemonEnd>,
     ) -> (Vec<(RawRecord, bool)>, Result<(), Errno>) {
         if records.is_empty() {
             return (records, Ok(()));
         }
-        let pairs = [Arc::clone(&self.pair), Arc::clone(other)];
+        let pairs = [Arc::clone(&self.daemon_end), Arc::clone(other)];
         let gate = Arc::clone(&self.gate);
-        let sorting = Job::begin(self.pair.closer().worker(), move || {
+        let sorting = Job::begin(self.daemon_end.closer().worker(), move || {
             let _gate = gate;
             let mut put = Vec::with_capacity(records.len());
             for (record, is_marked) in records {
@@ -93,9 +93,9 @@ impl Recalled {
     ) -> Result<(), Errno> {
         // The daemon is the only sender to this end.
         while self.records.len() < PAIR_RECORDS_MAX {
-            match RawRecord::take(program_end, self.pair.closer(), self.pair.time()) {
+            match RawRecord::take(program_end, self.daemon_end.closer(), self.daemon_end.time()) {
                 Ok(mut record) => {
-                    if let Some(messages) = self.pair.ring().take_back(&record.bytes) {
+                    if let Some(messages) = self.daemon_end.ring().take_back(&record.bytes) {
                         (record.bytes, record.is_bundle) = (messages, true);
                     }
                     self.records.push_back(record);
@@ -117,22 +117,22 @@ impl Drop for Recalled {
         if records.is_empty() {
             return;
         }
-        let (pair, gate) = (Arc::clone(&self.pair), Arc::clone(&self.gate));
-        self.pair.closer().worker().run(move || {
-            let put = records.iter().try_for_each(|record| pair.put_raw(record));
+        let (daemon_end, gate) = (Arc::clone(&self.daemon_end), Arc::clone(&self.gate));
+        self.daemon_end.closer().worker().run(move || {
+            let put = records.iter().try_for_each(|record| daemon_end.put_raw(record));
             drop(gate);
-            log_lost(put, &pair);
+            log_lost(put, &daemon_end);
         });
     }
 }
 
 /// Logs that records could not be put back.
-fn log_lost(put: Result<(), Errno>, pair: &PairSocket) {
+fn log_lost(put: Result<(), Errno>, daemon_end: &DaemonEnd) {
     match put {
         // The program is gone.
         Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
         Err(error) => {
-            let cause = Cause::User(pair.closer().user());
+            let cause = Cause::User(daemon_end.closer().user());
             log(cause, format_args!("records of a program were lost: {error}"));
         }
     }
@@ -181,14 +181,14 @@ fn await_lock(program_end: &OwnedFd) {
     let _ = rustix::net::recv(program_end, &mut [0_u8; 0], flags);
 }
 
-impl PairSocket {
+impl DaemonEnd {
     /// Takes back the records that the program has not read. `EBUSY`: the lock of the program's end is not available for now;
     /// all records stay in the pair, or go back to it.
     pub(crate) async fn recall(self: &Arc<Self>, program_end: BorrowedFd<'_>) -> Result<Recalled, Errno> {
         let recalled = async {
             let gate = self.close_gate().await;
             let recalled =
-                Recalled { records: VecDeque::new(), pair: Arc::clone(self), gate: Arc::new(gate) };
+                Recalled { records: VecDeque::new(), daemon_end: Arc::clone(self), gate: Arc::new(gate) };
             // This call takes no lock that a program can hold.
             if rustix::io::ioctl_fionread(program_end)? == 0 {
                 return Ok(recalled);
@@ -236,7 +236,7 @@ mod tests {
     use crate::users::worker::WORKERS_MAX;
 
     /// Returns a pair: the daemon's end, and the program's.
-    fn pair() -> (Arc<PairSocket>, OwnedFd) {
+    fn pair() -> (Arc<DaemonEnd>, OwnedFd) {
         let closers = Closers::new(DescriptorBudget::with_max(1 << 16));
         let account = Budget::new(ByteLimits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
         let closer = closers.of(1, Source::Pairs);
@@ -246,7 +246,7 @@ mod tests {
         let ring = OutboundRing::new(pages.expect("room").memory(), Rings::one(), 1);
         let pair = endpoint::pair(&Arc::default(), closer, Accounts::all_of(&account), ring);
         let (endpoint, program_end) = pair.expect("a pair");
-        (Arc::clone(endpoint.pair()), program_end)
+        (Arc::clone(endpoint.daemon_end()), program_end)
     }
 
     /// Reads the next record from the program's end; returns it with the number of its descriptors.
@@ -267,12 +267,12 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn records_that_nobody_takes_go_back_in_their_order() {
-        let (pair, program_end) = pair();
+        let (daemon_end, program_end) = pair();
         let two = [program_end.as_fd(), program_end.as_fd()];
-        pair.put_record(b"first", &two).await.expect("room");
-        pair.put_record(b"second", &[]).await.expect("room");
-        let recalled = pair.recall(program_end.as_fd()).await.expect("nobody has the lock");
-        let mut third = pin!(pair.put_record(b"third", &[]));
+        daemon_end.put_record(b"first", &two).await.expect("room");
+        daemon_end.put_record(b"second", &[]).await.expect("room");
+        let recalled = daemon_end.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let mut third = pin!(daemon_end.put_record(b"third", &[]));
         let mut context = Context::from_waker(Waker::noop());
         assert!(third.as_mut().poll(&mut context).is_pending(), "nothing comes between them");
         assert_eq!(rustix::io::ioctl_fionread(&program_end), Ok(0));
@@ -284,11 +284,11 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn records_that_are_put_back_are_there_when_the_call_returns() {
-        let (pair, program_end) = pair();
+        let (daemon_end, program_end) = pair();
         let two = [program_end.as_fd(), program_end.as_fd()];
-        pair.put_record(b"first", &two).await.expect("room");
-        pair.put_record(b"second", &[]).await.expect("room");
-        pair.recall(program_end.as_fd()).await.expect("nobody has the lock").put_back().await;
+        daemon_end.put_record(b"first", &two).await.expect("room");
+        daemon_end.put_record(b"second", &[]).await.expect("room");
+        daemon_end.recall(program_end.as_fd()).await.expect("nobody has the lock").put_back().await;
         assert_eq!(read(&program_end), ("first".into(), 2));
         assert_eq!(read(&program_end), ("second".into(), 0));
     }
@@ -297,47 +297,47 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn bundles_go_back_to_the_ring_even_if_each_is_one_message() {
         const BYTES: usize = 60_000;
-        let (pair, program_end) = pair();
+        let (daemon_end, program_end) = pair();
         let header = Header { bytes: BYTES as u32, ..Header::new(Kind::Data) };
         let content = |number: u8| [&header.encode()[..], &[number; BYTES]].concat();
         for number in 0..6 {
-            pair.ring_has_memory(BYTES + HEADER_BYTES).await;
-            let put = pair.try_put_bundle(BYTES + HEADER_BYTES, |bundle| {
+            daemon_end.ring_has_memory(BYTES + HEADER_BYTES).await;
+            let put = daemon_end.try_put_bundle(BYTES + HEADER_BYTES, |bundle| {
                 assert!(bundle.push(&header, [&[number; BYTES][..]]));
             });
             assert_eq!(put, Ok(true), "{number}");
         }
-        pair.recall(program_end.as_fd()).await.expect("nobody has the lock").put_back().await;
+        daemon_end.recall(program_end.as_fd()).await.expect("nobody has the lock").put_back().await;
         for number in 0..6 {
             let mut record = [0; 2 * HEADER_BYTES];
             let (bytes, _) =
                 rustix::net::recv(&program_end, &mut record, RecvFlags::DONTWAIT).expect("a record");
-            assert!(pair.bundle_of(&record[..bytes]) == Some(content(number)), "{number}");
+            assert!(daemon_end.bundle_of(&record[..bytes]) == Some(content(number)), "{number}");
         }
     }
 
     #[tokio::test(flavor = "local")]
     async fn nothing_comes_between_records_that_are_put_back_although_the_request_has_failed() {
-        let (pair, program_end) = pair();
-        pair.put_record(b"first", &[]).await.expect("room");
-        let mut recalled = pair.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let (daemon_end, program_end) = pair();
+        daemon_end.put_record(b"first", &[]).await.expect("room");
+        let mut recalled = daemon_end.recall(program_end.as_fd()).await.expect("nobody has the lock");
         let records = recalled.take().into_iter().map(|record| (record, false)).collect();
         // All threads of the user are stuck, so the records wait.
         let (end_it, ends) = std::sync::mpsc::channel::<()>();
         let ends = Arc::new(std::sync::Mutex::new(ends));
         for _ in 0..WORKERS_MAX {
             let ends = Arc::clone(&ends);
-            pair.closer().worker().run(move || lock(&ends).recv().unwrap_or_default());
+            daemon_end.closer().worker().run(move || lock(&ends).recv().unwrap_or_default());
         }
         {
-            let mut sorting = pin!(recalled.sort(records, &pair));
+            let mut sorting = pin!(recalled.sort(records, &daemon_end));
             assert!(sorting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         }
         drop(recalled);
-        let second = pair.try_put_parts(&[IoSlice::new(b"second")], &[]);
+        let second = daemon_end.try_put_parts(&[IoSlice::new(b"second")], &[]);
         assert_eq!(second, Err(NotPut::Blocked(Blocked::Recall)));
         drop(end_it);
-        pair.put_record(b"second", &[]).await.expect("room");
+        daemon_end.put_record(b"second", &[]).await.expect("room");
         assert_eq!((read(&program_end).0, read(&program_end).0), ("first".into(), "second".into()));
     }
 
@@ -346,25 +346,25 @@ mod tests {
         const BYTES: usize = 60_000;
         /// More than half of the ring.
         const BUNDLES: usize = 6;
-        let (pair, program_end) = pair();
+        let (daemon_end, program_end) = pair();
         let header = Header { bytes: BYTES as u32, ..Header::new(Kind::Data) };
         for _ in 0..BUNDLES {
-            pair.ring_has_memory(BYTES + HEADER_BYTES).await;
-            let put = pair.try_put_bundle(BYTES + HEADER_BYTES, |bundle| {
+            daemon_end.ring_has_memory(BYTES + HEADER_BYTES).await;
+            let put = daemon_end.try_put_bundle(BYTES + HEADER_BYTES, |bundle| {
                 assert!(bundle.push(&header, [&[7; BYTES][..]]));
             });
             assert_eq!(put, Ok(true));
         }
-        let recalled = pair.recall(program_end.as_fd()).await.expect("nobody has the lock");
-        assert_eq!(pair.unread_bytes(), 0, "the kernel has none of the records");
-        let mut room = pin!(pair.ring_has_room());
+        let recalled = daemon_end.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        assert_eq!(daemon_end.unread_bytes(), 0, "the kernel has none of the records");
+        let mut room = pin!(daemon_end.ring_has_room());
         let mut context = Context::from_waker(Waker::noop());
         assert!(room.as_mut().poll(&mut context).is_pending());
         // The runtime has reported the pair writable to this task, and so to the one before.
-        pair.writable().await;
+        daemon_end.writable().await;
         assert!(room.as_mut().poll(&mut context).is_pending(), "they may go back");
         drop(recalled);
-        pair.recall_ended().await;
+        daemon_end.recall_ended().await;
         assert!(room.as_mut().poll(&mut context).is_pending(), "they have gone back");
         for _ in 0..BUNDLES {
             let bytes = rustix::net::recv(&program_end, &mut [0; HEADER_BYTES][..], RecvFlags::DONTWAIT);
@@ -375,25 +375,25 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn records_that_are_discarded_do_not_come_back() {
-        let (pair, program_end) = pair();
-        pair.put_record(b"first", &[]).await.expect("room");
-        pair.recall(program_end.as_fd()).await.expect("nobody has the lock").discard();
+        let (daemon_end, program_end) = pair();
+        daemon_end.put_record(b"first", &[]).await.expect("room");
+        daemon_end.recall(program_end.as_fd()).await.expect("nobody has the lock").discard();
         assert_eq!(rustix::io::ioctl_fionread(&program_end), Ok(0));
         // Another recall finds no record, and does not keep the daemon from sending afterwards.
-        drop(pair.recall(program_end.as_fd()).await.expect("nobody has the lock"));
-        pair.put_record(b"second", &[]).await.expect("room");
+        drop(daemon_end.recall(program_end.as_fd()).await.expect("nobody has the lock"));
+        daemon_end.put_record(b"second", &[]).await.expect("room");
         assert_eq!(read(&program_end), ("second".into(), 0));
     }
 
     #[tokio::test(flavor = "local")]
     async fn a_thread_that_comes_too_late_takes_nothing() {
-        let (pair, program_end) = pair();
-        pair.put_record(b"first", &[]).await.expect("room");
-        let gate = Arc::new(pair.close_gate().await);
-        let recalled = Recalled { records: VecDeque::new(), pair: Arc::clone(&pair), gate };
+        let (daemon_end, program_end) = pair();
+        daemon_end.put_record(b"first", &[]).await.expect("room");
+        let gate = Arc::new(daemon_end.close_gate().await);
+        let recalled = Recalled { records: VecDeque::new(), daemon_end: Arc::clone(&daemon_end), gate };
         let (done, is_done) = oneshot::channel();
         drop(is_done);
-        let permit = pair.closer().count_descriptor();
+        let permit = daemon_end.closer().count_descriptor();
         Recall { program_end: program_end.try_clone().expect("a copy"), _permit: permit, recalled, done }
             .run();
         assert_eq!(read(&program_end), ("first".into(), 0));
@@ -401,50 +401,50 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn a_record_that_is_taken_after_the_request_has_failed_goes_back() {
-        let (pair, program_end) = pair();
+        let (daemon_end, program_end) = pair();
         let two = [program_end.as_fd(), program_end.as_fd()];
-        pair.put_record(b"first", &two).await.expect("room");
-        let gate = Arc::new(pair.close_gate().await);
-        let recalled = Recalled { records: VecDeque::new(), pair: Arc::clone(&pair), gate };
+        daemon_end.put_record(b"first", &two).await.expect("room");
+        let gate = Arc::new(daemon_end.close_gate().await);
+        let recalled = Recalled { records: VecDeque::new(), daemon_end: Arc::clone(&daemon_end), gate };
         let (done, is_done) = oneshot::channel();
         let theirs_too = program_end.try_clone().expect("a copy");
-        let permit = pair.closer().count_descriptor();
+        let permit = daemon_end.closer().count_descriptor();
         let recall = Recall { program_end: theirs_too, _permit: permit, recalled, done };
         // A sharer has held the lock from the check of the request until the request has failed.
         assert!(recall.is_wanted());
         drop(is_done);
         recall.take();
-        pair.put_record(b"second", &[]).await.expect("the gate opens again");
+        daemon_end.put_record(b"second", &[]).await.expect("the gate opens again");
         assert_eq!(read(&program_end), ("first".into(), 2));
         assert_eq!(read(&program_end), ("second".into(), 0));
     }
 
     #[tokio::test(flavor = "local")]
     async fn a_full_pair_has_room_for_one_record_more_than_it_had() {
-        let (pair, program_end) = pair();
+        let (daemon_end, program_end) = pair();
         let record = [7; 1000];
         let full = async {
             loop {
-                pair.put_record(&record, &[]).await.expect("room");
+                daemon_end.put_record(&record, &[]).await.expect("room");
             }
         };
         assert!(pin!(full).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let mut recalled = pair.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let mut recalled = daemon_end.recall(program_end.as_fd()).await.expect("nobody has the lock");
         let mut records: Vec<_> = recalled.take().into_iter().map(|record| (record, false)).collect();
         let one_more = RawRecord { bytes: record.into(), descriptors: Vec::new(), is_bundle: false };
         records.push((one_more, false));
         let count = records.len();
-        let (put, result) = recalled.sort(records, &pair).await;
+        let (put, result) = recalled.sort(records, &daemon_end).await;
         assert_eq!((put.len(), result), (count, Ok(())));
     }
 
     #[tokio::test(flavor = "local")]
     async fn records_are_sorted_by_a_thread_up_to_the_first_that_cannot_be_put() {
-        let ((pair, program_end), (other, other_end)) = (pair(), pair());
+        let ((daemon_end, program_end), (other, other_end)) = (pair(), pair());
         for word in [&b"first"[..], b"second", b"third", b"fourth"] {
-            pair.put_record(word, &[]).await.expect("room");
+            daemon_end.put_record(word, &[]).await.expect("room");
         }
-        let mut recalled = pair.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let mut recalled = daemon_end.recall(program_end.as_fd()).await.expect("nobody has the lock");
         let mut records: Vec<_> = recalled.take().into_iter().map(|record| (record, false)).collect();
         let last = records.pop().expect("four");
         records[1].1 = true;
@@ -468,13 +468,13 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn a_recall_is_done_beside_stuck_work() {
-        let (pair, program_end) = pair();
-        pair.put_record(b"first", &[]).await.expect("room");
+        let (daemon_end, program_end) = pair();
+        daemon_end.put_record(b"first", &[]).await.expect("room");
         let (_end_it, ends) = std::sync::mpsc::channel::<()>();
-        pair.closer().worker().run(move || ends.recv().unwrap_or_default());
-        let recalled = pair.recall(program_end.as_fd()).await.expect("another thread recalls");
+        daemon_end.closer().worker().run(move || ends.recv().unwrap_or_default());
+        let recalled = daemon_end.recall(program_end.as_fd()).await.expect("another thread recalls");
         assert_eq!(recalled.records.len(), 1);
         drop(recalled);
-        pair.put_record(b"second", &[]).await.expect("room");
+        daemon_end.put_record(b"second", &[]).await.expect("room");
     }
 }

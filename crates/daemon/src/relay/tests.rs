@@ -66,7 +66,7 @@ impl Joined {
         let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
         let (socket, program_end) = opened(&registry, Style::OneToOne);
         with_writer(&socket, |_| ());
-        soon(socket.channel().pair().ring_has_memory(1)).await;
+        soon(socket.channel().daemon_end().ring_has_memory(1)).await;
         let options = socket.future_options();
         let (peer, _) = accepted.expect("an association comes");
         let assoc = SocketAssociation::with(ID, (host, 7).into(), connected.expect("it listens"), options);
@@ -152,7 +152,7 @@ async fn messages_of_a_peer_wait_for_room_in_the_channel_and_then_the_end_is_tol
             Some(InboundWait::Turn) => inbound.next_turn().await,
             Some(InboundWait::Channel(_)) => {
                 // The ring may have waited for its memory alone.
-                soon(joined.socket.channel().pair().ring_has_memory(content.len())).await;
+                soon(joined.socket.channel().daemon_end().ring_has_memory(content.len())).await;
                 match inbound.step(&mut held, &mut |end| ends.push(end)) {
                     Some(InboundWait::Message | InboundWait::Turn) => {}
                     wait => break wait,
@@ -227,13 +227,13 @@ async fn a_throttled_user_waits_and_loses_nothing() {
     joined.send(b"a word");
     joined.peer.send(b"an answer").await.expect("it is open");
     soon(association.readable()).await.expect("it is open");
-    channel.pair().time().throttle_for(THROTTLE);
+    channel.daemon_end().time().throttle_for(THROTTLE);
     assert_eq!(outbound.step().expect("it is open"), OutboundWait::Message);
     let wait = inbound.step(&mut held, &mut |_| ());
     assert_eq!(wait, Some(InboundWait::Channel(Blocked::Throttled)));
     assert!(channel.waiting_bytes() > 0 && read(&joined.program_end).is_none());
     soon(channel.readable()).await;
-    assert!(!channel.pair().time().is_throttled());
+    assert!(!channel.daemon_end().time().is_throttled());
     assert_eq!(outbound.step().expect("it is open"), OutboundWait::Message);
     assert_eq!(channel.waiting_bytes(), 0, "it was taken");
     soon(inbound.unblocked(Blocked::Throttled)).await;
@@ -260,11 +260,11 @@ async fn a_long_message_whose_memory_has_come_is_read_when_the_thread_is_free() 
     assert_eq!(outbound.step().expect("it is open"), OutboundWait::Own(ChannelWait::UserMemory));
     // Work for another socket of this user is stuck, and so is the close of a descriptor.
     let (end_it, ends) = mpsc::channel::<()>();
-    channel.pair().closer().worker().run(move || ends.recv().unwrap_or_default());
+    channel.daemon_end().closer().worker().run(move || ends.recv().unwrap_or_default());
     let (_end_close, close_ends) = mpsc::channel::<()>();
-    channel.pair().closer().run(move || close_ends.recv().unwrap_or_default());
-    while channel.pair().closer().has_room() {
-        channel.pair().closer().run(|| ());
+    channel.daemon_end().closer().run(move || close_ends.recv().unwrap_or_default());
+    while channel.daemon_end().closer().has_room() {
+        channel.daemon_end().closer().run(|| ());
     }
     drop(all);
     soon(channel.room()).await;
@@ -285,7 +285,7 @@ async fn a_request_waits_for_a_long_message_that_was_sent_before() {
     let registry = registry();
     let (socket, program_end) = opened(&registry, Style::OneToMany);
     let (end_it, ends) = mpsc::channel::<()>();
-    socket.channel().pair().closer().worker().run(move || ends.recv().unwrap_or_default());
+    socket.channel().daemon_end().closer().worker().run(move || ends.recv().unwrap_or_default());
     send_long(&program_end, ID, 100_000);
     let taken = async {
         tokio::join!(drain(&socket), async {
@@ -331,9 +331,9 @@ async fn a_turn_whose_message_never_comes_takes_one_record_a_call() {
     (0..20).for_each(|counter| send_memfd(&joined.program_end, &in_turn(counter)));
     let channel = joined.socket.channel();
     for _ in 0..20 {
-        let before = channel.pair().waiting_bytes();
+        let before = channel.daemon_end().waiting_bytes();
         assert!(matches!(channel.try_take(), Ok(Incoming::Filler)));
-        assert_eq!(before - channel.pair().waiting_bytes(), HEADER_BYTES as u64);
+        assert_eq!(before - channel.daemon_end().waiting_bytes(), HEADER_BYTES as u64);
     }
     assert!(matches!(channel.try_take(), Ok(Incoming::Malformed)));
 }
@@ -420,7 +420,7 @@ async fn one_reading_of_the_page_waits_however_many_ask_for_it() {
     let ends = Arc::new(Mutex::new(ends));
     for _ in 0..WORKERS_MAX {
         let ends = Arc::clone(&ends);
-        channel.pair().closer().worker().run(move || lock(&ends).recv().unwrap_or_default());
+        channel.daemon_end().closer().worker().run(move || lock(&ends).recv().unwrap_or_default());
     }
     let memory = socket.channel().shared_pages().memory();
     let before = Arc::strong_count(&memory);
@@ -472,7 +472,7 @@ async fn what_a_program_sent_before_it_left_something_unread_keeps_its_order() {
     assert!(matches!(channel.try_take(), Err(Errno::AGAIN)));
     let mut context = Context::from_waker(Waker::noop());
     assert!(std::pin::pin!(channel.readable()).poll(&mut context).is_pending(), "the daemon sleeps");
-    channel.pair().put_record(&Header::new(Kind::Notification).encode(), &[]).await.expect("room");
+    channel.daemon_end().put_record(&Header::new(Kind::Notification).encode(), &[]).await.expect("room");
     send(&program_end, ID, b"1");
     assert!(put(&socket, ID, b"2"));
     send_only(&program_end, Kind::Wake);
@@ -498,10 +498,10 @@ async fn a_page_that_nobody_can_read_is_given_up_however_often_the_wait_begins_a
     let channel = socket.channel();
     let stuck = [(); WORKERS_MAX].map(|()| {
         let (end_it, ends) = mpsc::channel::<()>();
-        channel.pair().closer().worker().run(move || ends.recv().unwrap_or_default());
+        channel.daemon_end().closer().worker().run(move || ends.recv().unwrap_or_default());
         end_it
     });
-    channel.pair().put_record(&Header::new(Kind::Notification).encode(), &[]).await.expect("room");
+    channel.daemon_end().put_record(&Header::new(Kind::Notification).encode(), &[]).await.expect("room");
     drop(program_end);
     assert!(matches!(channel.try_take(), Err(Errno::AGAIN)));
     let given_up = async {
@@ -614,7 +614,7 @@ async fn a_program_that_waits_for_room_in_the_ring_is_told() {
     let channel = joined.socket.channel();
     let ring_bytes = || channel.waiting_bytes();
     let full = ring_bytes();
-    while channel.pair().waiting_bytes() > 0 {
+    while channel.daemon_end().waiting_bytes() > 0 {
         assert_eq!(outbound.step().expect("it is open"), OutboundWait::Turn);
         outbound.next_turn().await;
     }
@@ -735,7 +735,7 @@ async fn a_program_that_fills_its_pair_without_end_ends_a_turn() {
         {}
     };
     fill();
-    let before = channel.pair().waiting_bytes();
+    let before = channel.daemon_end().waiting_bytes();
     let long = testing::header(ID, 100_000);
     let flags = long.flags.with(Flags::IN_MEMFD);
     put_record(&joined.socket, &Header { flags: flags.with(Flags::IN_TURN), ..long }, b"");
@@ -743,15 +743,15 @@ async fn a_program_that_fills_its_pair_without_end_ends_a_turn() {
     for _ in 0..3 {
         assert!(matches!(channel.try_take(), Ok(Incoming::Filler)));
     }
-    assert_eq!(before - channel.pair().waiting_bytes(), 3 * 64);
-    assert!(channel.discard() && channel.pair().waiting_bytes() > 0, "the ring alone");
+    assert_eq!(before - channel.daemon_end().waiting_bytes(), 3 * 64);
+    assert!(channel.discard() && channel.daemon_end().waiting_bytes() > 0, "the ring alone");
     // A note of a full ring makes the daemon discard some of them at once.
     put(&joined.socket, ID, b"a word");
     with_writer(&joined.socket, |ring| ring.request_notification());
-    let before = channel.pair().waiting_bytes();
+    let before = channel.daemon_end().waiting_bytes();
     let taken = channel.try_take();
     assert!(matches!(taken, Ok(Incoming::Message(..))), "{taken:?}");
-    assert_eq!(before - channel.pair().waiting_bytes(), 8 * 64);
+    assert_eq!(before - channel.daemon_end().waiting_bytes(), 8 * 64);
 }
 
 #[tokio::test(flavor = "local")]
@@ -762,7 +762,7 @@ async fn a_closed_socket_gives_its_share_back_beside_stuck_work() {
     let account = user.pages();
     assert!(account.charged_bytes() > 0);
     let (_end_it, ends) = mpsc::channel::<()>();
-    socket.channel().pair().closer().worker().run(move || ends.recv().unwrap_or_default());
+    socket.channel().daemon_end().closer().worker().run(move || ends.recv().unwrap_or_default());
     registry.forget(&socket);
     drop(program_end);
     until("another thread empties the pages", || account.charged_bytes() == 0).await;

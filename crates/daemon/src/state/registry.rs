@@ -344,7 +344,7 @@ impl Registry {
             // The share is released only after the page is emptied: a program that delays this cannot open more
             // sockets.
             let (pages, share) = (channel.shared_pages().left(), Arc::clone(socket.share()));
-            channel.pair().closer().worker().run(move || {
+            channel.daemon_end().closer().worker().run(move || {
                 pages.empty();
                 drop(share);
             });

@@ -88,8 +88,8 @@ impl SendQueue {
         }
     }
 
-    /// Releases the entry in the page, because the association is gone. Messages that are still in the queue are passed on, and no
-    /// longer counted there.
+    /// Releases the entry in the page, because the association is gone. Messages that are still in the queue are passed on, and
+    /// no longer counted there.
     pub(super) fn leave(&self) {
         if let Some(entry) = self.entry.take() {
             self.pages.leave(entry);
@@ -97,8 +97,8 @@ impl SendQueue {
         self.on_gone();
     }
 
-    /// Records that the association has ended, or the socket has removed it. Wakes the tasks that wait for room: the messages in the
-    /// queue may stay there until the program reads, and the program may be one that waits for room.
+    /// Records that the association has ended, or the socket has removed it. Wakes the tasks that wait for room: the messages in
+    /// the queue may stay there until the program reads, and the program may be one that waits for room.
     pub(crate) fn on_gone(&self) {
         self.queued().is_gone = true;
         self.emptied.notify_waiters();

@@ -464,8 +464,8 @@ impl Socket {
         assoc
     }
 
-    /// Adapts the room in the send queues to the memory of the user: while only the reserve is left, each queue takes one message at
-    /// a time, because the send buffer of its association takes from the reserve already.
+    /// Adapts the room in the send queues to the memory of the user: while only the reserve is left, each queue takes one message
+    /// at a time, because the send buffer of its association takes from the reserve already.
     pub(crate) fn adapt_send_queues(&self) {
         let before = self.queues_take_one.get();
         let take_one = self.user.sent().has_only_reserve(before);

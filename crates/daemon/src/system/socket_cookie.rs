@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pairs_have_a_cookie() {
+    fn only_a_seqpacket_socket_has_a_cookie() {
         use rustix::net::{SocketFlags, socket_with, socketpair};
         let pair = |kind| socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair");
         let (daemon_end, program_end) = pair(SocketType::SEQPACKET);

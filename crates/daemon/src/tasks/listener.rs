@@ -27,7 +27,7 @@ pub(super) async fn accept(registry: &Rc<Registry>, socket: &Rc<Socket>, listene
     let cause = Cause::User(socket.owner().user);
     loop {
         // One association waits in the pair; further ones wait in the executive, up to the backlog.
-        socket.channel().pair().writable().await;
+        socket.channel().daemon_end().writable().await;
         let (association, peer) = match listener.accept().await {
             Ok((association, peer)) => (association, as_seen(socket.family(), peer)),
             Err(error) => return log(cause, format_args!("a listener has failed: {error}")),
@@ -73,9 +73,9 @@ async fn hand_over(
     let carried = socket.commands().one_to_one(OneToOneCommand::Relay { assoc, unsent: Messages::new() });
     let (record, channel) = (record::encode_accepted(&peer), listener.channel());
     let [status, sharers] = socket.channel().page_descriptors()?;
-    channel.pair().put_record(&record, &[program_end.as_fd(), status.as_fd(), sharers.as_fd()]).await?;
+    channel.daemon_end().put_record(&record, &[program_end.as_fd(), status.as_fd(), sharers.as_fd()]).await?;
     // The program may have closed the descriptor already, so the closer closes this copy.
-    drop(channel.pair().closer().take_over(program_end));
+    drop(channel.daemon_end().closer().take_over(program_end));
     carried
 }
 

@@ -70,7 +70,7 @@ async fn next(socket: &Socket, commands: &mut UnboundedReceiver<OneToOneCommand>
 /// Waits until the program has closed a socket without an association, or has broken it.
 async fn ended_by_program(socket: &Socket) {
     tokio::select! {
-        () = socket.channel().pair().hung_up() => {}
+        () = socket.channel().daemon_end().hung_up() => {}
         () = breach(socket) => {}
     }
 }

@@ -326,19 +326,19 @@ mod tests {
             let registry = registry();
             let (socket, program_end) = opened(&registry, Style::OneToMany);
             send(&program_end, ID, b"a message");
-            let pair = socket.channel().pair();
+            let daemon_end = socket.channel().daemon_end();
             let (_end_it, ends) = std::sync::mpsc::channel::<()>();
             if is_throttled {
-                pair.time().throttle_for(Duration::from_secs(60));
+                daemon_end.time().throttle_for(Duration::from_secs(60));
             } else {
-                pair.closer().run(move || ends.recv().unwrap_or_default());
-                while pair.closer().has_room() {
-                    pair.closer().run(|| ());
+                daemon_end.closer().run(move || ends.recv().unwrap_or_default());
+                while daemon_end.closer().has_room() {
+                    daemon_end.closer().run(|| ());
                 }
             }
             assert_eq!(Drain::new(&socket).step(&socket), Some(false), "throttled: {is_throttled}");
             assert!(!drain(&socket).await, "throttled: {is_throttled}");
-            assert!(pair.waiting_bytes() > 0);
+            assert!(daemon_end.waiting_bytes() > 0);
         }
     }
 

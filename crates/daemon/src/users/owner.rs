@@ -167,8 +167,8 @@ impl Rings {
     /// `EINVAL`: it has no seals. `EEXIST`: the user has a ring in this memory. `ENFILE`: the user has as many rings, or bytes of
     /// rings, as it may. Or the error of [`PeerMapping::new`].
     pub(crate) fn map(self: &Arc<Self>, user: u32, memfd: impl AsFd) -> Result<RingMemory, Errno> {
-        // First, because this asks no file system: a file without seals may be of one whose server is a program, and which answers
-        // `fstat` as late as it likes.
+        // First, because this asks no file system: a file without seals may be of one whose server is a program, and which
+        // answers `fstat` as late as it likes.
         fcntl_get_seals(&memfd).map_err(|_| Errno::INVAL)?;
         let file = fstat(&memfd)?;
         let is_long = file.st_size as u64 >= bytes_of(ring::LONG_WORDS) as u64;

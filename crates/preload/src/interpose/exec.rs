@@ -48,7 +48,7 @@ pub(super) unsafe fn prepare(
     room: &mut Environment,
     standard: Standard,
 ) -> Prepared {
-    let pairs = standard.map(|fd| fd.filter(|fd| files::may_be_pair(*fd)));
+    let pairs = standard.map(|fd| fd.filter(|fd| files::may_be_program_end(*fd)));
     let has_pair = pairs.iter().any(Option::is_some);
     // SAFETY: the caller guarantees it.
     let preloads = unsafe { target::preloads(*environment) };

@@ -20,7 +20,7 @@ async fn messages_behind_those_that_a_program_has_left_unread_are_not_taken() {
         assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(InboundWait::Message));
         channel.shared_pages().write_as_sharer(SharersPage::DATA_TAKEN_AT, &[u32::from(is_read)]);
         drop(program_end);
-        soon(channel.pair().hung_up()).await;
+        soon(channel.daemon_end().hung_up()).await;
         peer.send(b"another").await.expect("it is open");
         soon(association.readable()).await.expect("it is open");
         assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(InboundWait::Departure));

@@ -93,7 +93,7 @@ async fn long_messages_for_the_program_lie_in_the_receive_ring() {
         })
     };
     assert_eq!(put(1, 300_000), Ok(false), "there is no memory yet");
-    socket.channel().pair().ring_has_memory(HEADER_BYTES + LONG_BYTES_MAX).await;
+    socket.channel().daemon_end().ring_has_memory(HEADER_BYTES + LONG_BYTES_MAX).await;
     assert_eq!(put(1, LONG_BYTES_MAX), Ok(true));
     assert_eq!(put(2, LONG_BYTES_MAX), Err((NotPut::Blocked(Blocked::Ring), 1)));
     let read = || {
@@ -111,7 +111,7 @@ async fn long_messages_for_the_program_lie_in_the_receive_ring() {
 async fn a_long_message_of_a_peer_needs_no_memfd_once_the_ring_has_memory() {
     let joined = Joined::new().await;
     let channel = joined.socket.channel();
-    soon(channel.pair().ring_has_memory(200_000)).await;
+    soon(channel.daemon_end().ring_has_memory(200_000)).await;
     let mut held = InboundQueue::default();
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, joined.association());
     let content = vec![7; 100_000];

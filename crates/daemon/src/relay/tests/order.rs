@@ -107,5 +107,5 @@ async fn a_filler_without_an_earlier_record_behind_it_stays_while_the_ring_is_fu
     fill_half(&joined.socket);
     let channel = joined.socket.channel();
     assert!(matches!(channel.try_take(), Ok(Incoming::Message(..))));
-    assert_eq!(channel.pair().waiting_bytes(), filler.len() as u64);
+    assert_eq!(channel.daemon_end().waiting_bytes(), filler.len() as u64);
 }

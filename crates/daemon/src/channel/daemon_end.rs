@@ -43,7 +43,7 @@ pub(crate) const PAIR_RECORDS_MAX: usize = 1024;
 const ROOM_RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The socket at the daemon's end of a pair.
-pub(crate) struct PairSocket {
+pub(crate) struct DaemonEnd {
     descriptor: AsyncFd<Arc<End>>,
     /// Closes descriptors that programs send with records.
     closer: Arc<Closer>,
@@ -57,13 +57,13 @@ pub(crate) struct PairSocket {
 }
 
 /// Creates a pair; returns the daemon's end, with a name, and the program's.
-pub(super) fn open(closer: Arc<Closer>, ring: ReceiveRing) -> Result<(PairSocket, OwnedFd), Errno> {
+pub(super) fn open(closer: Arc<Closer>, ring: ReceiveRing) -> Result<(DaemonEnd, OwnedFd), Errno> {
     let (daemon_end, program_end) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     bind_to_free_name(daemon_end.as_fd(), random_name)?;
     rustix::io::ioctl_fionbio(&daemon_end, true)?;
     let descriptor = register(Arc::new(closer.guard_pair(daemon_end)), Interest::READABLE)?;
-    let socket = PairSocket {
+    let socket = DaemonEnd {
         descriptor,
         closer,
         reset: Reset::default(),
@@ -115,7 +115,7 @@ pub(crate) fn fill(program_end: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 /// Input: the records of the program.
-impl PairSocket {
+impl DaemonEnd {
     /// Receives the next record with its descriptors. The caller has checked that the closer has room.
     pub(super) fn receive(&self, place: &mut [u8]) -> Result<ReceivedMessage, Errno> {
         let received = closer::receive(&self.descriptor, place, &self.closer, self.time());
@@ -248,7 +248,7 @@ impl PairSocket {
 }
 
 /// Output: records for the program.
-impl PairSocket {
+impl DaemonEnd {
     /// Puts a record of these parts into the pair, with descriptors.
     pub(crate) fn try_put_parts(
         &self,
@@ -505,11 +505,11 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_throttled_socket_is_shut_down_by_a_thread() {
         let closer = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Pairs);
-        let (pair, program_end) = open(Arc::clone(&closer), ReceiveRing::alone()).expect("a pair");
+        let (daemon_end, program_end) = open(Arc::clone(&closer), ReceiveRing::alone()).expect("a pair");
         let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
         closer.worker().run(move || goes_on.recv().unwrap_or_default());
-        pair.time().throttle_for(Duration::from_secs(60));
-        pair.end_output();
+        daemon_end.time().throttle_for(Duration::from_secs(60));
+        daemon_end.end_output();
         let has_ended = || polls(program_end.as_fd(), PollFlags::RDHUP);
         assert!(!has_ended(), "the thread has other work");
         drop(go_on);
