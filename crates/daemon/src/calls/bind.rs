@@ -255,15 +255,21 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn the_port_of_a_closed_listener_is_free_once_its_task_has_closed_it() {
-        let registry = registry();
-        let (first, port) = bound_and_closed(&registry);
-        let listener = Arc::new(registry.stack().listen(port).expect("a free port"));
-        registry.on_listening(&first, &listener);
-        let forgets = async {
-            tokio::task::yield_now().await;
-            registry.forget(&first);
-        };
-        let (again, ()) = tokio::join!(bind_again(&registry, port), forgets);
-        assert_eq!(again, Ok(()));
+        for is_forgotten in [true, false] {
+            let registry = registry();
+            let (first, port) = bound_and_closed(&registry);
+            let listener = Arc::new(registry.stack().listen(port).expect("a free port"));
+            registry.on_listening(&first, &listener);
+            let closes = async {
+                tokio::task::yield_now().await;
+                match is_forgotten {
+                    true => registry.forget(&first),
+                    // Its associations wait for memory.
+                    false => registry.on_unlistened(&first),
+                }
+            };
+            let (again, ()) = tokio::join!(bind_again(&registry, port), closes);
+            assert_eq!(again, Ok(()), "forgotten: {is_forgotten}");
+        }
     }
 }
