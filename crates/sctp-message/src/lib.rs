@@ -21,16 +21,11 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Identifies an association of one endpoint, also after its end: the identifier of an association that has ended names no
-/// other. (An endpoint counts its associations with 32 bits; identifiers recur after 2³² associations at the earliest.)
+/// Identifies an association of one stack, also after its end: the identifier of an association that has ended names no other. (A
+/// stack counts its associations with 32 bits; identifiers recur after 2³² associations at the earliest.) Those of another stack
+/// are counted anew: an identifier says nothing there, and a map of the associations of several stacks needs the stack in its key.
 ///
-/// Its text is the number of associations that the endpoint had before this one:
-///
-/// ```
-/// # use sctp_message::AssociationId;
-/// assert_eq!(AssociationId::FIRST.to_string(), "0");
-/// assert_eq!(AssociationId::new(0, 17).to_string(), "17");
-/// ```
+/// Its text is the number of associations that the stack had before this one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AssociationId {
     /// One more than the index, so that the word 0 names no association.
@@ -39,7 +34,8 @@ pub struct AssociationId {
 }
 
 impl AssociationId {
-    /// The first association of an endpoint. Its identifier precedes all others.
+    /// The first association of a stack. Its identifier precedes all others.
+    #[doc(hidden)]
     pub const FIRST: AssociationId = AssociationId { place: NonZeroU32::MIN, serial: 0 };
 
     /// Returns the identifier of the association at this index of the endpoint's tables that has this serial number.
@@ -47,6 +43,7 @@ impl AssociationId {
     /// # Panics
     ///
     /// Panics if `index` is [`u32::MAX`].
+    #[doc(hidden)]
     #[inline]
     pub const fn new(index: u32, serial: u32) -> Self {
         AssociationId {
@@ -56,24 +53,28 @@ impl AssociationId {
     }
 
     /// Returns a small number that no other association of the endpoint has at the same time, for tables.
+    #[doc(hidden)]
     #[inline]
     pub const fn index(self) -> usize {
         self.place.get() as usize - 1
     }
 
     /// Returns the number of associations that the endpoint had before this one, modulo 2³².
+    #[doc(hidden)]
     #[inline]
     pub const fn serial(self) -> u32 {
         self.serial
     }
 
     /// Returns the identifier as two words, of which the first is never 0.
+    #[doc(hidden)]
     #[inline]
     pub const fn to_words(self) -> [u32; 2] {
         [self.place.get(), self.serial]
     }
 
     /// Returns the identifier of these two words; `None` if the first is 0.
+    #[doc(hidden)]
     #[inline]
     pub const fn from_words([place, serial]: [u32; 2]) -> Option<Self> {
         match NonZeroU32::new(place) {
@@ -211,6 +212,12 @@ pub struct RecvInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_association_is_shown_by_the_number_of_those_before_it() {
+        assert_eq!(AssociationId::FIRST.to_string(), "0");
+        assert_eq!(AssociationId::new(0, 17).to_string(), "17");
+    }
 
     #[test]
     fn a_path_is_shown_by_its_number() {
