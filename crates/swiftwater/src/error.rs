@@ -10,7 +10,7 @@ use streams::Chain;
 use tpi::Errno;
 
 use crate::LinkBindError;
-use crate::address::AddressError;
+use crate::address::{Address, AddressError};
 
 /// Reason why sockets could not be bound, or why a port could not be listened on.
 #[derive(Debug)]
@@ -96,8 +96,10 @@ pub enum ConnectError {
     Address(AddressError),
     /// The local sockets could not be bound.
     Bind(BindError),
-    /// No server can have the address: its SCTP port or UDP port is 0, or its host is a multicast or broadcast address.
+    /// No server can have the address: its SCTP port is 0, or its host is a multicast or broadcast address.
     InvalidRemote(SocketAddr),
+    /// No server can have the address: its UDP port is 0.
+    InvalidUdpPort(Address),
     /// No server listens at the address: the host has answered with ABORT or with an ICMP message.
     Refused,
     /// The host has not answered (Max.Init.Retransmits), or not within the time limit of the call.
@@ -124,6 +126,9 @@ impl fmt::Display for ConnectError {
             ConnectError::Bind(e) => e.fmt(f),
             ConnectError::InvalidRemote(address) if address.port() == 0 => {
                 write!(f, "cannot connect to {address}: no server has port 0; name the port on which the server listens")
+            }
+            ConnectError::InvalidUdpPort(address) => {
+                write!(f, "cannot connect to {address}: no server has UDP port 0; name that of the server, or none for 9899")
             }
             ConnectError::InvalidRemote(address) => {
                 write!(f, "cannot connect to {address}: it is the address of several hosts; name that of one host")
@@ -511,7 +516,9 @@ impl ConnectError {
             ConnectError::Unreachable => io::ErrorKind::HostUnreachable,
             ConnectError::Family { .. } => io::ErrorKind::AddrNotAvailable,
             ConnectError::Exists => io::ErrorKind::AddrInUse,
-            ConnectError::Address(_) | ConnectError::InvalidRemote(_) => io::ErrorKind::InvalidInput,
+            ConnectError::Address(_) | ConnectError::InvalidRemote(_) | ConnectError::InvalidUdpPort(_) => {
+                io::ErrorKind::InvalidInput
+            }
             ConnectError::Bind(e) => e.kind(),
             ConnectError::NoPort => io::ErrorKind::AddrNotAvailable,
             ConnectError::Lost(loss) => loss.kind.io_kind(),

@@ -13,7 +13,9 @@ pub(crate) fn of_connect(error: &ConnectError) -> Errno {
         ConnectError::Unreachable => Errno::HOSTUNREACH,
         ConnectError::Exists => Errno::ADDRINUSE,
         ConnectError::Family { .. } => Errno::ADDRNOTAVAIL,
-        ConnectError::Address(_) | ConnectError::InvalidRemote(_) => Errno::INVAL,
+        ConnectError::Address(_) | ConnectError::InvalidRemote(_) | ConnectError::InvalidUdpPort(_) => {
+            Errno::INVAL
+        }
         _ => Errno::CONNABORTED,
     }
 }

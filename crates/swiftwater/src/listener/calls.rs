@@ -14,8 +14,8 @@ forward! {
     fn local_addr(&self) -> SocketAddr;
 
     /// Returns all local addresses of the listener with their SCTP and UDP port, as a client on this host would name them: for
-    /// `0.0.0.0` and `[::]` the loopback address. Of a stack that
-    /// [`Stack::with_local_addresses`](crate::Stack::with_local_addresses) restricts, there are only those.
+    /// `0.0.0.0` and `[::]` the loopback address. If it is restricted to some addresses of its stack
+    /// ([`Stack::with_local_addresses`](crate::Stack::with_local_addresses)), these alone.
     fn address(&self) -> Address;
 
     /// Returns the options of associations that are accepted from now on.

@@ -129,7 +129,8 @@ fn an_address_that_no_server_can_have_is_refused_at_once() {
             ("127.0.0.1:0", "127.0.0.1:0: no server has port 0"),
             ("[::1]:0", "[::1]:0: no server has port 0"),
             ("0.0.0.0:0", "127.0.0.1:0: no server has port 0"),
-            ("127.0.0.1:7/udp:0", "127.0.0.1:0: no server has port 0"),
+            ("127.0.0.1:7/udp:0", "127.0.0.1:7/udp:0: no server has UDP port 0"),
+            ("127.0.0.1:0/udp:0", "127.0.0.1:0/udp:0: no server has UDP port 0"),
             ("224.0.0.1:7", "224.0.0.1:7: it is the address of several hosts"),
             ("127.0.0.1,255.255.255.255:7", "255.255.255.255:7: it is the address of several hosts"),
             ("[ff02::1]:7", "[ff02::1]:7: it is the address of several hosts"),
@@ -140,7 +141,9 @@ fn an_address_that_no_server_can_have_is_refused_at_once() {
                 endpoint.connect(server).unwrap_err(),
             ];
             for error in errors {
-                assert!(matches!(error, ConnectError::InvalidRemote(_)), "{server}: {error}");
+                let is_udp_port = matches!(error, ConnectError::InvalidUdpPort(_));
+                assert_eq!(is_udp_port, server.ends_with("/udp:0"), "{server}: {error}");
+                assert!(is_udp_port || matches!(error, ConnectError::InvalidRemote(_)), "{server}: {error}");
                 assert!(error.to_string().contains(named), "{server}: {error}");
                 assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
             }

@@ -86,9 +86,7 @@ pub(crate) fn request_connect(
 ) -> Result<AssociationId, ConnectError> {
     let server = &server.of_server();
     server.check()?;
-    if let Some(invalid) = invalid_remote(server, stack.link()) {
-        return Err(ConnectError::InvalidRemote(invalid));
-    }
+    check_remote(server, stack.link())?;
     if let Some(host) = server.hosts.first().filter(|_| !stack.reaches_any(&server.hosts)) {
         return Err(ConnectError::Family { host: *host });
     }
@@ -114,14 +112,15 @@ pub(crate) fn request_connect(
     }
 }
 
-/// Returns the first transport address that no server can have, if there is one; with port 0 if that is the reason.
-fn invalid_remote(server: &Address, link: LinkKind) -> Option<SocketAddr> {
+/// Fails if no server can have this address.
+fn check_remote(server: &Address, link: LinkKind) -> Result<(), ConnectError> {
     let is_group = |host: &&IpAddr| match host.to_canonical() {
         IpAddr::V4(host) => host.is_multicast() || host.is_broadcast(),
         IpAddr::V6(host) => host.is_multicast(),
     };
-    if server.port == 0 || (link == LinkKind::Udp && server.udp_port == Some(0)) {
-        return server.hosts.first().map(|host| SocketAddr::new(*host, 0));
+    if link == LinkKind::Udp && server.udp_port == Some(0) {
+        return Err(ConnectError::InvalidUdpPort(server.clone()));
     }
-    server.hosts.iter().find(is_group).map(|host| SocketAddr::new(*host, server.port))
+    let invalid = if server.port == 0 { server.hosts.first() } else { server.hosts.iter().find(is_group) };
+    invalid.map_or(Ok(()), |host| Err(ConnectError::InvalidRemote(SocketAddr::new(*host, server.port))))
 }
