@@ -49,10 +49,10 @@ use crate::stack::Stack;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// An [`AssociationId`] belongs to one association of one [`Stack`] for ever. Calls with the identifier of an association that has
-/// ended fail, also before the program has read [`Event::Down`](crate::Event::Down): the message reaches no other peer. Another
-/// stack, and so an endpoint that was bound by itself, has equal identifiers for associations of its own: a program with several
-/// of them keeps their identifiers apart.
+/// An [`AssociationId`] belongs to one association of one [`Stack`] for ever. Calls with the identifier of an association that
+/// has ended fail, also before the program has read [`Event::Down`](crate::Event::Down): the message reaches no other peer.
+/// Another stack, and so an endpoint that was bound by itself, has equal identifiers for associations of its own: a program with
+/// several of them keeps their identifiers apart.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub(crate) shared: Arc<SharedEndpoint>,
