@@ -21,10 +21,9 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Identifies an association of one stack, also after its end: the identifier of an association that has ended names no other. (A
-/// stack counts its associations with 32 bits; identifiers recur after 2³² associations at the earliest.) Those of another stack
-/// are counted anew: an identifier says nothing there, and a map of the associations of several stacks needs the stack in its
-/// key.
+/// Identifies an association of one stack, also after its end: the identifier of an association that has ended names no other.
+/// (A stack counts its associations with 32 bits; identifiers recur after 2³² associations at the earliest.) Another stack has
+/// equal identifiers for its own: a map of the associations of several stacks needs the stack in its key.
 ///
 /// Its text is the number of associations that the stack had before this one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
