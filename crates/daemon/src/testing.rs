@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
+use std::net::Ipv4Addr;
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -16,7 +17,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use shared_memory::OfferedMapping;
 use swiftwater::tokio::Stack;
-use swiftwater::{AssociationOptions, StackOptions};
+use swiftwater::{Address, AssociationOptions, StackOptions};
 
 use crate::channel::shared_pages::Memory;
 use crate::channel::style::Style;
@@ -43,6 +44,11 @@ pub(crate) fn registry() -> Registry {
     let stack = Stack::bind(&options).expect("a free port");
     Registry::new(stack, false, Resources::new(&Limits::default(), DescriptorBudget::with_max(1 << 16)))
         .expect("random numbers")
+}
+
+/// Returns the address of a listener on port 7 of the registry's stack.
+pub(crate) fn server_address(registry: &Registry) -> Address {
+    Address { hosts: vec![Ipv4Addr::LOCALHOST.into()], port: 7, udp_port: Some(registry.stack().udp_port()) }
 }
 
 /// Opens a socket without a task; returns the program's end of its channel, too.

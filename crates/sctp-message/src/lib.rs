@@ -66,7 +66,7 @@ impl AssociationId {
         self.serial
     }
 
-    /// Returns the identifier as two words, of which the first is never 0.
+    /// Returns the identifier as two words. The first is never 0.
     #[doc(hidden)]
     #[inline]
     pub const fn to_words(self) -> [u32; 2] {

@@ -37,8 +37,8 @@ impl ResultFile {
         Self::open_in(path, Missing::Make)
     }
 
-    /// Opens a file as [`ResultFile::open`] does. What was written before a write failed is kept: for results whose readers take
-    /// them without their end.
+    /// Opens a file for results that are of use without their end. Works as [`ResultFile::open`], but keeps the beginning of the
+    /// file after a failed write.
     pub(crate) fn open_for_records(path: &Path) -> io::Result<Self> {
         let mut file = Self::open(path)?;
         file.keeps_beginning = true;

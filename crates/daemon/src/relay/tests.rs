@@ -15,7 +15,6 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use shared_memory::OfferedMapping;
-use swiftwater::Address;
 use swiftwater::tokio::Association;
 
 mod departure;
@@ -41,7 +40,7 @@ use crate::system::lock::lock;
 use crate::tasks::relaying::drain;
 use crate::testing::{
     self, ID, announce, opened, put, put_record, read, read_bundled, registry, send, send_long, send_memfd,
-    send_only, soon, until, with_writer,
+    send_only, server_address, soon, until, with_writer,
 };
 use crate::users::limits::Limits;
 use crate::users::quantum::{BYTES_PER_TURN, RECORDS_PER_TURN};
@@ -62,7 +61,7 @@ impl Joined {
         let registry = registry();
         let listener = registry.stack().listen(7).expect("a free port");
         let host = std::net::IpAddr::from([127, 0, 0, 1]);
-        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
+        let server = server_address(&registry);
         let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
         let (socket, program_end) = opened(&registry, Style::OneToOne);
         with_writer(&socket, |_| ());

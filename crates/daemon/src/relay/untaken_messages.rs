@@ -47,7 +47,6 @@ mod tests {
     use bytes::Bytes;
     use channel_protocol::assoc_id::AssocId;
     use channel_protocol::record::{Flags, Header, Kind};
-    use swiftwater::Address;
     use swiftwater::tokio::Association;
 
     use super::*;
@@ -58,7 +57,7 @@ mod tests {
     use crate::relay::outbound::{Ends, Outbound, OutboundWait};
     use crate::state::registry::Registry;
     use crate::state::send_queue::Messages;
-    use crate::testing::{opened, registry, send, soon};
+    use crate::testing::{opened, registry, send, server_address, soon};
     use crate::users::quantum::RECORDS_PER_TURN;
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -101,7 +100,7 @@ mod tests {
     /// Returns the two ends of an association between programs, the first of a socket of this style.
     async fn ends(registry: &Registry, style: Style) -> (End, End) {
         let listener = registry.stack().listen(7).expect("a free port");
-        let server = Address { hosts: vec![HOST], port: 7, udp_port: Some(registry.stack().udp_port()) };
+        let server = server_address(registry);
         let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
         let first = End::new(registry, style, AssocId::new(3), connected.expect("it listens"));
         (
@@ -230,7 +229,7 @@ mod tests {
     async fn associations_with_equal_ports_and_peers_are_told_apart() {
         let registry = registry();
         let listener = registry.stack().listen(7).expect("a free port");
-        let server = Address { hosts: vec![HOST], port: 7, udp_port: Some(registry.stack().udp_port()) };
+        let server = server_address(&registry);
         let mut ends = Vec::new();
         for host in [1, 2] {
             let stack = registry.stack().with_local_addresses(&[IpAddr::from([127, 0, 0, host])]);

@@ -14,13 +14,13 @@ use super::association::SocketAssociation;
 #[derive(Default)]
 pub(crate) struct Associations {
     by_id: RefCell<BTreeMap<AssocId, Rc<SocketAssociation>>>,
-    /// Associations that have ended, while the channel may have messages that the program has sent to them before. No other query
-    /// finds them than [`Associations::addressee`].
+    /// Associations that have ended, while the channel may contain messages that the program has sent to them. Only
+    /// [`Associations::addressee`] finds them.
     ended: RefCell<BTreeMap<AssocId, Rc<SocketAssociation>>>,
     /// For a one-to-many socket: the number of associations from which something may still be received.
     heard: Cell<usize>,
-    /// For a one-to-many socket: the latest association with each peer of which something is on its way to the program, by the
-    /// address with which it was set up. It may have ended.
+    /// For a one-to-many socket: the latest association with each peer that still delivers messages or notifications to the
+    /// program, by the address with which it was set up. It may have ended.
     delivered: RefCell<HashMap<SocketAddr, Rc<SocketAssociation>>>,
 }
 
@@ -93,14 +93,14 @@ impl Associations {
         drop(removed);
     }
 
-    /// Enters an association of which something will be on its way to the program. Returns the one before with the same peer if
-    /// it has ended and the program was not notified of everything: the program hears of that end first.
+    /// Enters an association that begins to deliver to the program. Returns the previous association with the same peer if it has
+    /// ended and still delivers: the program is notified of that end first.
     pub(crate) fn on_delivery_begun(&self, assoc: &Rc<SocketAssociation>) -> Option<Rc<SocketAssociation>> {
         let before = self.delivered.borrow_mut().insert(peer_key(assoc), Rc::clone(assoc));
         before.filter(|before| before.has_ended())
     }
 
-    /// Removes an association of which nothing more is on its way to the program.
+    /// Removes an association that has delivered everything to the program.
     pub(crate) fn on_delivered(&self, assoc: &SocketAssociation) {
         let mut delivered = self.delivered.borrow_mut();
         let is_latest = |latest: &Rc<SocketAssociation>| latest.id() == assoc.id();

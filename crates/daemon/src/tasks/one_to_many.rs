@@ -266,8 +266,8 @@ async fn report_unsent(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &S
     }
 }
 
-/// Relays from an association into the channel until it has ended. `before`: the ended association with the same peer, of which
-/// the program hears first. A program that knows peers by their addresses would take the end of that one for the end of this one.
+/// Relays from an association into the channel until it has ended. First waits until `before`, the ended association with the
+/// same peer, has delivered its end: a program that knows peers by their addresses would take that end for the end of this one.
 async fn relay_inbound_to_end(guard: InboundGuard, before: Option<Rc<SocketAssociation>>) {
     let InboundGuard { socket, assoc } = &guard;
     if let Some(before) = before {
@@ -324,7 +324,6 @@ mod tests {
     use channel_protocol::assoc_id::AssocId;
     use channel_protocol::record::{Header, Kind};
     use channel_protocol::sharers_page::ROOM_BYTES;
-    use swiftwater::Address;
 
     use super::*;
     use crate::calls::associations::await_room;
@@ -332,7 +331,7 @@ mod tests {
     use crate::channel::style::Style;
     use crate::state::notification_type::NotificationType;
     use crate::tasks::start;
-    use crate::testing::{ID, opened, opened_whole, read, registry, send, soon, until};
+    use crate::testing::{ID, opened, opened_whole, read, registry, send, server_address, soon, until};
     use crate::users::limits::Limits;
     use crate::users::quantum::RECORDS_PER_TURN;
     use crate::users::requester::tests::requester;
@@ -368,7 +367,7 @@ mod tests {
     fn connecting(registry: &Registry, socket: &Rc<Socket>) -> (Listener, Rc<SocketAssociation>) {
         let listener = registry.stack().listen(7).expect("a free port");
         let host = std::net::IpAddr::from([127, 0, 0, 1]);
-        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
+        let server = server_address(registry);
         let request =
             ConnectRequest { stack: registry.stack().clone(), port: 40_000, server, ends_content: false };
         let permit = registry.admit_association(socket).expect("the first");
@@ -433,8 +432,7 @@ mod tests {
         let change = NotificationType::AssociationChange;
         socket.options_mut().future_mut().subscribe(change.subscription(), true);
         let listener = registry.stack().listen(7).expect("a free port");
-        let host = std::net::IpAddr::from([127, 0, 0, 1]);
-        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
+        let server = server_address(&registry);
         // The messages of the first association wait for room, and so does its end.
         let delivery = socket.channel().delivery().lock().await;
         for _ in 0..2 {

@@ -210,7 +210,7 @@ mod tests {
     use crate::calls::listen::listen;
     use crate::state::notification_type::NotificationType;
     use crate::tasks::start;
-    use crate::testing::{ID, opened, opened_whole, registry, send, send_with, soon};
+    use crate::testing::{ID, opened, opened_whole, registry, send, send_with, server_address, soon};
 
     /// Opens a socket with its task.
     fn started(registry: &Rc<Registry>) -> (Rc<Socket>, OwnedFd) {
@@ -278,7 +278,7 @@ mod tests {
             let registry = registry();
             let listener = registry.stack().listen(7).expect("a free port");
             let host = IpAddr::from([127, 0, 0, 1]);
-            let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
+            let server = server_address(&registry);
             let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
             let (peer, _) = accepted.expect("an association comes");
             let (socket, program_end) = opened(&registry, Style::OneToOne);

@@ -309,14 +309,15 @@ mod tests {
     use channel_protocol::assoc_id::AssocId;
     use channel_protocol::record::{Flags, Header};
     use rustix::net::{RecvFlags, SendFlags, recv};
-    use swiftwater::Address;
 
     use super::*;
     use crate::channel::style::Style;
     use crate::relay::other_end::declare_upper_data;
     use crate::state::notification_type::NotificationType;
     use crate::state::registry::Registry;
-    use crate::testing::{ID, header, opened, put_record, registry, send, soon, until, with_writer};
+    use crate::testing::{
+        ID, header, opened, put_record, registry, send, server_address, soon, until, with_writer,
+    };
     use crate::users::limits::Limits;
     use crate::users::round_share::RECORDS_PER_ROUND;
 
@@ -347,7 +348,7 @@ mod tests {
         let registry = registry();
         let listener = registry.stack().listen(7).expect("a free port");
         let host = IpAddr::from([127, 0, 0, 1]);
-        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
+        let server = server_address(&registry);
         let (connected, _accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
         let (socket, program_end) = opened(&registry, Style::OneToOne);
         let mut options = socket.future_options();
@@ -365,11 +366,7 @@ mod tests {
     async fn a_closed_socket_without_an_association_waits_for_no_memory() {
         let registry = registry();
         let listener = registry.stack().listen(7).expect("a free port");
-        let server = Address {
-            hosts: vec![IpAddr::from([127, 0, 0, 1])],
-            port: 7,
-            udp_port: Some(registry.stack().udp_port()),
-        };
+        let server = server_address(&registry);
         let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
         let association = connected.expect("it listens");
         let (socket, program_end) = opened(&registry, Style::OneToOne);
@@ -407,7 +404,7 @@ mod tests {
     async fn relayed(registry: &Registry, style: Style, header: &Header) -> Relayed {
         let listener = registry.stack().listen(7).expect("a free port");
         let host = IpAddr::from([127, 0, 0, 1]);
-        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
+        let server = server_address(registry);
         let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
         let (socket, program_end) = opened(registry, style);
         let peer = SocketAddr::new(host, 7);
@@ -468,7 +465,7 @@ mod tests {
             let registry = registry();
             let listener = registry.stack().listen(7).expect("a free port");
             let host = IpAddr::from([127, 0, 0, 1]);
-            let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
+            let server = server_address(&registry);
             let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
             let end = |id, association: Association| {
                 let (socket, program_end) = opened(&registry, Style::OneToOne);
@@ -512,7 +509,7 @@ mod tests {
         let host = IpAddr::from([127, 0, 0, 1]);
         let (mut peers, mut programs, mut relays) = (Vec::new(), Vec::new(), Vec::new());
         for id in (0..SOCKETS).map(AssocId::new) {
-            let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
+            let server = server_address(&registry);
             let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
             peers.push(accepted.expect("an association comes"));
             let (socket, program_end) = opened(&registry, Style::OneToOne);

@@ -52,7 +52,7 @@ impl Coalesced {
         self.is_empty() || (same && self.block.len() + bytes <= self.max_bytes)
     }
 
-    /// Prepares for writes of which `max_bytes` at most go down as one message. Nothing must be held.
+    /// Begins a block for writes that go down as one message of at most `max_bytes`. The head must hold nothing.
     pub(crate) fn begin(&mut self, association: Which, info: &SendInfo, max_bytes: usize, pool: &mut Pool) {
         debug_assert!(self.is_empty());
         (self.association, self.info, self.max_bytes) = (association, *info, max_bytes);
