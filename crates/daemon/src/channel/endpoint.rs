@@ -77,6 +77,16 @@ impl Progress {
     pub(crate) fn reaches(self, other: Progress) -> bool {
         self.record_bytes >= other.record_bytes && self.ring_position >= other.ring_position
     }
+
+    /// Returns whether as much is included as up to `other`, from whichever of the two: a program that fills the ring without
+    /// pause can keep the records in the pair waiting.
+    pub(crate) fn is_as_far_as(self, other: Progress) -> bool {
+        self.total_bytes() >= other.total_bytes()
+    }
+
+    fn total_bytes(self) -> u64 {
+        self.record_bytes.wrapping_add(self.ring_position)
+    }
 }
 
 /// Creates a pair; returns the daemon's end, with a name, and the program's. Messages are charged to `accounts`.
@@ -538,7 +548,10 @@ impl Endpoint {
 
     /// Returns how far the daemon has taken what the program sends.
     pub(crate) fn taken(&self) -> Progress {
-        Progress { record_bytes: self.taken_bytes.get(), ring_position: self.ring.position() }
+        // A long message that was begun is taken with the last byte of its record, when its content has been read.
+        let begun = u64::from(self.long.is_begun());
+        let record_bytes = self.taken_bytes.get().saturating_sub(begun);
+        Progress { record_bytes, ring_position: self.ring.position() }
     }
 
     /// Returns how far the program has sent.

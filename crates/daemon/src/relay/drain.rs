@@ -35,7 +35,7 @@ impl Drain {
         self.take(socket)
     }
 
-    /// Returns whether all of them were taken out of the pair and the ring. A thread may still read the last one.
+    /// Returns whether all of them were taken.
     pub(crate) fn has_taken_all(&self, socket: &Socket) -> bool {
         socket.channel().taken().reaches(self.until)
     }

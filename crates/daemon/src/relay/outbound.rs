@@ -55,8 +55,12 @@ pub(crate) trait Source {
     /// The reason why no more messages will come.
     type End;
 
-    /// Tells the program that it can send no more messages, because the peer has shut the association down.
-    fn on_sending_shut(&self);
+    /// Tells the program that it can send no more messages, because the peer has shut the association down. Called before each
+    /// step from then on, as long as messages are left.
+    fn on_sending_shut(&mut self);
+
+    /// Returns whether all messages were taken that the program had sent when it was told first that it can send no more.
+    fn has_taken_last(&mut self) -> bool;
 
     /// Records that the program was notified of all refused messages. Called before each call of [`Source::next`].
     fn on_reported(&mut self) -> Result<(), Self::End>;
@@ -150,6 +154,10 @@ impl<'a, S: Source> Outbound<'a, S> {
                 return Ok(OutboundWait::Channel(blocked));
             }
             self.source.on_reported()?;
+            if self.source.has_taken_last() {
+                // A program that goes on sending does not delay the end any further.
+                self.untaken.give_up();
+            }
             if self.turn.spend(weight) == TurnState::Over {
                 return Ok(OutboundWait::Turn);
             }

@@ -47,17 +47,20 @@ mod tests {
     use bytes::Bytes;
     use channel_protocol::assoc_id::AssocId;
     use channel_protocol::record::{Flags, Header, Kind};
+    use rustix::net::SendFlags;
     use swiftwater::tokio::Association;
 
     use super::*;
     use crate::channel::style::Style;
-    use crate::relay::drain::Drain;
+    use crate::relay::drain::{Drain, take_batch};
     use crate::relay::other_end::declare_upper_data;
+    use crate::relay::outbound::channel_source::ChannelWait;
     use crate::relay::outbound::queue_source::QueueWait;
-    use crate::relay::outbound::{Ends, Outbound, OutboundWait};
+    use crate::relay::outbound::{Ends, Outbound, OutboundWait, Source};
     use crate::state::registry::Registry;
     use crate::state::send_queue::Messages;
-    use crate::testing::{opened, registry, send, server_address, soon};
+    use crate::testing::{header, opened, put, registry, send, send_long, server_address, soon, with_writer};
+    use crate::users::limits::Limits;
     use crate::users::quantum::RECORDS_PER_TURN;
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -182,6 +185,99 @@ mod tests {
         assert_eq!(Drain::new(&first.socket).step(&first.socket), None);
         outbound.on_drained();
         assert_eq!(outbound.step(), Ok(OutboundWait::Message));
+        assert_eq!(received(&second).await, 1);
+    }
+
+    /// Returns the ends as [`ends`] does. The second has shut the association down while messages of the first had no room.
+    async fn shutting_down(registry: &Registry, style: Style) -> (End, End) {
+        let (first, second) = ends(registry, style).await;
+        first.assoc.set_has_upper_data(true);
+        second.association().shutdown().await.expect("it is open");
+        assert!(soon(first.association().recv()).await.expect("it is open").is_none());
+        (first, second)
+    }
+
+    /// Sends messages as long as the pair has room. Returns their number.
+    fn fill(end: &End, content: &[u8]) -> usize {
+        let header = header(end.assoc.id(), content.len());
+        let record = [&header.encode(), content].concat();
+        let send = || rustix::net::send(&end.program_end, &record, SendFlags::DONTWAIT);
+        std::iter::repeat_with(send).take_while(Result::is_ok).count()
+    }
+
+    /// Steps until the peer waits for no message, and has the program send before each step. Returns the number of steps; `None`
+    /// if the peer waits after 100.
+    async fn steps_beside<S: Source>(
+        mut outbound: Outbound<'_, S>,
+        end: &End,
+        sends: impl Fn(),
+    ) -> Option<usize> {
+        for steps in 0..100 {
+            if !end.assoc.has_upper_data() {
+                return Some(steps);
+            }
+            sends();
+            assert!(matches!(outbound.step(), Ok(OutboundWait::Turn)), "messages are always there");
+            outbound.next_turn().await;
+        }
+        None
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_program_that_holds_its_pair_full_does_not_prolong_a_shutdown() {
+        for style in [Style::OneToOne, Style::OneToMany] {
+            let registry = registry();
+            let (first, second) = shutting_down(&registry, style).await;
+            let earlier = fill(&first, b"earlier");
+            let steps = match first.assoc.send_queue() {
+                Some(queue) => {
+                    let sends = || {
+                        fill(&first, b"later");
+                        take_batch(&first.socket);
+                    };
+                    steps_beside(Outbound::from_queue(first.ends(), &queue), &first, sends).await
+                }
+                None => {
+                    let outbound = Outbound::from_channel(first.ends(), Messages::new());
+                    steps_beside(outbound, &first, || _ = fill(&first, b"later")).await
+                }
+            };
+            assert!(steps.is_some_and(|steps| steps <= earlier / RECORDS_PER_TURN + 2), "{steps:?}");
+            assert!(received(&second).await >= earlier, "what was sent before comes");
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_program_whose_ring_is_never_empty_does_not_prolong_a_shutdown_by_a_record_beside_it() {
+        let registry = registry();
+        let (first, second) = shutting_down(&registry, Style::OneToOne).await;
+        with_writer(&first.socket, |_| ());
+        send(&first.program_end, AssocId::NONE, b"beside the ring");
+        let sends = || (0..RECORDS_PER_TURN).for_each(|_| _ = put(&first.socket, AssocId::NONE, b"later"));
+        let outbound = Outbound::from_channel(first.ends(), Messages::new());
+        assert!(steps_beside(outbound, &first, sends).await.is_some());
+        received(&second).await;
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_long_message_that_waits_for_memory_when_the_peer_shuts_down_is_still_sent() {
+        let registry = registry();
+        let (first, second) = shutting_down(&registry, Style::OneToOne).await;
+        let channel = first.socket.channel();
+        // There is memory for the record, but not for the content of its memfd.
+        let all = channel.accounts().sent().charge_anyway(Limits::default().user_memory_bytes - 80_000);
+        send_long(&first.program_end, AssocId::NONE, 100_000);
+        let mut outbound = Outbound::from_channel(first.ends(), Messages::new());
+        let waits_for_memory = OutboundWait::Own(ChannelWait::UserMemory);
+        assert!(matches!(outbound.step(), Ok(wait) if wait == waits_for_memory));
+        // A step that another event has caused.
+        assert!(matches!(outbound.step(), Ok(wait) if wait == waits_for_memory));
+        drop(all);
+        soon(channel.room()).await;
+        assert!(matches!(outbound.step(), Ok(OutboundWait::Message)), "a thread reads it");
+        soon(channel.readable()).await;
+        assert!(matches!(outbound.step(), Ok(OutboundWait::Message)));
+        assert!(!first.assoc.has_upper_data());
         assert_eq!(received(&second).await, 1);
     }
 

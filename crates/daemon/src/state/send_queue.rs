@@ -49,6 +49,8 @@ pub(crate) struct SendQueue {
 struct Queued {
     waiting: Messages,
     bytes: usize,
+    /// Number of messages that were queued so far.
+    pushed: u64,
     closed: bool,
     /// The peer has shut the association down, or the program has, by `SCTP_EOF`.
     is_shut: bool,
@@ -113,9 +115,21 @@ impl SendQueue {
     pub(crate) fn push(&self, header: Header, content: Bytes) -> bool {
         let mut queued = self.queued();
         queued.bytes += content.len();
+        queued.pushed += 1;
         queued.waiting.push_back((header, content));
         self.filled.notify_one();
         queued.bytes <= WAITING_BYTES_MAX
+    }
+
+    /// Returns the number of messages that were queued so far.
+    pub(crate) fn pushed(&self) -> u64 {
+        self.queued().pushed
+    }
+
+    /// Returns the number of messages that were queued and removed so far.
+    pub(crate) fn popped(&self) -> u64 {
+        let queued = self.queued();
+        queued.pushed - queued.waiting.len() as u64
     }
 
     /// Returns the first message, without removing it.

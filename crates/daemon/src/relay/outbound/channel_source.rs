@@ -32,13 +32,15 @@ pub(crate) struct ChannelSource<'a> {
     unsent: Messages,
     /// Whether the association accepts no more messages.
     is_gone: bool,
+    /// The end of what the program had sent when the peer's shutdown was noticed.
+    before_shutdown: Option<Progress>,
     /// The end of what the program had sent when the inbound direction was done.
     until: Option<Progress>,
 }
 
 impl<'a> ChannelSource<'a> {
     pub(super) fn new(ends: Ends<'a>, unsent: Messages) -> ChannelSource<'a> {
-        ChannelSource { ends, unsent, is_gone: false, until: None }
+        ChannelSource { ends, unsent, is_gone: false, before_shutdown: None, until: None }
     }
 
     /// Moves short messages from the ring, which cost less together. Returns how many records of a turn they count as: 0 also if
@@ -60,7 +62,7 @@ impl<'a> ChannelSource<'a> {
 
     /// Returns whether all messages were taken that the program has sent before it was told of the end of the association. A
     /// program that goes on sending delays the end of its content no further.
-    fn has_taken_last(&mut self) -> bool {
+    fn has_taken_all(&mut self) -> bool {
         let Ends { socket, assoc, .. } = self.ends;
         let channel = socket.channel();
         assoc.is_inbound_done() && self.unsent.is_empty() && !channel.awaits_thread() && {
@@ -114,12 +116,21 @@ impl Source for ChannelSource<'_> {
     type Own = ChannelWait;
     type End = Departure;
 
-    fn on_sending_shut(&self) {
-        self.ends.socket.on_sending_shut(self.ends.assoc);
+    fn on_sending_shut(&mut self) {
+        let Ends { socket, assoc, .. } = self.ends;
+        socket.on_sending_shut(assoc);
+        self.before_shutdown.get_or_insert_with(|| socket.channel().sent());
+    }
+
+    fn has_taken_last(&mut self) -> bool {
+        let channel = self.ends.socket.channel();
+        self.before_shutdown.is_some_and(|last| {
+            self.unsent.is_empty() && channel.taken().is_as_far_as(last) && !channel.awaits_thread()
+        })
     }
 
     fn on_reported(&mut self) -> Result<(), Departure> {
-        if self.is_gone && self.has_taken_last() {
+        if self.is_gone && self.has_taken_all() {
             self.ends.assoc.on_outbound_settled();
         }
         match self.is_gone && self.ends.socket.channel().is_closed() {

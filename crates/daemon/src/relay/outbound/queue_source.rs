@@ -5,6 +5,7 @@ use channel_protocol::record::Header;
 use swiftwater::SendError;
 
 use super::{Ends, Next, OutboundWait, Source, is_reported_later, is_shutdown_pending, reports};
+use crate::channel::endpoint::Progress;
 use crate::state::inbound_queue::ToProgram;
 use crate::state::send_queue::{QueueFront, SendQueue};
 
@@ -30,6 +31,17 @@ pub(crate) struct QueueSource<'a> {
     first: First,
     /// Whether the channel was drained since the peer has shut the association down.
     is_drained: bool,
+    last: Last,
+}
+
+/// The end of what the program had sent when the peer's shutdown was noticed.
+#[derive(Clone, Copy)]
+enum Last {
+    Unnoticed,
+    /// The socket's task has not taken all of it: it ends here in the channel.
+    InChannel(Progress),
+    /// What is left of it is among so many messages, the first ones of the queue.
+    InQueue(u64),
 }
 
 /// The state of the first message in the queue.
@@ -45,7 +57,7 @@ enum First {
 
 impl<'a> QueueSource<'a> {
     pub(super) fn new(ends: Ends<'a>, queue: &'a SendQueue) -> QueueSource<'a> {
-        QueueSource { ends, queue, first: First::Whole, is_drained: false }
+        QueueSource { ends, queue, first: First::Whole, is_drained: false, last: Last::Unnoticed }
     }
 
     /// Returns whether the channel may contain messages that the program has sent to this association before the peer has shut it
@@ -71,8 +83,20 @@ impl Source for QueueSource<'_> {
     type Own = QueueWait;
     type End = QueueClosed;
 
-    fn on_sending_shut(&self) {
+    fn on_sending_shut(&mut self) {
         self.queue.refuse();
+        if let Last::Unnoticed = self.last {
+            self.last = Last::InChannel(self.ends.socket.channel().sent());
+        }
+    }
+
+    fn has_taken_last(&mut self) -> bool {
+        if let Last::InChannel(last) = self.last
+            && self.ends.socket.channel().taken().is_as_far_as(last)
+        {
+            self.last = Last::InQueue(self.queue.pushed());
+        }
+        matches!(self.last, Last::InQueue(last) if self.queue.popped() >= last)
     }
 
     fn on_reported(&mut self) -> Result<(), QueueClosed> {
