@@ -74,11 +74,13 @@ impl PeerWindow {
     fn room_beyond(&self, payload_bytes: usize, in_flight_bytes: usize) -> usize {
         let (bytes, idle) = (self.bytes(in_flight_bytes), in_flight_bytes == 0);
         let silly_part = if idle { SILLY_PART_IDLE } else { SILLY_PART };
-        if idle && self.probe_due {
-            payload_bytes
-        } else if bytes >= (self.max_bytes / silly_part).max(WINDOW_BYTES_MIN) {
+        let silly_bytes = (self.max_bytes / silly_part).max(WINDOW_BYTES_MIN);
+        if bytes >= silly_bytes {
             // The window may never hold the whole chunk, and what is in flight may wait for a delayed SACK, so the chunk is cut.
             bytes & !3
+        } else if idle && self.probe_due {
+            // A peer that has no room for the probe announces a window that holds it before the one for a whole message.
+            payload_bytes.min(silly_bytes & !3)
         } else {
             0
         }
@@ -183,6 +185,22 @@ mod tests {
         assert_eq!((window.room(499, 100), window.room(500, 100)), (499, 0));
         window.on_advertised(249);
         assert_eq!((window.room(249, 0), window.room(250, 0)), (249, 0));
+    }
+
+    #[test]
+    fn a_probe_is_no_longer_than_the_window_that_the_peer_announces_first() {
+        let mut window = PeerWindow::closed();
+        window.on_advertised(1000);
+        window.on_advertised(100);
+        window.on_probe_timer();
+        assert_eq!((window.room(100, 0), window.room(240, 0)), (100, 240));
+        assert_eq!((window.room(250, 0), window.room(5000, 0)), (248, 248));
+        assert_eq!(window.room(5000, 10), 0, "data in flight brings a SACK");
+        let mut window = PeerWindow::closed();
+        window.on_advertised(100);
+        window.on_advertised(0);
+        window.on_probe_timer();
+        assert_eq!(window.room(5000, 0), WINDOW_BYTES_MIN);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sctp::config::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES};
 use sctp::{AssociationConfig, SendInfo};
-use sctp_wire::chunk::DataFlags;
+use sctp_wire::chunk::{CookieEcho, DataFlags, Init};
 
 use lab::packets::{data_of, sack_of};
 use lab::script::{self, Peer};
@@ -231,6 +231,36 @@ fn a_probe_that_the_peer_has_refused_is_repeated_by_t3_alone() {
         peer.sends().sack_with(0, 1000, &[]).go();
         peer.expects("DATA 1");
     }
+}
+
+#[test]
+fn a_window_update_repeats_the_refused_probe_of_a_message_longer_than_the_window() {
+    const WINDOW_BYTES: u32 = 8192;
+    let mut peer = Peer::new(12, script::plain());
+    peer.app.hints.mtu_bytes = 65_000;
+    peer.sends().tag(0).chunk(|p, out| Init { a_rwnd: WINDOW_BYTES, ..p.init() }.write(out)).go();
+    let cookie = peer.takes_init_ack();
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.expects("COOKIE ACK");
+    peer.id = peer.app.events[0].id;
+    peer.app_sends(SendInfo::default(), vec![1; 60_000]);
+    peer.expects("DATA 0");
+    peer.sends().sack_with(0, 0, &[]).go();
+    // The peer has no room for the probe, nor for its retransmission by T3.
+    for ms in [1000, 1000, 2000] {
+        peer.expects_nothing();
+        peer.waits(Duration::from_millis(ms));
+        let probe = peer.hears();
+        let [data] = data_of(&probe).try_into().expect("one chunk");
+        assert_eq!(data.tsn, peer.endpoint_tsn(1).0);
+        // A window is announced from a quarter of the buffer on.
+        assert!(data.payload.len() <= WINDOW_BYTES as usize / 4, "{} bytes", data.payload.len());
+        peer.sends().sack_with(0, 0, &[]).go();
+    }
+    peer.sends().sack_with(0, WINDOW_BYTES / 4, &[]).go();
+    peer.expects("DATA 1");
+    peer.sends().sack_with(1, WINDOW_BYTES, &[]).go();
+    peer.expects("DATA 2");
 }
 
 #[test]

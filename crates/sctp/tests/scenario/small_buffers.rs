@@ -178,11 +178,46 @@ fn a_message_longer_than_both_buffers_waits_for_no_delayed_sack() {
         let start = hosts.now();
         hosts.send_all(A, a, (0..50).map(|_| (SendInfo::default(), vec![7; message_bytes].into())));
         hosts.run_until("all arrived", Duration::from_secs(600), |hosts| {
-            hosts.node(B).app.messages.iter().map(|message| message.bytes.len()).sum::<usize>()
-                == 50 * message_bytes
+            received_bytes(hosts) == 50 * message_bytes
         });
         let rounds = (hosts.now() - start).as_millis() / RTT.as_millis();
         assert!(rounds <= 50 * round_trips + 5, "{rounds} round trips for messages of {message_bytes} bytes");
+    }
+}
+
+/// Returns the number of bytes that B's application has received.
+fn received_bytes(hosts: &TwoHosts) -> usize {
+    hosts.node(B).app.messages.iter().map(|message| message.bytes.len()).sum()
+}
+
+#[test]
+fn a_long_message_to_a_reader_that_begins_late_takes_a_window_in_a_round_trip() {
+    const WINDOWS: usize = 50;
+    for mtu_bytes in [1472, 65_000] {
+        for buffer_bytes in [1500, 2304, 4096, 8192] {
+            let mut hosts = TwoHosts::new(buffer_bytes as u64);
+            for node in [A, B] {
+                hosts.app(node).hints = PathHints { mtu_bytes, ..PathHints::default() };
+            }
+            let (a, _) = hosts.establish_with(AssociationConfig::default(), with_buffer(buffer_bytes));
+            hosts.app(B).set_reading(Reading::Never);
+            let message_bytes = WINDOWS * buffer_bytes;
+            hosts.send_all(A, a, [(SendInfo::default(), vec![7; message_bytes].into())]);
+            // Probes fill twice the buffer, and further ones are dropped.
+            hosts.run_for(Duration::from_secs(100));
+            let (start, timeouts) = (hosts.now(), hosts.statistics(A, a).timeouts);
+            hosts.app(B).set_reading(Reading::AtOnce);
+            hosts.run_until("all arrived", Duration::from_secs(600), |hosts| {
+                received_bytes(hosts) == message_bytes
+            });
+            let rounds = (hosts.now() - start).as_millis() / RTT.as_millis();
+            let case = format!("{buffer_bytes} bytes of buffer, packets of {mtu_bytes}");
+            assert!(
+                rounds as usize <= WINDOWS * 3 / 2 + 5,
+                "{rounds} round trips for {WINDOWS} windows, {case}"
+            );
+            assert_eq!(hosts.statistics(A, a).timeouts, timeouts, "{case}");
+        }
     }
 }
 
