@@ -3,8 +3,12 @@
 use super::Inbound;
 use crate::receive_buffer::Held;
 
-/// Minimum increase of the advertised window, if half of the buffer is not less (RFC 1122 §4.2.3.3).
+/// Minimum increase of the advertised window, if a quarter of the buffer is not less (RFC 1122 §4.2.3.3).
 pub(super) const WINDOW_STEP_BYTES: usize = 1452;
+
+/// Part of the buffer by which the window opens at most without an update. An unfinished message may hold half of the buffer until
+/// its next chunk; the peer must still hear of a window that is long enough for that chunk.
+const UNANNOUNCED_PART: usize = 4;
 
 /// The window as the peer knows it, and the credit that the reader keeps.
 #[derive(Debug)]
@@ -86,7 +90,7 @@ impl Inbound {
     /// syndrome.
     #[inline]
     fn window_has_opened(&self) -> bool {
-        let opened_bytes = self.window.advertised_bytes + self.buffer.bytes() / 4;
+        let opened_bytes = self.window.advertised_bytes + self.buffer.bytes() / UNANNOUNCED_PART;
         (self.buffer_room_bytes() >= opened_bytes && self.pool_room_bytes() >= opened_bytes)
             || self.pool_window_has_opened()
     }
@@ -103,7 +107,7 @@ impl Inbound {
     /// otherwise the peer would send ever smaller packets (the silly window syndrome).
     pub(super) fn window_to_advertise_bytes(&self) -> usize {
         let (window, advertised) = (self.window_bytes(), self.window.advertised_bytes);
-        let step = WINDOW_STEP_BYTES.min(self.buffer.bytes() / 2);
+        let step = WINDOW_STEP_BYTES.min(self.buffer.bytes() / UNANNOUNCED_PART);
         if window < advertised + step { window.min(advertised) } else { window }
     }
 }

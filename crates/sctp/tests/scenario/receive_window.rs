@@ -264,6 +264,20 @@ fn a_window_update_repeats_the_refused_probe_of_a_message_longer_than_the_window
 }
 
 #[test]
+fn half_a_message_in_the_buffer_does_not_hold_window_updates_back() {
+    let config =
+        AssociationConfig { receive_buffer_bytes: 2000, receive_buffer_tuned_bytes: 0, ..script::plain() };
+    let mut peer = Peer::established_with(13, config);
+    // The application reads the message, but not the beginning of the next one, which is too short to be delivered.
+    let beginning = DataFlags { ending: false, ..DataFlags::WHOLE };
+    peer.sends()
+        .data_with(DataFlags::WHOLE, 0, 0, 0, &[1; 700])
+        .data_with(beginning, 1, 0, 1, &[2; 900])
+        .go();
+    assert_eq!(sack_of(&peer.hears()).expect("a SACK").a_rwnd, 1100);
+}
+
+#[test]
 fn an_opened_window_ends_the_wait_for_a_probe() {
     let mut peer = Peer::established(9);
     peer.sends().sack_with(-1, 0, &[]).go();
