@@ -351,6 +351,9 @@ impl Inbound {
     pub(crate) fn end_packet(&mut self, now: Time, sack_delay: Duration, rtt: Option<Duration>) -> bool {
         let had_data = self.acknowledgement.end_packet(now, sack_delay, !self.beyond.is_empty());
         if had_data {
+            if self.may_stop_peer() {
+                self.acknowledgement.request();
+            }
             self.buffer.tune(now, rtt);
             self.packet_had_refused_run = false;
         }

@@ -10,6 +10,9 @@ pub(super) const WINDOW_STEP_BYTES: usize = 1452;
 /// its next chunk; the peer must still hear of a window that is long enough for that chunk.
 const UNANNOUNCED_PART: usize = 4;
 
+/// Rest of the advertised window below which the peer may have no room for its next packet.
+const WINDOW_LITTLE_BYTES: usize = 4 * WINDOW_STEP_BYTES;
+
 /// The window as the peer knows it, and the credit that the reader keeps.
 #[derive(Debug)]
 pub(super) struct Window {
@@ -93,6 +96,13 @@ impl Inbound {
         let opened_bytes = self.window.advertised_bytes + self.buffer.bytes() / UNANNOUNCED_PART;
         (self.buffer_room_bytes() >= opened_bytes && self.pool_room_bytes() >= opened_bytes)
             || self.pool_window_has_opened()
+    }
+
+    /// Returns whether the rest of the advertised window is less than half of the buffer, and than a few packets. A peer that avoids
+    /// the silly window syndrome may then wait for a SACK before it sends more (RFC 1122 §4.2.3.4).
+    #[inline]
+    pub(super) fn may_stop_peer(&self) -> bool {
+        self.window.advertised_bytes < WINDOW_LITTLE_BYTES.min(self.buffer.bytes() / 2)
     }
 
     fn buffer_room_bytes(&self) -> usize {

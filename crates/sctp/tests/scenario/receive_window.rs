@@ -278,6 +278,28 @@ fn half_a_message_in_the_buffer_does_not_hold_window_updates_back() {
 }
 
 #[test]
+fn a_packet_that_leaves_little_of_the_window_is_acknowledged_at_once() {
+    const SMALL_BUFFER_BYTES: usize = 4096;
+    let config = AssociationConfig {
+        receive_buffer_bytes: SMALL_BUFFER_BYTES,
+        receive_buffer_tuned_bytes: 0,
+        ..script::plain()
+    };
+    for (left_bytes, at_once) in [(SMALL_BUFFER_BYTES / 2, false), (SMALL_BUFFER_BYTES / 2 - 4, true)] {
+        let mut peer = Peer::established_with(14, config.clone());
+        // The first packets of an association are acknowledged at once in any case.
+        let mut window_bytes = 0;
+        for n in 0..8 {
+            peer.sends().data_with(DataFlags::WHOLE, n, 0, n as u16, &[1; 4]).go();
+            window_bytes = sack_of(&peer.hears()).expect("a SACK").a_rwnd as usize;
+        }
+        peer.app.set_reading(Reading::Never);
+        peer.sends().data_with(DataFlags::WHOLE, 8, 0, 8, &vec![1; window_bytes - left_bytes]).go();
+        assert_eq!(peer.hears_maybe().is_some(), at_once, "{left_bytes} bytes left");
+    }
+}
+
+#[test]
 fn an_opened_window_ends_the_wait_for_a_probe() {
     let mut peer = Peer::established(9);
     peer.sends().sack_with(-1, 0, &[]).go();

@@ -222,6 +222,34 @@ fn a_long_message_to_a_reader_that_begins_late_takes_a_window_in_a_round_trip() 
 }
 
 #[test]
+fn messages_about_as_long_as_the_buffer_take_a_window_in_a_round_trip() {
+    const WINDOWS: usize = 50;
+    for mtu_bytes in [1472, 65_000] {
+        for buffer_bytes in [1500, 2048, 4096] {
+            for reading in [Reading::AtOnce, Reading::Every(Duration::from_micros(50))] {
+                let mut hosts = TwoHosts::new(buffer_bytes as u64);
+                for node in [A, B] {
+                    hosts.app(node).hints = PathHints { mtu_bytes, ..PathHints::default() };
+                }
+                let (a, _) = hosts.establish_with(AssociationConfig::default(), with_buffer(buffer_bytes));
+                hosts.app(B).set_reading(reading);
+                let lengths = (0..WINDOWS).map(|n| buffer_bytes * 3 / 4 + n * 487 % (buffer_bytes / 2));
+                let total: usize = lengths.clone().sum();
+                let start = hosts.now();
+                hosts.send_all(A, a, lengths.map(|bytes| (SendInfo::default(), vec![7; bytes].into())));
+                hosts.run_until("all arrived", Duration::from_secs(600), |hosts| {
+                    received_bytes(hosts) == total
+                });
+                let rounds = (hosts.now() - start).as_millis() / RTT.as_millis();
+                let case = format!("{buffer_bytes} bytes of buffer, packets of {mtu_bytes}, {reading:?}");
+                let windows = total.div_ceil(buffer_bytes);
+                assert!(rounds as usize <= windows * 2 + 5, "{rounds} round trips for {windows}, {case}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_chunk_longer_than_the_window_does_not_wait_for_the_sack_of_a_short_message() {
     let mut peer = Peer::new(4, plain());
     peer.sends().tag(0).chunk(|p, out| Init { a_rwnd: 1500, ..p.init() }.write(out)).go();
