@@ -87,6 +87,8 @@ pub(crate) struct Inbound {
     /// Complete ordered messages that wait for an earlier one of their stream, by stream and SSN. One tree holds the messages of
     /// all streams: a tree for each stream would take twenty times the charge of a short message.
     waiting: BTreeMap<(u16, u16), Box<Assembled>>,
+    /// Those of them that arrived beyond a gap that is still open: stream and SSN, by the first TSN (unwrapped).
+    waiting_beyond: BTreeMap<u64, (u16, u16)>,
     reassembly: Reassembly,
     /// Stream and SSN of the record that was delivered in part and whose end has not arrived. No other message may come between
     /// its parts.
@@ -126,6 +128,7 @@ impl Inbound {
             next_ssn: StreamTable::new(),
             streams_charge: ReceiveCharge::new(config.receive_pool.clone()),
             waiting: BTreeMap::new(),
+            waiting_beyond: BTreeMap::new(),
             reassembly: Reassembly::default(),
             open_record: None,
             behind: VecDeque::new(),
@@ -326,8 +329,7 @@ impl Inbound {
         // Room is reserved for the chunk that closes the gap.
         let full = self.taken_bytes() >= self.buffer.bytes() / 2 * 3;
         if !reportable || self.beyond.range_count() >= GAP_RANGES_MAX || full {
-            statistics.data_chunks_dropped += 1;
-            return Err(Outcome::Dropped);
+            return Err(self.drop_chunk(statistics));
         }
         statistics.out_of_sequence_received += 1;
         self.beyond.insert(tsn);
@@ -338,6 +340,9 @@ impl Inbound {
     fn close_gap<H: Host + ?Sized>(&mut self, cx: &mut ReceiveContext<'_, H>) -> Result<(), FragmentError> {
         if let Some(end) = self.beyond.take_range_at(self.cumulative + 1) {
             self.cumulative = end - 1;
+            while self.waiting_beyond.first_key_value().is_some_and(|(&start, _)| start < end) {
+                self.waiting_beyond.pop_first();
+            }
             if let Some(message) = self.reassembly.advance(self.cumulative)? {
                 cx.statistics.messages_reassembled += 1;
                 self.complete(cx, message);

@@ -4,6 +4,7 @@ use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
 use sctp_message::RecvInfo;
+use sctp_wire::Tsn;
 use smallvec::smallvec;
 
 use super::{Inbound, ReceiveContext};
@@ -11,6 +12,7 @@ use crate::event::{Host, Payload};
 use crate::reassembly::Assembled;
 use crate::receive_buffer::Held;
 use crate::statistics::Statistics;
+use crate::tsn;
 
 /// Divisor of the partial delivery point for the parts of a message after the first.
 const PARTS_OF_DELIVERY_POINT: usize = 8;
@@ -78,9 +80,13 @@ impl Inbound {
 
     /// Keeps a copy of a message until the earlier ones of its stream have arrived. Discards a second message with the same SSN.
     pub(super) fn hold_until_in_order(&mut self, mut message: Assembled, statistics: &mut Statistics) {
+        let start = self.first_tsn(&message);
         match self.waiting.entry((message.info.stream, message.info.ssn)) {
             Entry::Vacant(entry) => {
                 message.detach();
+                if start > self.cumulative {
+                    self.waiting_beyond.insert(start, *entry.key());
+                }
                 entry.insert(Box::new(message));
             }
             Entry::Occupied(_) => {
@@ -95,8 +101,15 @@ impl Inbound {
             let next = self.next_ssn.get(stream);
             let Some(message) = self.waiting.remove(&(stream, next)) else { return };
             *self.next_ssn.get_mut(stream) = next.wrapping_add(1);
+            if !self.waiting_beyond.is_empty() {
+                self.waiting_beyond.remove(&self.first_tsn(&message));
+            }
             self.deliver(cx, *message);
         }
+    }
+
+    pub(super) fn first_tsn(&self, message: &Assembled) -> u64 {
+        tsn::unwrap(self.cumulative, Tsn(message.info.tsn))
     }
 
     /// Delivers the available part of an unfinished message if the peer asks for that, the part is long enough, or memory is

@@ -55,7 +55,7 @@ impl Inbound {
             return true;
         }
         if !self.beyond.is_empty() {
-            // Freeing more than one chunk needs keeps the average cost of the search low.
+            // Freeing more than one chunk needs leaves room for those that follow.
             let most_bytes = self.held.total_bytes() / 4 * 3;
             self.renege_while(|inbound| {
                 inbound.held.total_bytes() > most_bytes || !inbound.has_memory(true, payload_bytes)

@@ -2,51 +2,34 @@
 
 use super::Inbound;
 use crate::receive_buffer::Held;
-use crate::tsn;
 
 impl Inbound {
-    /// Returns whether any chunk may be dropped. Chunks covered by a cumulative or a non-renegable acknowledgement stay, also
-    /// those that wait for an earlier message of their stream. The search examines all waiting messages: without this check, a
-    /// peer whose messages wait in order could cause a search with each copy of a refused chunk.
-    fn has_droppable(&self) -> bool {
-        self.beyond.last().is_some_and(|last| last > self.cumulative.max(self.promised))
-    }
-
     /// Drops chunks beyond a gap until half of the buffer is free above the minimum that may always be held. Returns whether
     /// there is room now.
     #[cold]
     pub(super) fn renege(&mut self) -> bool {
-        // Freeing more than one chunk needs keeps the average cost of the search low.
+        // Freeing more than one chunk needs leaves room for those that follow.
         let most_bytes = self.buffer.bytes() / 2 * 3;
         self.renege_while(|inbound| inbound.taken_bytes() > most_bytes);
         self.taken_bytes() < 2 * self.buffer.bytes()
     }
 
     /// Drops chunks beyond a gap, the highest TSNs first, as long as `is_too_much` returns true. Chunks acknowledged by an
-    /// NR-SACK stay.
+    /// NR-SACK stay, and those that wait behind an earlier message of their stream and no gap. It looks only at what it drops.
     #[cold]
     pub(super) fn renege_while(&mut self, is_too_much: impl Fn(&Self) -> bool) {
-        if !self.has_droppable() {
-            return;
-        }
         let lowest = self.cumulative.max(self.promised) + 1;
-        let mut messages: Vec<_> = self
-            .waiting
-            .iter()
-            .map(|(&key, message)| (tsn::unwrap(self.cumulative, sctp_wire::Tsn(message.info.tsn)), key))
-            .filter(|&(start, _)| start >= lowest)
-            .collect();
-        messages.sort_unstable();
         while is_too_much(self) {
             let fragment = self.reassembly.last_run_start().filter(|&start| start >= lowest);
-            let message = messages.last().map(|&(start, _)| start);
+            let message = self.waiting_beyond.last_key_value().map(|(&start, _)| start);
+            let message = message.filter(|&start| start >= lowest);
             if fragment.is_none() && message.is_none() {
                 break;
             }
             if fragment > message {
                 let Some((tsns, bytes)) = self.reassembly.drop_last_run() else { break };
                 self.forget(tsns, bytes);
-            } else if let Some((start, key)) = messages.pop()
+            } else if let Some((start, key)) = self.waiting_beyond.pop_last()
                 && let Some(message) = self.waiting.remove(&key)
             {
                 self.forget(start..start + message.chunks as u64, message.bytes);
@@ -64,29 +47,67 @@ impl Inbound {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use sctp_message::RecvInfo;
     use sctp_wire::Tsn;
+    use smallvec::smallvec;
 
     use super::*;
     use crate::config::AssociationConfig;
     use crate::extensions::Extensions;
+    use crate::reassembly::Assembled;
+    use crate::statistics::Statistics;
+
+    /// Returns a receiver whose cumulative TSN is 100, to which messages with these TSNs have come, each before another one of its
+    /// stream.
+    fn holding(tsns: impl IntoIterator<Item = u32>) -> Inbound {
+        let mut inbound = Inbound::new(Tsn(101), 1, &AssociationConfig::default(), Extensions::default());
+        for tsn in tsns {
+            let info = RecvInfo { ssn: tsn as u16, tsn, ..RecvInfo::default() };
+            let message = Assembled {
+                info,
+                parts: smallvec![Bytes::from_static(b"x")],
+                bytes: 1,
+                chunks: 1,
+                rest: false,
+            };
+            let start = inbound.first_tsn(&message);
+            if start > inbound.cumulative {
+                inbound.beyond.insert(start);
+            }
+            inbound.held.add(Held::of(1, 1));
+            inbound.hold_until_in_order(message, &mut Statistics::default());
+        }
+        inbound
+    }
+
+    fn tsns(inbound: &Inbound) -> Vec<u32> {
+        inbound.waiting.values().map(|message| message.info.tsn).collect()
+    }
 
     #[test]
-    fn only_what_is_not_acknowledged_for_good_may_be_dropped() {
-        let mut inbound = Inbound::new(
-            Tsn(1),
-            1,
-            &AssociationConfig::default(),
-            Extensions { nr_sack: true, ..Extensions::default() },
-        );
-        assert!(!inbound.has_droppable(), "nothing has arrived");
-        let cumulative = inbound.cumulative + 5;
-        inbound.cumulative = cumulative;
-        assert!(!inbound.has_droppable(), "all that has arrived is acknowledged");
-        inbound.beyond.insert(cumulative + 3);
-        assert!(inbound.has_droppable());
-        inbound.promised = cumulative + 3;
-        assert!(!inbound.has_droppable(), "an NR-SACK has promised to keep it");
-        inbound.beyond.insert(cumulative + 9);
-        assert!(inbound.has_droppable());
+    fn the_highest_tsns_are_dropped_first_and_none_that_is_acknowledged_for_good() {
+        let mut inbound = holding([98, 99, 100, 105, 107, 103]);
+        let held = inbound.held.total_bytes();
+        inbound.renege_while(|inbound| inbound.held.total_bytes() >= held);
+        assert_eq!(tsns(&inbound), [98, 99, 100, 103, 105]);
+        inbound.promised = inbound.cumulative + 3;
+        inbound.renege_while(|_| true);
+        assert_eq!(tsns(&inbound), [98, 99, 100, 103], "an NR-SACK has promised 103");
+        inbound.promised = 0;
+        inbound.renege_while(|_| true);
+        assert_eq!(tsns(&inbound), [98, 99, 100], "they arrived in order");
+        assert!(inbound.beyond.is_empty());
+    }
+
+    #[test]
+    fn messages_that_arrived_in_order_are_not_searched_for_others() {
+        let mut inbound = holding(50..=100);
+        // Its chunk is kept nowhere: it came on a stream that does not exist.
+        let elsewhere = inbound.cumulative + 9;
+        inbound.beyond.insert(elsewhere);
+        assert!(inbound.waiting_beyond.is_empty());
+        inbound.renege_while(|_| true);
+        assert_eq!(inbound.waiting.len(), 51);
     }
 }
