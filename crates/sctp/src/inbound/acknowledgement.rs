@@ -119,14 +119,15 @@ impl Acknowledgement {
             self.quick_acks -= 1;
             self.is_due = true;
         }
-        // With several paths a gap does not indicate a loss: it is reported with every second packet, or soon.
-        let enough_bytes = ACKED_PACKET_BYTES * self.sack_frequency as usize;
+        // With several paths a gap does not indicate a loss: it is reported as often as data without one, or soon.
+        let enough_bytes = ACKED_PACKET_BYTES.saturating_mul(self.sack_frequency as usize);
         self.is_due |= self.unacked_packets >= self.sack_frequency
             || self.unacked_bytes >= enough_bytes
             || (has_gap && !self.multipath);
-        if !self.is_due && self.delayed_until.is_none() {
+        if !self.is_due {
             let delay_max = if has_gap { GAP_SACK_DELAY_MAX } else { SACK_DELAY_MAX };
-            self.delayed_until = Some(now + sack_delay.min(delay_max));
+            let until = now + sack_delay.min(delay_max);
+            self.delayed_until = Some(self.delayed_until.map_or(until, |running| running.min(until)));
         }
         true
     }
@@ -226,6 +227,18 @@ mod tests {
         let mut acknowledgement = under_way(true);
         packet(&mut acknowledgement, 100, true);
         assert!(!acknowledgement.is_due());
+        assert_eq!(acknowledgement.delayed_until(), Some(Time::ZERO + GAP_SACK_DELAY_MAX));
+    }
+
+    #[test]
+    fn a_gap_shortens_the_delay_of_data_before_it() {
+        let mut acknowledgement = under_way(true);
+        acknowledgement.set_sack_frequency(u32::MAX);
+        packet(&mut acknowledgement, 100, false);
+        assert_eq!(acknowledgement.delayed_until(), Some(Time::ZERO + DELAY));
+        packet(&mut acknowledgement, 100, true);
+        assert_eq!(acknowledgement.delayed_until(), Some(Time::ZERO + GAP_SACK_DELAY_MAX));
+        packet(&mut acknowledgement, 100, false);
         assert_eq!(acknowledgement.delayed_until(), Some(Time::ZERO + GAP_SACK_DELAY_MAX));
     }
 
