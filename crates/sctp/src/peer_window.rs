@@ -42,6 +42,11 @@ impl PeerWindow {
         }
     }
 
+    /// Returns the window that the peer has advertised last.
+    pub(crate) fn advertised_bytes(&self) -> usize {
+        self.advertised_bytes
+    }
+
     /// Returns the room beyond the data in flight. Chunks that leave the flight without arriving give theirs back (RFC 9260
     /// §6.2.1 C).
     #[inline]
@@ -119,6 +124,11 @@ impl PeerWindow {
     /// Returns whether a chunk that went beyond the window is outstanding.
     pub(crate) fn is_probed(&self) -> bool {
         self.probe.is_some()
+    }
+
+    /// Returns whether the peer has closed its window, which is probed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.interval.is_some()
     }
 
     pub(crate) fn probe_at(&self) -> Option<Time> {

@@ -111,7 +111,7 @@ impl Association {
     /// Returns whether DATA may be sent in this state (RFC 9260 §6). In COOKIE-ECHOED it is sent only with the cookie (§5.1 C).
     pub(super) fn may_carry_data(&self) -> bool {
         match self.state {
-            State::Established | State::ShutdownPending | State::ShutdownReceived => true,
+            State::Established | State::ShutdownPending { .. } | State::ShutdownReceived { .. } => true,
             State::CookieEchoed { .. } => self.control.begins_with_cookie_echo(),
             _ => false,
         }

@@ -99,7 +99,7 @@ impl Association {
         match &self.state {
             State::Established => true,
             State::CookieWait(setup) | State::CookieEchoed { setup, .. } => !setup.shutdown_wanted,
-            State::ShutdownReceived => self.has_upper_data,
+            State::ShutdownReceived { .. } => self.has_upper_data,
             _ => false,
         }
     }
@@ -108,7 +108,7 @@ impl Association {
     #[cold]
     pub(super) fn refusal(&self) -> SendError {
         match self.state {
-            State::ShutdownReceived | State::ShutdownAckSent { .. } => SendError::PeerShutdown,
+            State::ShutdownReceived { .. } | State::ShutdownAckSent { .. } => SendError::PeerShutdown,
             _ => SendError::Closed,
         }
     }

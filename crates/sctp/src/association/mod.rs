@@ -128,15 +128,20 @@ enum State {
         cookie: Vec<u8>,
     },
     Established,
-    /// The user shut down; data is still to be acknowledged.
-    ShutdownPending,
+    /// The user shut down; data is still to be acknowledged. While the peer's window is closed, T5 guards the wait since the last
+    /// acknowledgement.
+    ShutdownPending {
+        progress_at: Time,
+    },
     /// SHUTDOWN sent; T2 runs, and T5 guards the whole.
     ShutdownSent {
         t2: Retry,
         t5_at: Time,
     },
-    /// The peer shut down; our data is still to be acknowledged.
-    ShutdownReceived,
+    /// The peer shut down; our data is still to be acknowledged, and T5 guards the wait as before.
+    ShutdownReceived {
+        progress_at: Time,
+    },
     /// SHUTDOWN ACK sent; T2 runs.
     ShutdownAckSent {
         t2: Retry,

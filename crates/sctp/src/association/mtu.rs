@@ -50,7 +50,10 @@ impl Association {
         };
         let path = &mut self.paths[path_id];
         // In other states the peer does not answer any more, or it has forgotten the association and would answer with ABORT.
-        let may = matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived);
+        let may = matches!(
+            self.state,
+            State::Established | State::ShutdownPending { .. } | State::ShutdownReceived { .. }
+        );
         if !may || path.state() != PathState::Active {
             path.put_off_mtu_probe();
             self.probes_mtu = false;

@@ -17,9 +17,9 @@ impl State {
             State::CookieWait(_) => AssociationState::CookieWait,
             State::CookieEchoed { .. } => AssociationState::CookieEchoed,
             State::Established => AssociationState::Established,
-            State::ShutdownPending => AssociationState::ShutdownPending,
+            State::ShutdownPending { .. } => AssociationState::ShutdownPending,
             State::ShutdownSent { .. } => AssociationState::ShutdownSent,
-            State::ShutdownReceived => AssociationState::ShutdownReceived,
+            State::ShutdownReceived { .. } => AssociationState::ShutdownReceived,
             State::ShutdownAckSent { .. } => AssociationState::ShutdownAckSent,
             State::Closed { .. } => AssociationState::Closed,
         }

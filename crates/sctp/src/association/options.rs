@@ -124,8 +124,10 @@ impl Association {
         path_id: PathId,
         options: &PathOptions,
     ) {
-        let asks =
-            matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived);
+        let asks = matches!(
+            self.state,
+            State::Established | State::ShutdownPending { .. } | State::ShutdownReceived { .. }
+        );
         if !asks {
             return;
         }

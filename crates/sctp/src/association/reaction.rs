@@ -8,6 +8,7 @@ const REPORTS_BYTES_MAX: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Reaction {
     has_sack: bool,
+    has_shutdown: bool,
     has_error: bool,
     /// Error causes to report to the peer.
     causes: Vec<u8>,
@@ -17,7 +18,7 @@ impl Reaction {
     /// Begins with another packet.
     #[inline]
     pub(super) fn begin(&mut self) {
-        (self.has_sack, self.has_error) = (false, false);
+        (self.has_sack, self.has_shutdown, self.has_error) = (false, false, false);
         self.causes.clear();
     }
 
@@ -25,6 +26,11 @@ impl Reaction {
     #[inline]
     pub(super) fn take_first_sack(&mut self) -> bool {
         !std::mem::replace(&mut self.has_sack, true)
+    }
+
+    /// Records a SHUTDOWN whose acknowledgement counts. Returns whether it is the first of the packet.
+    pub(super) fn take_first_shutdown(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_shutdown, true)
     }
 
     /// Records an ERROR for the user. Returns whether it is the first of the packet.

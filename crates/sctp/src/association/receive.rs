@@ -114,7 +114,7 @@ impl Association {
     /// Returns whether DATA is accepted: in the states in which the peer may still send (RFC 9260 §6).
     #[inline]
     fn takes_data(&self) -> bool {
-        matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent { .. })
+        matches!(self.state, State::Established | State::ShutdownPending { .. } | State::ShutdownSent { .. })
     }
 
     /// Handles DATA chunks at the front of `chunks` together, if possible. Returns their length.
@@ -311,7 +311,10 @@ impl Association {
         G: Iterator<Item = (u16, u16)> + Clone,
         D: ExactSizeIterator<Item = Tsn>,
     {
-        if !matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived) {
+        if !matches!(
+            self.state,
+            State::Established | State::ShutdownPending { .. } | State::ShutdownReceived { .. }
+        ) {
             return self.discard_chunk();
         }
         if !self.outbound.has_lost() {
@@ -338,6 +341,7 @@ impl Association {
         if outcome.progress {
             // RFC 9260 §8.1: the peer is alive.
             self.errors.on_answer();
+            self.on_shutdown_progress(cx.now);
         }
         for &(answered, sent_at) in &outcome.answered {
             self.path_acknowledged(cx, answered, sent_at.filter(|_| answered == path_id));

@@ -27,7 +27,7 @@ impl Association {
         remotes: &[(SocketAddr, PathHints)],
         route: &Route,
     ) {
-        let shut_down = matches!(self.state, State::ShutdownPending | State::ShutdownSent { .. });
+        let shut_down = matches!(self.state, State::ShutdownPending { .. } | State::ShutdownSent { .. });
         self.tell_end_of_partial_delivery(cx);
         let unacknowledged_bytes = self.outbound.buffered_bytes() as u64;
         self.give_up_all(cx, 0);

@@ -11,6 +11,7 @@ use super::{Association, Context, State};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
 use crate::outbound::{SackInfo, SendContext};
+use crate::time::Time;
 use crate::trace::{self, Timer};
 
 /// Maximum length of a user-initiated abort reason that is kept.
@@ -27,7 +28,7 @@ impl Association {
     pub(crate) fn shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         match &mut self.state {
             State::Established => {
-                self.state = State::ShutdownPending;
+                self.state = State::ShutdownPending { progress_at: cx.now };
                 self.outbound.close();
                 self.continue_shutdown(cx);
             }
@@ -46,7 +47,7 @@ impl Association {
         has_upper_data: bool,
     ) {
         self.has_upper_data = has_upper_data;
-        if matches!(self.state, State::ShutdownReceived) {
+        if matches!(self.state, State::ShutdownReceived { .. }) {
             self.continue_shutdown(cx);
         }
     }
@@ -68,11 +69,11 @@ impl Association {
         let rto = self.paths[self.data_path()].rto().current();
         let t2 = Retry::start(cx.now, rto);
         match self.state {
-            State::ShutdownPending => {
+            State::ShutdownPending { .. } => {
                 self.state = State::ShutdownSent { t2, t5_at: cx.now + T5_RTO_MAX * self.config.rto.max };
                 self.push_shutdown();
             }
-            State::ShutdownReceived if !self.has_upper_data => {
+            State::ShutdownReceived { .. } if !self.has_upper_data => {
                 self.state = State::ShutdownAckSent { t2 };
                 self.push_shutdown_ack(asked_on);
             }
@@ -99,6 +100,29 @@ impl Association {
         let rto = self.paths[self.data_path()].rto().current();
         if let State::ShutdownSent { t2, .. } = &mut self.state {
             *t2 = Retry::start(cx.now, rto);
+        }
+    }
+
+    /// Records that the peer has acknowledged something.
+    pub(super) fn on_shutdown_progress(&mut self, now: Time) {
+        if let State::ShutdownPending { progress_at } | State::ShutdownReceived { progress_at } =
+            &mut self.state
+        {
+            *progress_at = now;
+        }
+    }
+
+    /// Returns when T5-shutdown-guard expires (RFC 9260 §9.2). It also runs while a shutdown waits for a peer that keeps its window
+    /// closed: each answer to a window probe shows that the peer is alive, so nothing else would end that wait.
+    pub(super) fn t5_at(&self) -> Option<Time> {
+        match self.state {
+            State::ShutdownSent { t5_at, .. } => Some(t5_at),
+            State::ShutdownPending { progress_at } | State::ShutdownReceived { progress_at }
+                if self.outbound.window_is_closed() =>
+            {
+                Some(progress_at + T5_RTO_MAX * self.config.rto.max)
+            }
+            _ => None,
         }
     }
 
@@ -152,16 +176,16 @@ impl Association {
         shutdown: &Shutdown,
     ) {
         match self.state {
-            State::Established | State::ShutdownPending => {
+            State::Established | State::ShutdownPending { .. } => {
                 self.acknowledge_by_shutdown(cx, path_id, shutdown);
                 if self.is_closed() {
                     return;
                 }
-                self.state = State::ShutdownReceived;
+                self.state = State::ShutdownReceived { progress_at: cx.now };
                 self.announce_peer_shutdown(cx);
                 self.continue_shutdown_asked_on(cx, Some(path_id));
             }
-            State::ShutdownReceived => self.acknowledge_by_shutdown(cx, path_id, shutdown),
+            State::ShutdownReceived { .. } => self.acknowledge_by_shutdown(cx, path_id, shutdown),
             // Both ends have sent a SHUTDOWN (RFC 9260 §9.2).
             State::ShutdownSent { .. } => {
                 let rto = self.paths[self.data_path()].rto().current();
@@ -179,18 +203,21 @@ impl Association {
         cx.host.event(self.id, Event::PeerShutdown);
     }
 
-    /// Handles the acknowledgement in a SHUTDOWN, which is that of a SACK without gaps (RFC 9260 §9.2).
+    /// Handles the acknowledgement in a SHUTDOWN, which is that of a SACK without gaps (RFC 9260 §9.2). It says nothing of the
+    /// peer's window. A second one in a packet is not worth its work.
     fn acknowledge_by_shutdown<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
         path_id: PathId,
         shutdown: &Shutdown,
     ) {
-        let window_bytes = self.outbound.peer_window_bytes() + self.outbound.in_flight_payload_bytes();
+        if !self.reaction.take_first_shutdown() {
+            return self.discard_chunk();
+        }
         let sack = SackInfo {
             path_id,
             cum_tsn: shutdown.cum_tsn,
-            window_bytes,
+            window_bytes: self.outbound.advertised_window_bytes(),
             gaps: None::<std::iter::Empty<(u16, u16)>>,
             nr_gaps: None,
             duplicates: std::iter::empty(),

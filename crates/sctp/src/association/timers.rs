@@ -36,14 +36,10 @@ impl Association {
 
     /// Returns when the next timer expires that does not wait for the pacer, such as that of a delayed SACK.
     fn prompt_at(&self) -> Option<Time> {
-        let t5 = match &self.state {
-            State::ShutdownSent { t5_at, .. } => Some(*t5_at),
-            _ => None,
-        };
         let ack = self.inbound.as_ref().and_then(|i| i.ack_deadline());
         let others = [self.discards_at(), self.next_path_failure(), self.pacers_open_at(), self.closes_at()];
         let paths = self.paths.iter().map(Path::prompt_at);
-        Time::earliest([t5, ack].into_iter().chain(others).chain(paths))
+        Time::earliest([self.t5_at(), ack].into_iter().chain(others).chain(paths))
     }
 
     /// Returns whether expired timers that send a packet again must wait for their place of the pacer; takes that place.
@@ -104,7 +100,7 @@ impl Association {
             self.paths[data_path].note_probe(now, Probe::Window);
         }
         match &self.state {
-            State::ShutdownSent { t5_at, .. } if *t5_at <= now => self.abort_unfinished_shutdown(cx),
+            _ if due(self.t5_at()) => self.abort_unfinished_shutdown(cx),
             State::CookieWait(setup) | State::CookieEchoed { setup, .. }
                 if repeats && setup.t1.at() <= now =>
             {

@@ -285,6 +285,16 @@ impl Outbound {
         self.peer_window.bytes(self.outstanding.in_flight_payload_bytes())
     }
 
+    /// Returns the window that the peer has advertised last: it includes the room of the data in flight.
+    pub(crate) fn advertised_window_bytes(&self) -> usize {
+        self.peer_window.advertised_bytes()
+    }
+
+    /// Returns whether the peer has closed its window, and data waits for it.
+    pub(crate) fn window_is_closed(&self) -> bool {
+        self.peer_window.is_closed()
+    }
+
     /// Returns whether a chunk in flight probes a closed window, so that the peer may rightly not acknowledge it.
     pub(crate) fn probes_window(&self) -> bool {
         self.peer_window.is_probed()

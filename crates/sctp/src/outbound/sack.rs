@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::outstanding::AckedRun;
 use super::{Outbound, SendContext};
-use crate::config::AssociationConfig;
+use crate::config::{AssociationConfig, DUPLICATES_MAX};
 use crate::congestion::Coupling;
 use crate::packet_number::PacketNumber;
 use crate::path::{AckedPackets, LateArrivals, Path, Paths, couple};
@@ -242,7 +242,7 @@ impl Outbound {
 
     /// Notes a SACK on the path that it came on. Returns whether the peer has reneged: the SACK, which acknowledges `chunks`
     /// beyond the cumulative TSN, leaves out what an earlier one acknowledged. SACKs overtake each other on different paths, so
-    /// an old one may acknowledge less; on one path they stay in order. A peer that had acknowledged the first outstanding chunk
+    /// an old one may acknowledge less; on one path that is rare. A peer that had acknowledged the first outstanding chunk
     /// has reneged in any case.
     fn detect_reneging(&mut self, path: &mut Path, cumulative: u64, chunks: u64) -> bool {
         let total = cumulative + chunks;
@@ -251,7 +251,7 @@ impl Outbound {
         self.outstanding.is_renegable() && self.outstanding.gap_acked() > chunks && !may_be_old
     }
 
-    /// Credits each duplicate to the path that declared it lost. If two paths did, it does not tell which of them was wrong.
+    /// Credits each duplicate to the path that declared it lost; at most as many as this implementation reports. If two paths did, it does not tell which of them was wrong.
     fn note_duplicates(
         &self,
         duplicates: impl Iterator<Item = Tsn>,
@@ -259,7 +259,7 @@ impl Outbound {
         acked: &mut PathsAcked,
     ) {
         let first = self.outstanding.first_tsn();
-        for duplicate in duplicates {
+        for duplicate in duplicates.take(DUPLICATES_MAX) {
             let tsn = tsn::unwrap(first, duplicate);
             paths.iter_mut().for_each(|path| path.on_duplicate(tsn));
             let mut lost_on = paths.iter().filter(|path| path.declared_lost(tsn)).map(Path::id);

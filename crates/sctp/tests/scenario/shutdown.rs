@@ -6,7 +6,7 @@ use sctp::config::RtoConfig;
 use sctp::{
     Admission, AssociationConfig, AssociationId, AssociationState, CloseReason, Event, SendError, SendInfo,
 };
-use sctp_wire::chunk::{Abort, DataFlags, Shutdown, ShutdownAck, ShutdownComplete};
+use sctp_wire::chunk::{Abort, Data, DataFlags, Shutdown, ShutdownAck, ShutdownComplete};
 
 use lab::packets::{has, kinds};
 use lab::script::Peer;
@@ -165,6 +165,40 @@ fn a_peer_that_answers_for_ever_and_never_ends_is_aborted() {
 }
 
 #[test]
+fn a_peer_that_keeps_its_window_closed_while_the_association_ends_is_aborted() {
+    let t5 = 5 * RtoConfig::default().max;
+    for shut_by_peer in [false, true] {
+        let mut peer = Peer::established(18);
+        peer.app_sends(SendInfo::default(), vec![0; 100]);
+        peer.expects("DATA 0");
+        peer.sends().sack_with(0, 0, &[]).go();
+        for n in 1..4 {
+            peer.app_sends(SendInfo::default(), vec![n; 100]);
+        }
+        match shut_by_peer {
+            true => peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(0) }.write(out)).go(),
+            false => peer.app_shuts_down(),
+        }
+        // The peer takes the first probe, after some time, and then answers each, but has no room.
+        let (mut acknowledged, mut progress_at, mut probes) = (0, peer.now, 0);
+        while !peer.app.saw(|e| matches!(e, Event::Closed(_))) {
+            peer.waits(Duration::from_millis(500));
+            let packet = peer.hears_maybe();
+            if packet.is_some_and(|packet| has(&packet, Data::KIND)) {
+                probes += 1;
+                if acknowledged == 0 && probes == 3 {
+                    (acknowledged, progress_at) = (1, peer.now);
+                }
+                peer.sends().sack_with(acknowledged, 0, &[]).go();
+            }
+            assert!(peer.now <= progress_at + t5 + Duration::from_secs(1), "T5 has expired");
+        }
+        assert!(peer.now >= progress_at + t5, "{probes} probes");
+        assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Timeout)));
+    }
+}
+
+#[test]
 fn data_after_shutdown_is_answered_at_once_with_shutdown() {
     let mut peer = Peer::established(7);
     peer.app_shuts_down();
@@ -215,6 +249,34 @@ fn a_shutdown_acknowledges_as_a_sack_does() {
     peer.expects("SHUTDOWN ACK");
     peer.sends().chunk(|_, out| ShutdownComplete { reflected_tag: false }.write(out)).go();
     assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Shutdown)));
+    peer.expects_nothing();
+}
+
+#[test]
+fn only_the_first_shutdown_of_a_packet_acknowledges() {
+    let mut peer = Peer::established(5);
+    peer.app_sends(SendInfo::default(), vec![0; 100]);
+    peer.expects("DATA 0");
+    let shutdown =
+        |number| move |p: &Peer, out: &mut Vec<u8>| Shutdown { cum_tsn: p.endpoint_tsn(number) }.write(out);
+    peer.sends().chunk(shutdown(-1)).chunk(shutdown(0)).go();
+    peer.expects_nothing();
+    peer.sends().chunk(shutdown(0)).go();
+    peer.expects("SHUTDOWN ACK");
+}
+
+#[test]
+fn a_shutdown_says_nothing_of_the_window() {
+    let mut peer = Peer::established(6);
+    peer.app_sends(SendInfo::default(), vec![0; 100]);
+    peer.expects("DATA 0");
+    peer.sends().sack_with(0, 0, &[]).go();
+    peer.app_sends(SendInfo::default(), vec![1; 100]);
+    peer.waits(Duration::from_millis(1000));
+    peer.expects("DATA 1");
+    // The peer has no room for the probe, and then shuts the association down.
+    peer.sends().sack_with(0, 0, &[]).go();
+    peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(0) }.write(out)).go();
     peer.expects_nothing();
 }
 
