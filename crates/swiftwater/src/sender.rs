@@ -15,13 +15,15 @@ use crate::socket::Wait;
 pub(crate) struct FedMessages {
     pub(crate) batch: Batch,
     flush_delay: FlushDelay,
+    /// The first message has waited long enough.
+    pub(crate) is_due: bool,
 }
 
 impl FedMessages {
-    /// Records that a message was appended. Returns whether the first has waited long enough.
+    /// Records that a message was appended.
     #[inline]
-    pub(crate) fn on_appended(&mut self) -> bool {
-        self.flush_delay.on_send()
+    pub(crate) fn on_appended(&mut self) {
+        self.is_due = self.flush_delay.on_send();
     }
 
     /// Records that the stack has taken messages; after an error drops the messages that it refuses.
@@ -30,6 +32,7 @@ impl FedMessages {
         written: Result<Result<(), SendError>, impl Into<SendError>>,
     ) -> Result<(), SendError> {
         self.flush_delay.on_flushed(Instant::now(), false);
+        self.is_due = false;
         let written = written.map_err(Into::into).and_then(|written| written);
         written.inspect_err(|_| self.batch.clear())
     }
@@ -151,7 +154,8 @@ impl Association {
         if !fed.batch.push(info, message) {
             return self.feed_slow(fed, message, info);
         }
-        if fed.on_appended() {
+        fed.on_appended();
+        if fed.is_due {
             self.hand_over(fed)?;
             self.flush();
         }

@@ -60,7 +60,7 @@ impl Published {
     /// Publishes a changed configuration.
     pub(super) fn on_changed(&self, config: &AssociationConfig) {
         if config.events != self.has_events() {
-            // Events begin now, long after the association came up, so `Up` is not reported.
+            // If events begin now, the association came up long ago, so `Up` is not reported.
             self.up_delivered.store(true, Ordering::Relaxed);
         }
         self.on_begun(config);

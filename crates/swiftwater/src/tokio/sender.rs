@@ -62,18 +62,20 @@ impl Association {
         Sender::new(self.clone())
     }
 
-    /// Appends a message to the collected ones; hands them over when the first has waited long enough.
+    /// Appends a message to the collected ones; hands these over before if the first has waited long enough. Does not wait after
+    /// the message was appended.
     pub(super) async fn feed(
         &self,
         fed: &mut FedMessages,
         message: &[u8],
         info: &SendInfo,
     ) -> Result<(), SendError> {
+        if fed.is_due {
+            self.hand_over(fed).await?;
+            self.flush();
+        }
         if fed.batch.push(info, message) {
-            if fed.on_appended() {
-                self.hand_over(fed).await?;
-                self.flush();
-            }
+            fed.on_appended();
             return Ok(());
         }
         self.hand_over(fed).await?;

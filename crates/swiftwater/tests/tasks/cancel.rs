@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use swiftwater::tokio::{Association, Listener, Stack};
+use swiftwater::tokio::{Association, Listener, Sender, Stack};
 use swiftwater::{
     AcceptError, AssociationOptions, Event, Received, RecvError, SendError, SendInfo, StackOptions,
 };
@@ -180,9 +180,12 @@ fn senders_and_readers_that_are_given_up_lose_nothing() {
         let feeding = tokio::spawn(async move {
             let mut sender = client.sender();
             for i in 0..2000_u32 {
-                sender.feed(&i.to_be_bytes()).await.unwrap();
+                // Attempts time out while the send buffer is full.
+                let feed = async |sender: &mut Sender| {
+                    timeout(Duration::from_micros(300), sender.feed(&i.to_be_bytes())).await
+                };
+                while feed(&mut sender).await.map(Result::unwrap).is_err() {}
             }
-            // Most attempts time out while the send buffer is full.
             while timeout(Duration::from_micros(300), sender.flush()).await.is_err() {}
             client.close().await.unwrap();
         });
