@@ -18,6 +18,10 @@ use crate::users::requester::Requester;
 /// Maximum time that a bind waits for the listener of a closed socket: the socket's task closes the listener as soon as it runs.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
+/// Maximum number of addresses of a socket. Every address of 127.0.0.0/8 is local, and each one costs time when a socket binds to
+/// the same port.
+const ADDRESSES_MAX: usize = 32;
+
 /// Runs `bind`. Waits for closed sockets to release the port, which they do at once or when their listeners are closed.
 pub(crate) async fn once_released(
     registry: &Registry,
@@ -76,6 +80,10 @@ pub(crate) fn bound(registry: &Registry, socket: &Socket) -> Result<Bound, Errno
 
 /// `SCTP_SOCKOPT_BINDX_ADD`: adds either all of the addresses or none. A fresh socket gets the port of the first, as in
 /// the kernel.
+///
+/// # Errors
+///
+/// `NOBUFS`: the socket would have more than [`ADDRESSES_MAX`] addresses.
 pub(crate) fn bind_more(
     registry: &Registry,
     socket: &Socket,
@@ -83,6 +91,10 @@ pub(crate) fn bind_more(
     requester: Requester,
 ) -> Result<(), Errno> {
     let first = *list.first().ok_or(Errno::INVAL)?;
+    let bound = socket.addresses().bound().map_or(0, |bound| bound.ips().len());
+    if bound + list.len() > ADDRESSES_MAX {
+        return Err(Errno::NOBUFS);
+    }
     list.iter().try_for_each(|address| check_family(socket.family(), *address))?;
     let fresh = !socket.addresses().is_bound();
     if fresh {
@@ -232,6 +244,22 @@ mod tests {
         connected.on_connecting(&Rc::new(assoc), None);
         connected.on_connected(1);
         assert_eq!(bind(&registry, &connected, ANY, requester(1)), Err(Errno::INVAL));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_socket_has_a_limited_number_of_addresses() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry);
+        let list = |range: std::ops::RangeInclusive<usize>| -> Vec<SocketAddr> {
+            range.map(|n| ([127, 0, 1, n as u8], 0).into()).collect()
+        };
+        let more = |range| bind_more(&registry, &socket, &list(range), requester(1));
+        assert_eq!(more(1..=ADDRESSES_MAX + 1), Err(Errno::NOBUFS));
+        assert!(!socket.addresses().is_bound());
+        assert_eq!(more(1..=ADDRESSES_MAX - 1), Ok(()));
+        assert_eq!(more(ADDRESSES_MAX..=ADDRESSES_MAX + 1), Err(Errno::NOBUFS));
+        assert_eq!(more(ADDRESSES_MAX..=ADDRESSES_MAX), Ok(()));
+        assert_eq!(socket.addresses().bound().map(|bound| bound.ips().len()), Some(ADDRESSES_MAX));
     }
 
     #[tokio::test(flavor = "local")]

@@ -1,7 +1,7 @@
 //! The sockets that hold each SCTP port.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rustix::io::Errno;
 
@@ -14,27 +14,34 @@ const EPHEMERAL_OF_USER_MAX: usize = (*EPHEMERAL.end() - *EPHEMERAL.start()) as 
 /// The addresses that a socket is bound to: a list, or the unspecified address, which stands for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scope {
+    /// In ascending order.
     ips: Vec<IpAddr>,
     /// `IPV6_V6ONLY`: the unspecified IPv6 address does not cover IPv4 addresses.
     v6_only: bool,
 }
 
 impl Scope {
-    pub(crate) fn new(ips: Vec<IpAddr>, v6_only: bool) -> Self {
+    pub(crate) fn new(mut ips: Vec<IpAddr>, v6_only: bool) -> Self {
+        ips.sort_unstable();
         Scope { ips, v6_only }
     }
 
     pub(crate) fn covers(&self, ip: IpAddr) -> bool {
-        self.ips.iter().any(|own| *own == ip || (own.is_unspecified() && self.stands_for(*own, ip)))
+        let mut unspecified = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()].into_iter();
+        self.contains(ip) || unspecified.any(|all| self.stands_for(all, ip) && self.contains(all))
+    }
+
+    fn contains(&self, ip: IpAddr) -> bool {
+        self.ips.binary_search(&ip).is_ok()
     }
 
     fn overlaps(&self, other: &Scope) -> bool {
         other.ips.iter().any(|ip| self.covers(*ip)) || self.ips.iter().any(|ip| other.covers(*ip))
     }
 
-    /// Returns whether the unspecified address `own` covers `ip`.
-    fn stands_for(&self, own: IpAddr, ip: IpAddr) -> bool {
-        own.is_ipv6() == ip.is_ipv6() || (own.is_ipv6() && !self.v6_only)
+    /// Returns whether the unspecified address `all` covers `ip`.
+    fn stands_for(&self, all: IpAddr, ip: IpAddr) -> bool {
+        all.is_ipv6() == ip.is_ipv6() || (all.is_ipv6() && !self.v6_only)
     }
 }
 
@@ -212,7 +219,7 @@ fn conflict(one: &Holding, other: &Holding) -> bool {
     let (a, b) = (one.sharing, other.sharing);
     let share_address = a.address && b.address && !one.listens && !other.listens;
     let share_port = a.port_of_user.is_some() && a.port_of_user == b.port_of_user;
-    one.scope.overlaps(&other.scope) && !share_address && !share_port
+    !share_address && !share_port && one.scope.overlaps(&other.scope)
 }
 
 #[cfg(test)]
