@@ -44,11 +44,12 @@ pub(super) async fn run(
                 next(socket, &mut commands).await
             }
             OneToOneCommand::Listen(listener) => tokio::select! {
-                // Commands come first: after `Unlisten` no association enters the channel. Each command ends the listening.
+                // Commands come first: after `Unlisten` no association enters the channel. Each command ends the listening. So does the
+                // end of the socket, which also makes the channel writable: the listener aborts what it has not handed over.
                 biased;
                 command = commands.recv() => command,
-                () = listener::accept(registry, socket, listener) => return,
                 () = ended_by_program(socket) => return,
+                () = listener::accept(registry, socket, listener) => return,
             },
             OneToOneCommand::Unlisten => next(socket, &mut commands).await,
             OneToOneCommand::Relay { assoc, unsent } => {
@@ -230,6 +231,25 @@ mod tests {
             drop((program_end, other_end));
             soon(socket.gone()).await;
             soon(other.gone()).await;
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_listener_that_is_closed_aborts_the_associations_that_wait() {
+        let registry = Rc::new(registry());
+        let (socket, program_end) = started(&registry);
+        listen(&registry, &socket, 5, program_end.as_fd()).expect("a free port");
+        let server = Address { port: socket.local_address().port(), ..server_address(&registry) };
+        let mut peers = Vec::new();
+        for _ in 0..4 {
+            let peer = soon(registry.stack().connect(&server)).await.expect("it listens");
+            peer.send(b"a word").await.expect("it is up");
+            peers.push(peer);
+        }
+        drop(program_end);
+        soon(socket.gone()).await;
+        for (n, peer) in peers.iter().enumerate() {
+            assert!(soon(peer.recv()).await.is_err(), "peer {n} heard of an end in order");
         }
     }
 
