@@ -179,9 +179,10 @@ fn try_put(
         // program sends after this message would come before it.
         restore(fd, pages.sharers)?;
         // Before a filler: the daemon leaves that in place only while it is awake.
-        wake(fd)?;
-        // Noted last: if this thread dies before, the next writer wakes the daemon.
-        pages.sharers.sending().on_sleep_ended(sleep);
+        if wake(fd)? {
+            // Noted last: if this thread dies before, the next writer wakes the daemon.
+            pages.sharers.sending().on_sleep_ended(sleep);
+        }
     }
     if ring.fits(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
         restore(fd, pages.sharers)?;
@@ -220,12 +221,15 @@ fn announce(fd: RawFd, number: u32, memfd: RawFd) -> Result<()> {
     system::send(fd, Content::new(&record), Some(memfd), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).map(drop)
 }
 
-fn wake(fd: RawFd) -> Result<()> {
+/// Wakes the daemon. Returns whether it looks into the ring soon.
+fn wake(fd: RawFd) -> Result<bool> {
     let header = Header::new(Kind::Wake).encode();
     let record = [Source::of(&header)];
     match system::send(fd, Content::new(&record), None, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
         // The daemon looks into the ring when it has emptied the pair.
-        Ok(_) | Err(Errno(libc::EAGAIN)) => Ok(()),
+        Ok(_) | Err(Errno(libc::EAGAIN)) => Ok(true),
+        // The message is in the ring. The next writer wakes the daemon.
+        Err(Errno(libc::ENOBUFS | libc::ENOMEM)) => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -435,9 +435,7 @@ impl Head {
     pub(crate) fn begin_close(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         self.closing = true;
         self.diverted = true;
-        while let Some(m) = self.queue.getq() {
-            scheduler.return_credit(s, &m);
-        }
+        self.return_all_credit(s, scheduler);
         self.on_failure(s, SignalEvents::NONE, scheduler);
         self.waiters = Waiters::default();
     }

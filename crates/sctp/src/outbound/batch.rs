@@ -115,7 +115,12 @@ impl Batch {
             self.data_bytes -= header.payload_bytes;
         }
         if self.is_empty() {
-            self.clear();
+            return self.clear();
+        }
+        (self.stream_max, self.message_bytes_max) = (0, 0);
+        for (header, message) in self.short.iter() {
+            self.stream_max = self.stream_max.max(header.stream.0);
+            self.message_bytes_max = self.message_bytes_max.max(message.len());
         }
     }
 
@@ -178,6 +183,16 @@ mod tests {
         assert_eq!(batch.first(), Some((infos[1], &b"three"[..])));
         batch.drop_first();
         assert!(batch.is_empty() && batch.first().is_none() && batch.data_bytes() == 0);
+    }
+
+    #[test]
+    fn a_message_that_was_dropped_has_no_share_in_the_limits() {
+        let mut batch = Batch::new();
+        for (stream, bytes) in [(9, 100), (3, 40), (5, 7)] {
+            assert!(batch.push(&SendInfo { stream, ..SendInfo::default() }, &vec![1; bytes]));
+        }
+        batch.drop_first();
+        assert_eq!((batch.stream_max, batch.message_bytes_max), (5, 40));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use sctp_message::SendInfo;
 
 use crate::error::SendError;
 
-/// The limits of an association for each of its messages. This is the only check of a message's description: for a message that
-/// asks for admission, for one that goes into a stage, and for one that a caller collects before the association sees it.
+/// The limits of an association for each of its messages. A message that asks for admission, one that goes
+/// into a stage, and one that a caller collects before the association sees it are all checked by these.
 ///
 /// ```
 /// use sctp::{MessageLimits, SendError, SendInfo};
