@@ -40,6 +40,7 @@ use crate::event::Host;
 use crate::identifiers::{AssociationId, ListenerId};
 use crate::identity::Identity;
 use crate::local_addresses::LocalAddresses;
+use crate::outbound::FreeBlocks;
 use crate::path_hints::PathHints;
 use crate::reply::Reply;
 use crate::statistics::{AssociationState, EndpointStatistics, STATISTICS_VERSION, Statistics};
@@ -95,6 +96,7 @@ pub struct Endpoint {
     cookies: CookieJar,
     random: ChaCha12Rng,
     limits: BatchLimits,
+    free_blocks: FreeBlocks,
     statistics: EndpointStatistics,
     traces: Traces,
     #[cfg(feature = "testing")]
@@ -132,6 +134,7 @@ impl Endpoint {
             cookies,
             random,
             limits,
+            free_blocks: FreeBlocks::default(),
             statistics: EndpointStatistics::default(),
             traces: Traces::default(),
             #[cfg(feature = "testing")]
@@ -476,7 +479,13 @@ impl Endpoint {
         procedure: impl FnOnce(&mut Association, &mut Context<'_, H>),
     ) {
         let Some(association) = self.associations.get_mut(id) else { return };
-        let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
+        let mut cx = Context {
+            now,
+            host,
+            random: &mut self.random,
+            blocks: &mut self.free_blocks,
+            statistics: &mut self.statistics,
+        };
         self.in_progress = Some(id);
         procedure(association, &mut cx);
         self.in_progress = None;

@@ -24,11 +24,13 @@ pub(crate) struct Reader {
     pub(crate) up: Option<AssociationId>,
     read: VecDeque<(AssociationId, usize)>,
     joined: BytesMut,
+    /// Memory of the blocks of the last message that had several.
+    spare: Vec<Bytes>,
 }
 
 impl Reader {
     pub(crate) fn new(mtu_bytes: usize) -> Self {
-        Reader { mtu_bytes, up: None, read: VecDeque::new(), joined: BytesMut::new() }
+        Reader { mtu_bytes, up: None, read: VecDeque::new(), joined: BytesMut::new(), spare: Vec::new() }
     }
 }
 
@@ -36,6 +38,14 @@ impl Host for Reader {
     fn message(&mut self, id: AssociationId, _info: &RecvInfo, payload: Payload) {
         let bytes = payload.blocks().iter().map(Bytes::len).sum();
         self.read.push_back((id, bytes));
+        if let Payload::Many(mut blocks) = payload {
+            blocks.clear();
+            self.spare = blocks;
+        }
+    }
+
+    fn spare(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.spare)
     }
 
     fn event(&mut self, id: AssociationId, event: Event) {

@@ -4,7 +4,7 @@ use sctp_message::SendInfo;
 
 use super::{Association, FlushWhen, State};
 use crate::error::SendError;
-use crate::outbound::{Batch, Block, Stage, copied_bytes_max, is_copied, is_short};
+use crate::outbound::{Batch, Block, FreeBlocks, Stage, copied_bytes_max, is_copied, is_short};
 use crate::time::Time;
 
 impl Association {
@@ -37,15 +37,20 @@ impl Association {
         info: &SendInfo,
         bytes: usize,
         blocks: impl IntoIterator<Item = impl Block>,
+        free: &mut FreeBlocks,
     ) {
-        self.outbound.queue(now, info, bytes, blocks);
+        self.outbound.queue(now, info, bytes, blocks, free);
         self.statistics.messages_sent += 1;
         self.statistics.bytes_sent += bytes as u64;
     }
 
     /// Queues the messages of a batch, and empties it. Returns whether there is room for them; if not,
     /// [`Event::Writable`] follows.
-    pub(crate) fn queue_batch(&mut self, batch: &mut Batch) -> Result<bool, SendError> {
+    pub(crate) fn queue_batch(
+        &mut self,
+        batch: &mut Batch,
+        free: &mut FreeBlocks,
+    ) -> Result<bool, SendError> {
         if !self.takes_messages() {
             return Err(self.refusal());
         }
@@ -55,7 +60,7 @@ impl Association {
         }
         self.statistics.messages_sent += batch.messages() as u64;
         self.statistics.bytes_sent += batch.data_bytes() as u64;
-        self.outbound.queue_batch(batch);
+        self.outbound.queue_batch(batch, free);
         Ok(true)
     }
 

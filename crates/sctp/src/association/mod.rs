@@ -84,7 +84,7 @@ use crate::identifiers::AssociationId;
 use crate::identity::Identity;
 use crate::inbound::Inbound;
 use crate::local_addresses::LocalAddresses;
-use crate::outbound::Outbound;
+use crate::outbound::{FreeBlocks, Outbound};
 use crate::path::{Path, Paths};
 use crate::path_state::PathState;
 use crate::statistics::{EndpointStatistics, Statistics};
@@ -159,6 +159,7 @@ pub(crate) struct Context<'a, H: Host + ?Sized> {
     pub(crate) now: Time,
     pub(crate) host: &'a mut H,
     pub(crate) random: &'a mut ChaCha12Rng,
+    pub(crate) blocks: &'a mut FreeBlocks,
     pub(crate) statistics: &'a mut EndpointStatistics,
 }
 

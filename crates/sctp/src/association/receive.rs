@@ -352,6 +352,7 @@ impl Association {
         if self.config.events && outcome.progress && self.outbound.is_empty() {
             self.tell_sender_dry(cx);
         }
+        self.outbound.give_blocks(cx.blocks);
         self.overtake_slow_path(cx.now);
         self.measure_unused_paths(cx);
     }

@@ -163,7 +163,13 @@ impl Endpoint {
             association.answer_probe_elsewhere(&route, first, self.config.checksum);
             return Some(id);
         }
-        let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
+        let mut cx = Context {
+            now,
+            host,
+            random: &mut self.random,
+            blocks: &mut self.free_blocks,
+            statistics: &mut self.statistics,
+        };
         self.in_progress = Some(id);
         association.handle_packet(&mut cx, route, packet, batch);
         self.in_progress = None;

@@ -460,7 +460,13 @@ impl Endpoint {
         let remotes = cookie_remotes(cookie, route, host);
         let source = source_of(route, host);
         let id = self.associations.next_id();
-        let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
+        let mut cx = Context {
+            now,
+            host,
+            random: &mut self.random,
+            blocks: &mut self.free_blocks,
+            statistics: &mut self.statistics,
+        };
         let Listener { id: listener, local, config } = listener;
         let mut association = Association::accept(&mut cx, id, config, local, cookie, &remotes, &route);
         let peer = SocketAddr::new(remotes[0].0.ip(), cookie.peer_port);

@@ -59,7 +59,7 @@ impl Endpoint {
         blocks: impl IntoIterator<Item = impl Block>,
     ) {
         let Some(association) = self.associations.get_mut(id) else { return };
-        association.queue_message(now, info, bytes, blocks);
+        association.queue_message(now, info, bytes, blocks, &mut self.free_blocks);
         self.associations.enqueue_for_message(id, self.limits);
         if info.lifetime.is_some() {
             self.associations.arm(id);
@@ -77,7 +77,7 @@ impl Endpoint {
         if batch.is_empty() {
             return Ok(true);
         }
-        let queued = association.queue_batch(batch)?;
+        let queued = association.queue_batch(batch, &mut self.free_blocks)?;
         if queued {
             self.associations.enqueue_for_message(id, self.limits);
         }

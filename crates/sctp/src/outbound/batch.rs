@@ -1,9 +1,9 @@
 //! Short messages that are written before the association is asked to take them.
 
-use bytes::BytesMut;
 use sctp_message::SendInfo;
 use sctp_wire::chunk::DataHeader;
 
+use super::blocks::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Block};
 use super::is_short;
 use super::run::wire_bytes;
 use super::short::Short;
@@ -28,6 +28,8 @@ const BATCH_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug, Default)]
 pub struct Batch {
     short: Short,
+    /// Size of the block that the association gave for the messages; 0 if they lie in memory that the batch has allocated.
+    block_bytes: usize,
     data_bytes: usize,
     /// The stream with the highest number.
     stream_max: u16,
@@ -88,9 +90,19 @@ impl Batch {
         self.data_bytes += bytes;
         self.stream_max = self.stream_max.max(info.stream);
         self.message_bytes_max = self.message_bytes_max.max(bytes);
-        self.short.wire.reserve(wire_bytes(bytes));
+        let wire = wire_bytes(bytes);
+        if self.short.wire.capacity() - self.short.wire.len() < wire {
+            self.grow(wire);
+        }
         self.short.push(info, bytes, [message]);
         true
+    }
+
+    /// Moves the messages to memory of the batch that has room for `bytes` more.
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        self.short.wire.reserve(bytes);
+        (self.short.charge, self.block_bytes) = (None, 0);
     }
 
     /// Returns the first message.
@@ -134,9 +146,23 @@ impl Batch {
     /// Removes all messages and returns them.
     pub(super) fn take(&mut self) -> Short {
         let Short { messages, context, path, .. } = self.short;
-        let wire: BytesMut = self.short.wire.split();
+        let (wire, charge) = (self.short.wire.split(), self.short.charge.clone());
         self.clear();
-        Short { wire, charge: None, messages, context, path }
+        Short { wire, charge, messages, context, path }
+    }
+
+    /// Exchanges the block if it has less room than the messages took that were just removed: `bytes` in wire form.
+    pub(super) fn renew_block(&mut self, bytes: usize, exchange: impl FnOnce(Block, usize) -> Block) {
+        if self.short.wire.capacity() < bytes {
+            let spent = Block {
+                wire: std::mem::take(&mut self.short.wire),
+                charge: self.short.charge.take(),
+                bytes: self.block_bytes,
+            };
+            let bytes = bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).next_power_of_two();
+            let block = exchange(spent, bytes);
+            (self.short.wire, self.short.charge, self.block_bytes) = (block.wire, block.charge, block.bytes);
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! | file | procedure |
 //! |---|---|
 //! | `short` | short messages in wire form |
+//! | `blocks` | the blocks that short messages are written into |
 //! | `stage` | the end of the queue, lent to the caller that fills it |
 //! | `batch` | short messages that are queued together |
 //! | `message` | messages that wait as blocks |
@@ -23,6 +24,7 @@
 //! | `undelivered` | what returns to the user when the association ends |
 
 mod batch;
+mod blocks;
 mod fill;
 mod loss;
 mod message;
@@ -57,6 +59,7 @@ use crate::transmit::GATHER_BYTES_MIN;
 use crate::tsn;
 
 pub use batch::Batch;
+pub(crate) use blocks::FreeBlocks;
 pub(crate) use fill::{Filled, Packet};
 use message::Message;
 pub use message_limits::MessageLimits;
@@ -327,6 +330,14 @@ impl Outbound {
         self.pending.is_empty() && self.outstanding.chunks() == 0
     }
 
+    /// Gives blocks away if no message waits or is outstanding.
+    #[inline]
+    pub(crate) fn give_blocks(&mut self, free: &mut FreeBlocks) {
+        if self.is_empty() {
+            self.pending.give_blocks(free);
+        }
+    }
+
     /// Frees the memory that the next message would need, if no message waits or is outstanding.
     pub(crate) fn free_idle_memory(&mut self) {
         if self.is_empty() {
@@ -397,10 +408,11 @@ impl Outbound {
         info: &SendInfo,
         bytes: usize,
         blocks: impl IntoIterator<Item = B>,
+        free: &mut FreeBlocks,
     ) {
         let is_copied = if B::IS_OWNED { is_short(info, bytes) } else { is_plain(info) };
         if self.open_record.is_none() && is_copied {
-            self.pending.push_short(info, bytes, blocks, self.buffered_bytes);
+            self.pending.push_short(info, bytes, blocks, self.buffered_bytes, free);
         } else {
             self.queue_blocks(now, info, blocks);
         }
@@ -450,9 +462,12 @@ impl Outbound {
     }
 
     /// Queues the messages of a batch, which [`Outbound::check_batch`] has found valid, and empties it.
-    pub(crate) fn queue_batch(&mut self, batch: &mut Batch) {
+    pub(crate) fn queue_batch(&mut self, batch: &mut Batch, free: &mut FreeBlocks) {
         self.buffered_bytes += batch.buffered_bytes();
-        self.pending.push_batch(batch.take());
+        let short = batch.take();
+        let bytes = short.wire.len();
+        self.pending.push_batch(short);
+        batch.renew_block(bytes, |spent, bytes| self.pending.exchange_block(spent, bytes, free));
     }
 
     /// Queues a message, or a part of one, whose bytes stay where they are.

@@ -7,18 +7,14 @@
 
 use std::collections::VecDeque;
 
-use bytes::BytesMut;
 use sctp_message::{PathId, SendInfo};
 
+use super::blocks::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Block, FreeBlocks, SpentBlocks};
 use super::message::Message;
 use super::run::{Run, wire_bytes};
 use super::short::{NewChunks, NextSsn, RunLimits, Short};
 use crate::send_pool::SendPool;
 use crate::time::Time;
-
-/// Limits of the size of a block for short messages, which is as large as what is buffered.
-const BLOCK_BYTES_MIN: usize = 2 * 1024;
-const BLOCK_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub(super) enum Waiting {
@@ -43,6 +39,7 @@ pub(super) struct Pending {
     pool: Option<SendPool>,
     /// Size of their block.
     block_bytes: usize,
+    spent: SpentBlocks,
     /// Wire bytes of all messages, as if none were fragmented.
     wire_bytes: usize,
     /// Number of entries that have left the queue.
@@ -81,12 +78,13 @@ impl Pending {
         bytes: usize,
         blocks: impl IntoIterator<Item = B>,
         buffered_bytes: usize,
+        free: &mut FreeBlocks,
     ) {
         let wire = wire_bytes(bytes);
         let (context, path) = (info.context, info.path);
         let joins = self.tail.context == context && self.tail.path == path;
         if !joins || self.tail.wire.capacity() - self.tail.wire.len() < wire {
-            self.begin_short(context, path, wire, buffered_bytes);
+            self.begin_short(context, path, wire, buffered_bytes, free);
         }
         self.wire_bytes += wire;
         self.tail.push(info, bytes, blocks);
@@ -108,25 +106,57 @@ impl Pending {
     /// Queues short messages that were written elsewhere.
     pub(super) fn push_batch(&mut self, mut short: Short) {
         self.close_tail();
-        short.charge = self.pool.as_ref().map(|pool| pool.charge(short.wire.len()));
+        if short.charge.is_none() {
+            short.charge = self.pool.as_ref().map(|pool| pool.charge(short.wire.len()));
+        }
         self.wire_bytes += short.wire.len();
         self.queue.push_back(Waiting::Short(short));
     }
 
+    /// Exchanges a block that is used up for one of at least `bytes`, which is charged.
+    #[cold]
+    pub(super) fn exchange_block(&mut self, spent: Block, bytes: usize, free: &mut FreeBlocks) -> Block {
+        self.spent.push(spent);
+        if let Some(block) = self.spent.take(bytes, free) {
+            return block;
+        }
+        let mut block = free.take(bytes).unwrap_or_else(|| Block::allocate(bytes));
+        // The smallest block waits for the next message in every association, so that only larger ones are charged.
+        let pool = self.pool.as_ref().filter(|_| block.bytes > BLOCK_BYTES_MIN);
+        block.charge = pool.map(|pool| pool.charge(block.bytes));
+        block
+    }
+
     /// Closes the tail and begins another one with room for `wire` bytes.
     #[cold]
-    fn begin_short(&mut self, context: u32, path: Option<PathId>, wire: usize, buffered_bytes: usize) {
+    fn begin_short(
+        &mut self,
+        context: u32,
+        path: Option<PathId>,
+        wire: usize,
+        buffered_bytes: usize,
+        free: &mut FreeBlocks,
+    ) {
         self.close_tail();
         (self.tail.context, self.tail.path) = (context, path);
         if !self.tail.wire.try_reclaim(wire) {
-            let block_bytes = buffered_bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).next_power_of_two();
-            self.block_bytes = block_bytes.max(wire);
-            self.tail.wire = BytesMut::with_capacity(self.block_bytes);
-            // The smallest block waits for the next message in every association, so that only larger ones are charged.
-            let is_large = self.block_bytes > BLOCK_BYTES_MIN;
-            self.tail.charge =
-                self.pool.as_ref().filter(|_| is_large).map(|pool| pool.charge(self.block_bytes));
+            let bytes = buffered_bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).next_power_of_two();
+            let spent = self.take_block();
+            let block = self.exchange_block(spent, bytes.max(wire), free);
+            self.set_block(block);
         }
+    }
+
+    fn take_block(&mut self) -> Block {
+        Block {
+            wire: std::mem::take(&mut self.tail.wire),
+            charge: self.tail.charge.take(),
+            bytes: std::mem::take(&mut self.block_bytes),
+        }
+    }
+
+    fn set_block(&mut self, block: Block) {
+        (self.tail.wire, self.tail.charge, self.block_bytes) = (block.wire, block.charge, block.bytes);
     }
 
     /// Moves the tail into the queue. The rest of its block stays.
@@ -143,15 +173,24 @@ impl Pending {
     /// Frees the block for short messages. The caller has seen that nothing waits.
     #[inline]
     pub(super) fn free_block(&mut self) {
-        (self.tail.wire, self.tail.charge) = (BytesMut::new(), None);
+        drop(self.take_block());
     }
 
-    /// Frees the block for short messages unless it is of the smallest size, which the next message needs. The caller has seen
-    /// that nothing waits.
+    /// Gives the blocks for short messages away, except for one of the smallest size, which the next message needs. The caller
+    /// has seen that nothing waits or is outstanding.
     #[inline]
-    pub(super) fn free_large_block(&mut self) {
+    pub(super) fn give_blocks(&mut self, free: &mut FreeBlocks) {
+        if self.block_bytes > BLOCK_BYTES_MIN || !self.spent.is_empty() {
+            self.give_blocks_away(free);
+        }
+    }
+
+    #[cold]
+    fn give_blocks_away(&mut self, free: &mut FreeBlocks) {
+        let smallest = self.spent.give_all(free);
         if self.block_bytes > BLOCK_BYTES_MIN {
-            self.free_block();
+            free.give(self.take_block());
+            self.set_block(smallest.unwrap_or_default());
         }
     }
 
@@ -383,7 +422,7 @@ mod tests {
     };
 
     fn queue(pending: &mut Pending, info: &SendInfo, payload: &[u8]) {
-        pending.push_short(info, payload.len(), [payload], 0);
+        pending.push_short(info, payload.len(), [payload], 0, &mut FreeBlocks::default());
     }
 
     fn take(pending: &mut Pending, limits: RunLimits) -> Option<(u32, usize)> {
@@ -503,7 +542,7 @@ mod tests {
         let free_bytes = || pool.buffer_bytes_max();
         let before = free_bytes();
         let mut pending = Pending::new(Some(pool.clone()));
-        pending.push_short(&SendInfo::default(), 2000, [&[7; 2000][..]], 100_000);
+        pending.push_short(&SendInfo::default(), 2000, [&[7; 2000][..]], 100_000, &mut FreeBlocks::default());
         pending.separate_first();
         let mut ssn = NextSsn::default();
         let runs = [1000, 1000].map(|bytes| pending.take(bytes, 1, false, &mut ssn).expect("a part").0);
@@ -517,24 +556,72 @@ mod tests {
         assert_eq!(free_bytes(), before);
     }
 
-    #[test]
-    fn a_block_is_freed_when_nothing_waits() {
-        let mut pending = Pending::default();
-        pending.push_short(&SendInfo::default(), 3, [b"abc".as_slice()], 1_000_000);
-        assert!(pending.tail.wire.capacity() >= BLOCK_BYTES_MAX - 20);
-        take(&mut pending, WIDE);
-        pending.free_block();
-        assert_eq!(pending.tail.wire.capacity(), 0);
+    /// Queues messages until their blocks have this size together, and takes them as runs of one message.
+    fn fill(pending: &mut Pending, buffered_bytes: usize, free: &mut FreeBlocks) -> Vec<Run> {
+        let (message, limits) = ([7; 1000], RunLimits { chunks: 1, ..WIDE });
+        let mut runs = Vec::new();
+        for n in 0..buffered_bytes / 1000 {
+            pending.push_short(&SendInfo::default(), 1000, [&message[..]], 1000 * n, free);
+            runs.extend(pending.take_short(1, limits, &mut NextSsn::default()).map(|(run, _)| run));
+        }
+        runs
+    }
+
+    /// Returns the addresses of the messages.
+    fn places(runs: &[Run]) -> Vec<*const u8> {
+        runs.iter().map(|run| run.body.as_ptr()).collect()
     }
 
     #[test]
-    fn only_a_large_block_is_freed_with_each_acknowledgement() {
+    fn blocks_are_used_again_when_their_messages_are_acknowledged() {
+        let (mut pending, mut free) = (Pending::default(), FreeBlocks::default());
+        let runs = fill(&mut pending, 1_000_000, &mut free);
+        let before = places(&runs);
+        drop(runs);
+        let after = places(&fill(&mut pending, 900_000, &mut free));
+        let of_large_blocks = &after[2 * BLOCK_BYTES_MAX / 1000..];
+        assert!(of_large_blocks.iter().all(|place| before.contains(place)));
+    }
+
+    #[test]
+    fn blocks_are_used_again_after_all_messages_were_acknowledged() {
+        let (mut pending, mut free) = (Pending::default(), FreeBlocks::default());
+        let [_, second, third] = [0; 3].map(|_| {
+            let places = places(&fill(&mut pending, 60_000, &mut free));
+            pending.give_blocks(&mut free);
+            assert_eq!(pending.tail.wire.capacity(), BLOCK_BYTES_MIN);
+            places
+        });
+        assert_eq!(second, third);
+    }
+
+    #[test]
+    fn a_block_that_is_not_of_the_smallest_size_is_given_away_when_nothing_waits() {
         for (buffered_bytes, kept) in [(0, true), (100_000, false)] {
-            let mut pending = Pending::default();
-            pending.push_short(&SendInfo::default(), 3, [b"abc".as_slice()], buffered_bytes);
+            let (mut pending, mut free) = (Pending::default(), FreeBlocks::default());
+            pending.push_short(&SendInfo::default(), 3, [b"abc".as_slice()], buffered_bytes, &mut free);
             take(&mut pending, WIDE);
-            pending.free_large_block();
+            pending.give_blocks(&mut free);
             assert_eq!(pending.tail.wire.capacity() > 0, kept, "{buffered_bytes}");
+            assert_eq!(free.take(BLOCK_BYTES_MAX).is_some(), !kept);
+            pending.free_block();
+            assert_eq!(pending.tail.wire.capacity(), 0);
+        }
+    }
+
+    #[test]
+    fn the_pool_is_charged_for_a_block_until_it_is_given_away() {
+        let pool = SendPool::with_limit(64 << 20);
+        let free_bytes = || pool.buffer_bytes_max();
+        let before = free_bytes();
+        let (mut pending, mut free) = (Pending::new(Some(pool.clone())), FreeBlocks::default());
+        for _ in 0..3 {
+            let runs = fill(&mut pending, 1_000_000, &mut free);
+            let charged = before - free_bytes();
+            assert!((1_000_000..1_300_000).contains(&charged), "{charged}");
+            drop(runs);
+            pending.give_blocks(&mut free);
+            assert_eq!(free_bytes(), before);
         }
     }
 }

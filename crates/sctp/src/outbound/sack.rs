@@ -119,9 +119,6 @@ impl Outbound {
         let mut outcome = self.update_paths(cx, paths, acked, advanced);
         self.plan_window_probe(cx.now, paths, cx.config);
         self.tune_buffer(paths, cx.config);
-        if self.is_empty() {
-            self.pending.free_large_block();
-        }
         outcome.writable = self.take_writable();
         Ok(outcome)
     }
