@@ -179,7 +179,8 @@ impl Association {
         self.shared.socket.write(Which::Only, info, message, Wait::Forever)
     }
 
-    /// Sends one message without a copy of its bytes; waits while the send buffer is full.
+    /// Sends one message without a copy of its bytes; waits while the send buffer is full. A message of less than 2 KiB is
+    /// copied, and joins others as that of [`Association::send_with`] does if the record continues ([`SendInfo::more`]).
     ///
     /// ```
     /// # use swiftwater::{Association, Listener, SendInfo};

@@ -140,7 +140,8 @@ impl Endpoint {
         self.shared.write(to, message, info, Wait::within(timeout))
     }
 
-    /// Sends one message to a peer without a copy of its bytes; waits while the association's send buffer is full.
+    /// Sends one message to a peer without a copy of its bytes, as [`send_bytes`](crate::Association::send_bytes) does; waits
+    /// while the association's send buffer is full.
     ///
     /// ```
     /// # use swiftwater::{Association, Endpoint, Received, SendInfo};

@@ -55,8 +55,8 @@ impl SpentBlocks {
         }
     }
 
-    /// Takes the oldest block of at least this size, with its charge, if the messages before it are gone. Gives others of which the
-    /// same is true away: smaller ones, and one more, so that few are left when less is in flight.
+    /// Takes the oldest block of at least this size, with its charge, if the messages before it are gone. Gives away others of
+    /// which the same is true: smaller ones, and one more, so that few are left when less is in flight.
     pub(super) fn take(&mut self, bytes: usize, free: &mut FreeBlocks) -> Option<Block> {
         let mut taken = self.pop_reclaimed()?;
         while taken.bytes < bytes {

@@ -1,7 +1,7 @@
 //! Sending: one message, a batch, or bytes without a copy.
 
 use bytes::Bytes;
-use sctp::{Batch, FlushWhen, SendInfo};
+use sctp::{Batch, FlushWhen, SendInfo, Stage};
 use streams::{Interest, Which, WriteError};
 use tpi::Errno;
 
@@ -76,7 +76,7 @@ impl Socket {
         Some(Ok(()))
     }
 
-    /// Sends one message without a copy of its bytes.
+    /// Sends one message without a copy of its bytes, unless it is a short part of a record, which the head joins with others.
     pub(crate) fn write_bytes(
         &self,
         association: Which,
@@ -95,6 +95,10 @@ impl Socket {
         info: &SendInfo,
         data: &Bytes,
     ) -> Option<Result<(), SendError>> {
+        if info.more && data.len() <= Stage::SHORT_BYTES_MAX {
+            // A copy costs less than a chunk for each part.
+            return self.try_write(inner, association, info, data);
+        }
         let written = inner.executive.write_bytes(self.stream, association, info, data.clone());
         self.after_write(inner, written)
     }

@@ -113,7 +113,8 @@ impl Association {
         self.hand_over(&mut fed).await
     }
 
-    /// Sends one message without a copy of its bytes; waits while the send buffer is full.
+    /// Sends one message without a copy of its bytes; waits while the send buffer is full. A message of less than 2 KiB is
+    /// copied, and joins others as that of [`Association::send_with`] does if the record continues ([`SendInfo::more`]).
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use swiftwater::{Association, RecvError, SendError, SendInfo};
+use swiftwater::{Association, Bytes, RecvError, SendError, SendInfo};
 
 use crate::pair::{assert_pattern, must_end, pair, pattern};
 
@@ -69,6 +69,22 @@ fn the_last_bytes_do_not_wait_for_more() {
         // The writer does not call again.
         read_bytes(&server, 1000);
         drop(client);
+    });
+}
+
+#[test]
+fn short_parts_that_lie_in_blocks_are_joined() {
+    must_end(|| {
+        let (client, server) = pair();
+        let block: Bytes = (0..10_000).map(byte).collect();
+        for i in 0..block.len() {
+            client.send_bytes(block.slice(i..i + 1), &MORE).unwrap();
+        }
+        read_bytes(&server, block.len());
+        let head = client.stream().describe().unwrap().head;
+        assert_eq!((head.messages_written, head.bytes_written), (10_000, 10_000));
+        assert!(head.messages_coalesced > 0, "{head:?}");
+        assert!(server.statistics().unwrap().data_chunks_received < 10_000);
     });
 }
 
