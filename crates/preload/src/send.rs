@@ -423,9 +423,8 @@ impl Outgoing<'_> {
             address: over,
             ..Header::new(Kind::Data)
         };
-        let flags = self.flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         if bytes <= PAYLOAD_BYTES_MAX {
-            return self.in_order(|| self.send_short(&header, flags, check)).map(|()| bytes);
+            return self.in_order(|| self.send_short(&header, check)).map(|()| bytes);
         }
         if bytes <= LONG_BYTES_MAX {
             let put = || ring::send(self.fd, self.descriptor, &header, self.content, self.flags, check);
@@ -472,25 +471,32 @@ impl Outgoing<'_> {
     }
 
     /// Sends a message through the ring, or as a record.
-    fn send_short(&self, header: &Header, flags: c_int, check: impl Fn() -> Result<()>) -> Result<()> {
+    fn send_short(&self, header: &Header, check: impl Fn() -> Result<()>) -> Result<()> {
         match ring::send(self.fd, self.descriptor, header, self.content, self.flags, &check) {
             Ok(()) => Ok(()),
             Err(PutError::Refused(error) | PutError::Errno(error)) => Err(error),
-            Err(PutError::RingUnusable) => {
+            Err(PutError::RingUnusable) => ring::send_alone(self.fd, self.flags, || {
                 check()?;
-                sent_behind(&self.record_of(header).encode(), self.content, |record| {
-                    match system::send_waiting(self.fd, record, None, flags) {
-                        // A sharer has made the send buffer small, because its ring is full.
-                        Err(Errno(libc::EMSGSIZE)) => {
-                            ring::restore_send_buffer(self.fd, self.descriptor, self.flags)?;
-                            system::send_waiting(self.fd, record, None, flags)
-                        }
-                        sent => sent,
-                    }
-                })
-                .map(|_| self.pages().sharers.count_record())
-            }
+                self.send_record(header)
+            })
+            .map(|()| self.pages().sharers.count_record()),
         }
+    }
+
+    /// Sends a short message as a record, without waiting.
+    fn send_record(&self, header: &Header) -> Result<()> {
+        sent_behind(&self.record_of(header).encode(), self.content, |record| {
+            let send = || system::send(self.fd, record, None, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+            match send() {
+                // A sharer has made the send buffer small, because its ring is full.
+                Err(Errno(libc::EMSGSIZE)) => {
+                    ring::restore_send_buffer(self.fd, self.descriptor, self.flags)?;
+                    send()
+                }
+                sent => sent,
+            }
+        })
+        .map(drop)
     }
 
     /// Returns the header of a message that goes as a record.

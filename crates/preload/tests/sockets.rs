@@ -94,6 +94,11 @@ fn a_sender_is_held_back_however_long_its_messages_are() {
 }
 
 #[test]
+fn a_sender_that_waits_for_room_loses_no_message_when_its_association_ends() {
+    run("last_record", &[]);
+}
+
+#[test]
 fn messages_are_read_in_parts() {
     run("partial", &[]);
 }

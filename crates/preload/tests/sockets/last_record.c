@@ -1,0 +1,111 @@
+/* A sender waits for room when its association ends. Its call fails, and each message whose call has succeeded arrives or returns.
+ * The sender waits in its first messages, which go without a ring, and is stopped there until the peer has shut the association
+ * down and has received everything. */
+#include "check.h"
+#include <sys/prctl.h>
+
+enum { PORT = 6504, MESSAGE_BYTES = 60000, SMALL_BYTES = 65536, BEFORE_THE_RING = 16, STOPS = 4 };
+enum { SCTP_EVENTS = 11, MSG_NOTIFICATION = 0x8000, SEND_FAILED = 0x8003 };
+
+static char text[MESSAGE_BYTES + 1000];
+
+struct counts {
+    int sent, returned;
+};
+
+struct sender {
+    pid_t process;
+    int socket, peer, said;
+};
+
+/* Sends until a call fails, and then reads what returns. */
+static struct counts send_all(int fd)
+{
+    struct counts counts = {0, 0};
+    while (send(fd, text, MESSAGE_BYTES, MSG_NOSIGNAL) == MESSAGE_BYTES)
+        counts.sent++;
+    CHECK(errno == ESHUTDOWN || errno == EPIPE || errno == ECONNRESET);
+    for (;;) {
+        struct iovec to = {text, sizeof text};
+        struct msghdr message = {.msg_iov = &to, .msg_iovlen = 1};
+        CHECK(polls(fd, POLLIN, 10000) & POLLIN);
+        if (recvmsg(fd, &message, 0) <= 0)
+            return counts;
+        CHECK(message.msg_flags & MSG_NOTIFICATION);
+        counts.returned += *(uint16_t *)text == SEND_FAILED;
+    }
+}
+
+/* Starts a process that sends until it waits: the peer has little room. */
+static struct sender waiting(int send_buffer)
+{
+    /* struct sctp_event_subscribe: `sctp_send_failure_event` is the fourth. */
+    unsigned char events[8] = {[3] = 1};
+    int listener = fresh(0), client = fresh(0), small = SMALL_BYTES, said[2];
+    struct sockaddr_in a = loopback(PORT);
+    struct sender sender;
+    CHECK(setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
+    CHECK(bind(listener, (struct sockaddr *)&a, sizeof a) == 0 && listen(listener, 1) == 0);
+    CHECK(setsockopt(client, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof send_buffer) == 0);
+    CHECK(setsockopt(client, IPPROTO_SCTP, SCTP_EVENTS, events, sizeof events) == 0);
+    CHECK(connect(client, (struct sockaddr *)&a, sizeof a) == 0);
+    CHECK((sender.peer = accept(listener, NULL, NULL)) >= 0 && close(listener) == 0 && pipe(said) == 0);
+    sender.process = fork();
+    if (sender.process == 0) {
+        begin();
+        /* A test that fails leaves no process that is stopped. */
+        CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && close(sender.peer) == 0);
+        struct counts counts = send_all(client);
+        CHECK(write(said[1], &counts, sizeof counts) == sizeof counts);
+        exit(0);
+    }
+    CHECK(close(said[1]) == 0);
+    sender.socket = client;
+    sender.said = said[0];
+    await_sleep(sender.process);
+    return sender;
+}
+
+static void stop(struct sender sender)
+{
+    CHECK(kill(sender.process, SIGSTOP) == 0 && waitpid(sender.process, NULL, WUNTRACED) == sender.process);
+}
+
+static struct counts counts_of(struct sender sender)
+{
+    struct counts counts;
+    CHECK(read(sender.said, &counts, sizeof counts) == sizeof counts && ended_well(sender.process));
+    CHECK(close(sender.said) == 0 && close(sender.socket) == 0);
+    return counts;
+}
+
+static void stopped_until_all_is_received(void)
+{
+    struct sender sender = waiting(SMALL_BYTES);
+    int received = 0;
+    ssize_t bytes;
+    /* The kernel wakes a sender only once there is much room; one that a signal has woken takes any. */
+    for (int stops = 0; stops < STOPS; stops++) {
+        stop(sender);
+        CHECK(kill(sender.process, SIGCONT) == 0);
+        await_sleep(sender.process);
+    }
+    stop(sender);
+    CHECK(shutdown(sender.peer, SHUT_WR) == 0);
+    while ((bytes = recv(sender.peer, text, sizeof text, 0)) > 0)
+        received += bytes;
+    CHECK(received % MESSAGE_BYTES == 0 && close(sender.peer) == 0);
+    /* The end of the association is the first thing to be read. */
+    CHECK(polls(sender.socket, POLLIN, 10000) & POLLIN);
+    CHECK(kill(sender.process, SIGCONT) == 0);
+    struct counts counts = counts_of(sender);
+    CHECK(counts.sent > 0 && counts.sent <= BEFORE_THE_RING);
+    CHECK(counts.sent == received / MESSAGE_BYTES + counts.returned);
+}
+
+int main(void)
+{
+    begin();
+    stopped_until_all_is_received();
+    return 0;
+}
