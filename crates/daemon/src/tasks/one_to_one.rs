@@ -44,8 +44,9 @@ pub(super) async fn run(
                 next(socket, &mut commands).await
             }
             OneToOneCommand::Listen(listener) => tokio::select! {
-                // Commands come first: after `Unlisten` no association enters the channel. Each command ends the listening. So does the
-                // end of the socket, which also makes the channel writable: the listener aborts what it has not handed over.
+                // Commands come first: after `Unlisten` no association enters the channel. Each command ends the listening. So
+                // does the end of the socket, which also makes the channel writable: the listener aborts what it has not handed
+                // over.
                 biased;
                 command = commands.recv() => command,
                 () = ended_by_program(socket) => return,

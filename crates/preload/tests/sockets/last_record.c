@@ -1,4 +1,5 @@
-/* A sender waits for room when its association ends. Its call fails, and each message whose call has succeeded arrives or returns.
+/* A sender waits for room when its association ends. Its call fails, and each message whose call has succeeded arrives or
+ * returns.
  * The sender waits in its first messages, which go without a ring, and is stopped there until the peer has shut the association
  * down and has received everything. */
 #include "check.h"

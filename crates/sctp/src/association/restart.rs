@@ -28,6 +28,7 @@ impl Association {
         route: &Route,
     ) {
         let shut_down = matches!(self.state, State::ShutdownPending { .. } | State::ShutdownSent { .. });
+        let t5_at = if let State::ShutdownSent { t5_at, .. } = self.state { Some(t5_at) } else { None };
         self.tell_end_of_partial_delivery(cx);
         let unacknowledged_bytes = self.outbound.buffered_bytes() as u64;
         self.give_up_all(cx, 0);
@@ -46,6 +47,10 @@ impl Association {
         if shut_down {
             // The user's shutdown applies to the new peer, too.
             self.shutdown(cx);
+            // The peer gets no more time by restarting.
+            if let (State::ShutdownSent { t5_at, .. }, Some(before)) = (&mut self.state, t5_at) {
+                *t5_at = before;
+            }
         }
     }
 

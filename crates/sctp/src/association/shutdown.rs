@@ -112,8 +112,8 @@ impl Association {
         }
     }
 
-    /// Returns when T5-shutdown-guard expires (RFC 9260 §9.2). It also runs while a shutdown waits for a peer that keeps its window
-    /// closed: each answer to a window probe shows that the peer is alive, so nothing else would end that wait.
+    /// Returns when T5-shutdown-guard expires (RFC 9260 §9.2). It also runs while a shutdown waits for a peer that keeps its
+    /// window closed: each answer to a window probe shows that the peer is alive, so nothing else would end that wait.
     pub(super) fn t5_at(&self) -> Option<Time> {
         match self.state {
             State::ShutdownSent { t5_at, .. } => Some(t5_at),

@@ -58,8 +58,8 @@ mod tests {
     use crate::reassembly::Assembled;
     use crate::statistics::Statistics;
 
-    /// Returns a receiver whose cumulative TSN is 100, to which messages with these TSNs have come, each before another one of its
-    /// stream.
+    /// Returns a receiver whose cumulative TSN is 100, to which messages with these TSNs have come, each before another one of
+    /// its stream.
     fn holding(tsns: impl IntoIterator<Item = u32>) -> Inbound {
         let mut inbound = Inbound::new(Tsn(101), 1, &AssociationConfig::default(), Extensions::default());
         for tsn in tsns {

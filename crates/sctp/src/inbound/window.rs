@@ -6,8 +6,8 @@ use crate::receive_buffer::Held;
 /// Minimum increase of the advertised window, if a quarter of the buffer is not less (RFC 1122 §4.2.3.3).
 pub(super) const WINDOW_STEP_BYTES: usize = 1452;
 
-/// Part of the buffer by which the window opens at most without an update. An unfinished message may hold half of the buffer until
-/// its next chunk; the peer must still hear of a window that is long enough for that chunk.
+/// Part of the buffer by which the window opens at most without an update. An unfinished message may hold half of the buffer
+/// until its next chunk; the peer must still hear of a window that is long enough for that chunk.
 const UNANNOUNCED_PART: usize = 4;
 
 /// Rest of the advertised window below which the peer may have no room for its next packet.
@@ -98,8 +98,8 @@ impl Inbound {
             || self.pool_window_has_opened()
     }
 
-    /// Returns whether the rest of the advertised window is less than half of the buffer, and than a few packets. A peer that avoids
-    /// the silly window syndrome may then wait for a SACK before it sends more (RFC 1122 §4.2.3.4).
+    /// Returns whether the rest of the advertised window is less than half of the buffer, and than a few packets. A peer that
+    /// avoids the silly window syndrome may then wait for a SACK before it sends more (RFC 1122 §4.2.3.4).
     #[inline]
     pub(super) fn may_stop_peer(&self) -> bool {
         self.window.advertised_bytes < WINDOW_LITTLE_BYTES.min(self.buffer.bytes() / 2)

@@ -248,7 +248,8 @@ impl Outbound {
         self.outstanding.is_renegable() && self.outstanding.gap_acked() > chunks && !may_be_old
     }
 
-    /// Credits each duplicate to the path that declared it lost; at most as many as this implementation reports. If two paths did, it does not tell which of them was wrong.
+    /// Credits each duplicate to the path that declared it lost; at most as many as this implementation reports. If two paths
+    /// did, it does not tell which of them was wrong.
     fn note_duplicates(
         &self,
         duplicates: impl Iterator<Item = Tsn>,

@@ -4,7 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use sctp::{AssociationConfig, BatchLimits, Endpoint, EndpointConfig, Event, SendInfo};
+use sctp::config::RtoConfig;
+use sctp::{AssociationConfig, BatchLimits, CloseReason, Endpoint, EndpointConfig, Event, SendInfo};
 use sctp_wire::cause::Cause;
 use sctp_wire::chunk::{Chunk, CookieEcho, DataFlags, HeartbeatAck, Init, Shutdown, ShutdownComplete};
 use sctp_wire::parameter::{Ipv4, Parameter, Parameters};
@@ -146,6 +147,22 @@ fn a_restart_finds_an_association_that_was_shutting_down() {
     echoes(&mut peer, &cookie);
     peer.expects("COOKIE ACK, SHUTDOWN -1");
     assert_eq!(restarted(&peer), Some(65));
+}
+
+#[test]
+fn restarts_do_not_prolong_a_shutdown() {
+    let mut peer = Peer::established(18);
+    peer.app_shuts_down();
+    peer.expects("SHUTDOWN -1");
+    let (began, t5) = (peer.now, 5 * RtoConfig::default().max);
+    while !peer.app.saw(|e| matches!(e, Event::Closed(_))) {
+        let cookie = asks_again(&mut peer);
+        echoes(&mut peer, &cookie);
+        peer.waits(Duration::from_secs(5));
+        while peer.hears_maybe().is_some() {}
+        assert!(peer.now <= began + t5 + Duration::from_secs(5), "T5 has expired");
+    }
+    assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Timeout)));
 }
 
 #[test]
