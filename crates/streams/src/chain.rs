@@ -37,6 +37,18 @@ impl fmt::Debug for ChainMemory {
     }
 }
 
+impl ChainMemory {
+    /// Allocates memory for this many blocks.
+    pub(crate) fn new(blocks: usize) -> Self {
+        ChainMemory(Box::new(Many { blocks: Vec::with_capacity(blocks), first: 0, len_bytes: 0 }))
+    }
+
+    /// Returns the number of blocks that it has room for.
+    pub(crate) fn blocks(&self) -> usize {
+        self.0.blocks.capacity()
+    }
+}
+
 impl Default for Blocks {
     #[inline]
     fn default() -> Self {

@@ -19,6 +19,8 @@ pub struct Pool {
     spent: VecDeque<BytesMut>,
     /// Memory of longer chains that were read.
     chains: Vec<ChainMemory>,
+    /// Number of blocks that this memory has room for.
+    chain_blocks: usize,
 }
 
 impl Pool {
@@ -29,8 +31,8 @@ impl Pool {
     /// Number of returned blocks with room left that are kept at most; as many heads can coalesce at a time without an
     /// allocation.
     const OPEN_BLOCKS_MAX: usize = 256;
-    /// Number of chains whose memory is kept at most.
-    const CHAINS_MAX: usize = 64;
+    /// Number of blocks at most for which memory of chains is kept, 512 KiB.
+    const CHAIN_BLOCKS_MAX: usize = 16 * 1024;
     /// Number of used-up blocks that are tried before a new one is allocated.
     const TRIES: usize = 4;
 
@@ -64,16 +66,23 @@ impl Pool {
 
     /// Returns a chain of these blocks, in the memory of an earlier chain if there is any. The blocks are moved out.
     pub(crate) fn chain(&mut self, blocks: &mut Vec<Bytes>) -> Chain {
-        match self.chains.pop() {
-            Some(memory) => Chain::in_memory(memory, blocks),
-            None => blocks.drain(..).collect(),
-        }
+        let memory = match self.chains.pop() {
+            Some(memory) => {
+                self.chain_blocks -= memory.blocks();
+                memory
+            }
+            None => ChainMemory::new(blocks.len()),
+        };
+        Chain::in_memory(memory, blocks)
     }
 
     /// Takes a longer chain that was read, to reuse its memory.
     pub(crate) fn recycle_chain(&mut self, chain: Chain) {
-        if self.chains.len() < Self::CHAINS_MAX {
-            self.chains.extend(chain.into_memory());
+        if let Some(memory) = chain.into_memory()
+            && self.chain_blocks + memory.blocks() <= Self::CHAIN_BLOCKS_MAX
+        {
+            self.chain_blocks += memory.blocks();
+            self.chains.push(memory);
         }
     }
 
@@ -133,6 +142,22 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chains_use_the_memory_of_earlier_ones_and_a_burst_leaves_little_of_it() {
+        let mut pool = Pool::default();
+        let blocks = || vec![Bytes::from_static(b"block"); 100];
+        let chains: Vec<Chain> = (0..1000).map(|_| pool.chain(&mut blocks())).collect();
+        assert!(chains.iter().all(|chain| chain.blocks().len() == 100));
+        let places: Vec<_> = chains.iter().map(|chain| chain.blocks().as_ptr()).collect();
+        chains.into_iter().for_each(|chain| pool.recycle_chain(chain));
+        assert_eq!(pool.chain_blocks, pool.chains.iter().map(ChainMemory::blocks).sum());
+        assert!((Pool::CHAIN_BLOCKS_MAX / 2..=Pool::CHAIN_BLOCKS_MAX).contains(&pool.chain_blocks));
+        let kept = pool.chains.len();
+        let again: Vec<Chain> = (0..kept).map(|_| pool.chain(&mut blocks())).collect();
+        assert!(again.iter().all(|chain| places.contains(&chain.blocks().as_ptr())));
+        assert_eq!(pool.chain_blocks, 0);
+    }
 
     #[test]
     fn a_burst_of_lent_blocks_leaves_few_of_them() {

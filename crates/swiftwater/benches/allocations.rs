@@ -1,6 +1,7 @@
 //! Allocations in the steady state: their number for each packet and for each message, at both ends together.
 //!
-//! `cargo bench -p swiftwater --bench allocations`
+//! `cargo bench -p swiftwater --bench allocations`; `-- 1500 16384` for one size of packets (0: that of the loopback interface)
+//! and of messages.
 #![allow(missing_docs, reason = "a program")]
 #![allow(unsafe_code, reason = "a global allocator is an unsafe trait")]
 
@@ -37,10 +38,14 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let cell: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     println!(
         "{:>8} {:>8} {:>12} {:>10} {:>16} {:>16} {:>12}",
         "packet", "message", "messages", "packets", "allocations", "per packet", "per message"
     );
+    if let [mtu_bytes, message_bytes] = cell[..] {
+        return measure((mtu_bytes > 0).then_some(mtu_bytes), message_bytes);
+    }
     for mtu_bytes in [None, Some(1500)] {
         for message_bytes in [1, 64, 256, 1024, 4096, 16384, 65536] {
             measure(mtu_bytes, message_bytes)?;
