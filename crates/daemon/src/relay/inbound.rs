@@ -88,6 +88,10 @@ impl<'a> Inbound<'a> {
             let weight = held.weight();
             if let Err(wait) = self.put_all_but(kept, held) {
                 self.putter.charge_held(held.memory_bytes());
+                // The program may read only once its call returns that waits for room in the channel.
+                if self.socket.style().is_one_to_one() {
+                    self.tell_end(held.take_ending(), ended);
+                }
                 return Some(wait);
             }
             if held.take_end_due() {
@@ -128,17 +132,22 @@ impl<'a> Inbound<'a> {
                 // The association continues.
                 Err(_) => continue,
             };
-            if let Some(how) = held.take_ending().or(last)
-                && !std::mem::replace(&mut self.is_end_told, true)
-            {
-                ended(how);
-            }
+            self.tell_end(held.take_ending().or(last), ended);
             if last.is_some() {
                 if held.is_empty() {
                     return None;
                 }
                 held.set_next(Some(received));
             }
+        }
+    }
+
+    /// Reports how the association has ended, once.
+    fn tell_end(&mut self, how: Option<Ended>, ended: &mut impl FnMut(Ended)) {
+        if let Some(how) = how
+            && !std::mem::replace(&mut self.is_end_told, true)
+        {
+            ended(how);
         }
     }
 

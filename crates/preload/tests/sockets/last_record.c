@@ -1,11 +1,11 @@
 /* A sender waits for room when its association ends. Its call fails, and each message whose call has succeeded arrives or
  * returns.
  * The sender waits in its first messages, which go without a ring, and is stopped there until the peer has shut the association
- * down and has received everything. */
+ * down and has received everything; then in later ones, while more returns than the program has room for before it reads. */
 #include "check.h"
 #include <sys/prctl.h>
 
-enum { PORT = 6504, MESSAGE_BYTES = 60000, SMALL_BYTES = 65536, BEFORE_THE_RING = 16, STOPS = 4 };
+enum { PORT = 6504, MESSAGE_BYTES = 60000, SMALL_BYTES = 65536, LARGE_BYTES = 1 << 20, BEFORE_THE_RING = 16, STOPS = 4 };
 enum { SCTP_EVENTS = 11, MSG_NOTIFICATION = 0x8000, SEND_FAILED = 0x8003 };
 
 static char text[MESSAGE_BYTES + 1000];
@@ -104,9 +104,19 @@ static void stopped_until_all_is_received(void)
     CHECK(counts.sent == received / MESSAGE_BYTES + counts.returned);
 }
 
+/* The peer closes with unread data: nothing of what waits arrives. */
+static void more_returns_than_there_is_room_for(void)
+{
+    struct sender sender = waiting(LARGE_BYTES);
+    CHECK(close(sender.peer) == 0);
+    struct counts counts = counts_of(sender);
+    CHECK(counts.sent > BEFORE_THE_RING && counts.returned > BEFORE_THE_RING && counts.returned <= counts.sent);
+}
+
 int main(void)
 {
     begin();
     stopped_until_all_is_received();
+    more_returns_than_there_is_room_for();
     return 0;
 }

@@ -14,6 +14,7 @@ use crate::relay::{Departure, abort};
 use crate::state::inbound_queue::ToProgram;
 use crate::state::send_queue::Messages;
 use crate::system::journal::{Cause, log};
+use crate::users::quantum;
 
 /// The events that only this source waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub(crate) enum ChannelWait {
     /// Memory of the user for the next message of the program.
     UserMemory,
     /// The end of the inbound direction: the program first hears of the end of the association, and of the messages that were
-    /// sent before.
+    /// sent before. Nothing is left to be taken meanwhile.
     InboundDone,
 }
 
@@ -32,6 +33,8 @@ pub(crate) struct ChannelSource<'a> {
     unsent: Messages,
     /// Whether the association accepts no more messages.
     is_gone: bool,
+    /// Whether refused messages are held back until the inbound direction is done.
+    holds_back: bool,
     /// The end of what the program had sent when the peer's shutdown was noticed.
     before_shutdown: Option<Progress>,
     /// The end of what the program had sent when the inbound direction was done.
@@ -40,7 +43,7 @@ pub(crate) struct ChannelSource<'a> {
 
 impl<'a> ChannelSource<'a> {
     pub(super) fn new(ends: Ends<'a>, unsent: Messages) -> ChannelSource<'a> {
-        ChannelSource { ends, unsent, is_gone: false, before_shutdown: None, until: None }
+        ChannelSource { ends, unsent, is_gone: false, holds_back: false, before_shutdown: None, until: None }
     }
 
     /// Moves short messages from the ring, which cost less together. Returns how many records of a turn they count as: 0 also if
@@ -68,6 +71,22 @@ impl<'a> ChannelSource<'a> {
         assoc.is_inbound_done() && self.unsent.is_empty() && !channel.awaits_thread() && {
             let until = *self.until.get_or_insert_with(|| channel.sent());
             channel.taken().reaches(until)
+        }
+    }
+
+    /// Takes the next message of the program while refused ones are held back. The program reads the reports of the messages that
+    /// were sent before only once its call has returned that waits for room in the channel.
+    fn hold_back(&mut self) -> Result<Next<ChannelWait>, Departure> {
+        match self.take() {
+            Ok(Next::Message(header, content)) => {
+                let weight = quantum::weight(content.len());
+                self.unsent.push_back((header, content));
+                Ok(Next::Handled { weight })
+            }
+            Err(Departure::HalfClosed) => {
+                Ok(Next::Waits { wait: OutboundWait::Own(ChannelWait::InboundDone), has_untaken: false })
+            }
+            other => other,
         }
     }
 
@@ -140,6 +159,9 @@ impl Source for ChannelSource<'_> {
     }
 
     fn next(&mut self, weight_max: usize) -> Result<Next<ChannelWait>, Departure> {
+        if self.holds_back && !self.ends.assoc.is_inbound_done() {
+            return self.hold_back();
+        }
         let weight = self.pass_short(weight_max);
         if weight > 0 {
             return Ok(Next::Handled { weight });
@@ -173,8 +195,11 @@ impl Source for ChannelSource<'_> {
         self.is_gone |= refuses_all(refused);
         let is_shutdown_pending = is_shutdown_pending(refused, &header, &content);
         if is_reported_later(self.ends.assoc, refused, &content) {
+            // A program that reads nothing is shown no end by the inbound direction.
+            self.on_sending_shut();
             self.unsent.push_front((header, content));
-            return Err(ChannelWait::InboundDone);
+            self.holds_back = true;
+            return Ok(Vec::new());
         }
         if is_shutdown_pending {
             self.unsent.push_front((header, Bytes::new()));
