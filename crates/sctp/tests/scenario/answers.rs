@@ -405,9 +405,9 @@ fn answers_do_not_push_out_the_last_words_of_an_association() {
         Endpoint::new(EndpointConfig::default(), [1; 32], BatchLimits { segments_max: 1, bytes_max: 1500 });
     let mut peer = Peer::established(1);
     std::mem::swap(&mut endpoint, &mut peer.endpoint);
-    for n in 0..10_000u32 {
+    for n in 0..2_500 {
         let from = SocketAddr::from(([10, 1, 0, 1], 9899));
-        let init = build(1 + n as u16, ENDPOINT_PORT, 0, |out| peer.init().write(out));
+        let init = build(1 + n, ENDPOINT_PORT, 0, |out| peer.init().write(out));
         endpoint.handle_datagram(peer.now, from, None, &init, &mut peer.app);
     }
     endpoint.abort(peer.now, peer.id, b"", &mut peer.app);
@@ -415,5 +415,5 @@ fn answers_do_not_push_out_the_last_words_of_an_association() {
     let first = endpoint.poll_transmit(peer.now, sctp::Scope::All, &mut buffer).unwrap();
     assert_eq!(first.remote, peer.address);
     assert!(buffer.to_vec().len() > HEADER_BYTES);
-    assert_eq!(endpoint.endpoint_statistics().replies_dropped, 10_000 - sctp::config::REPLIES_MAX as u64);
+    assert_eq!(endpoint.endpoint_statistics().replies_dropped, 2_500 - sctp::config::REPLIES_MAX as u64);
 }
