@@ -553,6 +553,13 @@ impl Head {
     /// Delivers signals that have reached the front of the queue.
     #[inline]
     pub(crate) fn take_due_signals(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        if self.signals_queued > 0 {
+            self.raise_due_signals(s, scheduler);
+        }
+    }
+
+    #[cold]
+    fn raise_due_signals(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         while self.signals_queued > 0
             && let Some(Message { kind: Kind::Sig(signal), .. }) = self.queue.front()
         {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use crate::detached_blocks::DetachedBlocks;
 use crate::identifiers::Side;
-use crate::message::{Credit, HIGH_PRIORITY, Kind, Record};
-use crate::{Chain, Flush, Message, RecvInfo, Which};
+use crate::message::{Control, Credit, HIGH_PRIORITY, Kind, Marks, Record};
+use crate::{Chain, Flush, Message, Primitive, RecvInfo, Which};
 
 /// Number of times that a service procedure may run in one turn of the scheduler.
 const RUNS_MAX: u32 = 100_000;
@@ -262,6 +262,32 @@ impl Queue {
             self.after_pop();
         }
         Some((record, credit))
+    }
+
+    /// Copies the first message to `out`, and its description to `info`, and drops it, if it is user data in one block, in the
+    /// normal band, and not longer than `out`. Returns its length, and the credit for the driver.
+    #[inline]
+    pub(crate) fn read_data(&mut self, out: &mut [u8], info: &mut RecvInfo) -> Option<(usize, Credit)> {
+        let front = self.messages.front()?;
+        let Message { kind, band: 0, marks, data } = front else { return None };
+        let Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, info: found })) = kind else {
+            return None;
+        };
+        let [block] = data.blocks() else { return None };
+        let bytes = block.len();
+        out.get_mut(..bytes)?.copy_from_slice(block);
+        *info = *found;
+        let credited = marks.contains(Marks::CREDITED);
+        let (credit_bytes, charges) = if credited { (0, 0) } else { (bytes, front.charges()) };
+        let credit = Credit { association: *association, bytes: credit_bytes, charges };
+        if let Some(Message { kind, .. }) = self.messages.pop_front() {
+            // A description owns no memory, and its drop would look through all types.
+            std::mem::forget(kind);
+        }
+        self.want_read = false;
+        self.after_pop();
+        self.normal.remove(bytes);
+        Some((bytes, credit))
     }
 
     /// Splits the first message off a run at the front, so that it stands before the rest. Returns the credit for the driver when

@@ -68,19 +68,25 @@ impl Executive {
         if !head.reads_directly() {
             return self.read_by_mode(s, buf, info);
         }
-        let Some((record, credit)) = head.queue.read_run(buf, info) else {
-            return self.read_message(s, buf, info);
-        };
-        let bytes = record.data().len();
-        head.count_read(1, bytes);
-        head.take_due_signals(s, scheduler);
-        if credit.bytes > 0 {
-            self.after_taking(s, credit);
+        if let Some((record, credit)) = head.queue.read_run(buf, info) {
+            let bytes = record.data().len();
+            head.count_read(1, bytes);
+            head.take_due_signals(s, scheduler);
+            if credit.bytes > 0 {
+                self.after_taking(s, credit);
+            }
+            return Ok(Some(bytes));
         }
-        Ok(Some(bytes))
+        if let Some((bytes, credit)) = head.queue.read_data(buf, info) {
+            head.count_read(1, bytes);
+            head.take_due_signals(s, scheduler);
+            self.after_taking(s, credit);
+            return Ok(Some(bytes));
+        }
+        self.read_message(s, buf, info)
     }
 
-    /// Reads from the first entry of the queue, which is no run, or a run whose first message `buf` is too short for.
+    /// Reads from the first entry of the queue, which is neither a run nor a message in one block, or does not fit `buf`.
     fn read_message(
         &mut self,
         s: StreamId,
@@ -92,10 +98,10 @@ impl Executive {
         if matches!(front.kind, Kind::Run(_)) {
             return self.read_by_mode(s, buf, info);
         }
-        let (association, found) = data_info(front).ok_or(ReadError::NotData)?;
+        let association = describe(front, info).ok_or(ReadError::NotData)?;
         let len = front.data.copy_to(buf);
         let whole = len == front.data.len();
-        *info = RecvInfo { more: found.more || !whole, ..found };
+        info.more |= !whole;
         self.take_front(s, association, len, len, whole);
         Ok(Some(len))
     }
@@ -113,9 +119,11 @@ impl Executive {
             return Ok(None);
         }
         let Some(front) = stream.head.queue.front() else { return Ok(None) };
-        let Some((_, info)) = data_info(front) else { return Err(ReadError::NotData) };
+        let mut info = RecvInfo::default();
+        describe(front, &mut info).ok_or(ReadError::NotData)?;
         let len = front.data.copy_to(buf);
-        Ok(Some((len, RecvInfo { more: info.more || len < front.data.len(), ..info })))
+        info.more |= len < front.data.len();
+        Ok(Some((len, info)))
     }
 
     /// Takes the first message, with its data, of any kind. `Ok(None)` means that there is nothing now.
@@ -265,14 +273,15 @@ impl Executive {
             let Some(front) = head.queue.front() else {
                 return if result.is_some() { Ok(result) } else { self.found_nothing(s, buf.len()) };
             };
-            let (association, info) = match (data_info(front), &first) {
-                (Some(found), None) => found,
+            let mut info = RecvInfo::default();
+            let association = match (describe(front, &mut info), &first) {
+                (Some(association), None) => association,
                 // A read in byte mode continues within one stream of one association, and stops at a mark.
-                (Some(found), Some(first))
-                    if (found.0, found.1.stream) == (first.0, first.1.stream)
+                (Some(association), Some(first))
+                    if (association, info.stream) == (first.0, first.1.stream)
                         && !front.marks.contains(Marks::MARK) =>
                 {
-                    found
+                    association
                 }
                 (None, None) => return Err(ReadError::NotData),
                 (_, Some(_)) => return Ok(result),
@@ -315,8 +324,8 @@ impl Executive {
         let Some((stream, scheduler, pool)) = self.streams.all_parts(s) else { return };
         let head = &mut stream.head;
         let Some(front) = head.queue.front() else { return };
-        let (credited, is_long) = (front.marks.contains(Marks::CREDITED), front.data.is_long());
-        let charges = if whole { front.charges() } else { 0 };
+        let (has_credit, is_long) = (front.receive_credit().is_some(), front.data.is_long());
+        let charges = if whole && has_credit { front.charges() } else { 0 };
         head.count_read(usize::from(whole), read_bytes);
         if whole {
             if is_long {
@@ -331,7 +340,7 @@ impl Executive {
             // In SVR4 the mark is on the first byte of the message.
             rest.marks = rest.marks.without(Marks::MARK);
         }
-        let bytes = if credited { 0 } else { gone_bytes };
+        let bytes = if has_credit { gone_bytes } else { 0 };
         self.after_taking(s, Credit { association, bytes, charges });
     }
 
@@ -380,17 +389,19 @@ impl Executive {
     }
 }
 
-/// Returns the association and the description of a message of user data; `None` for any other message.
+/// Writes the description of a message of user data to `info`, and returns its association; `None` for any other message.
 #[inline]
-fn data_info(m: &Message) -> Option<(Which, RecvInfo)> {
-    let plain = |more: bool| (Which::Only, RecvInfo { more, ..RecvInfo::default() });
-    match &m.kind {
-        Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, info })) => Some((*association, *info)),
-        Kind::Data => Some(plain(false)),
-        Kind::Proto(Control::Tpi(Primitive::DataInd { more } | Primitive::ExdataInd { more })) => {
-            Some(plain(*more))
+fn describe(m: &Message, info: &mut RecvInfo) -> Option<Which> {
+    let more = match &m.kind {
+        Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, info: found })) => {
+            *info = *found;
+            return Some(*association);
         }
-        Kind::Proto(control) | Kind::PcProto(control) if control.is_empty() => Some(plain(false)),
-        _ => None,
-    }
+        Kind::Data => false,
+        Kind::Proto(Control::Tpi(Primitive::DataInd { more } | Primitive::ExdataInd { more })) => *more,
+        Kind::Proto(control) | Kind::PcProto(control) if control.is_empty() => false,
+        _ => return None,
+    };
+    *info = RecvInfo { more, ..RecvInfo::default() };
+    Some(Which::Only)
 }

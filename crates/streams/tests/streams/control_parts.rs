@@ -87,6 +87,28 @@ fn the_credit_of_a_message_taken_in_parts_is_given_once() {
 }
 
 #[test]
+fn a_read_of_the_rest_of_a_message_gives_its_credit_no_second_time() {
+    let mut rig = Rig::new();
+    rig.up(Message::data(&b"12345678"[..]));
+    rig.executive.getpmsg_into(rig.s, Select::Any, &mut [0; 100], &mut [0; 2]).unwrap().unwrap();
+    assert_eq!(rig.read(3).unwrap().0, "345");
+    assert_eq!(rig.read(100).unwrap().0, "678");
+    let state = rig.state();
+    assert_eq!((&state.consumed[..], state.charges), (&[(Which::Only, 8)][..], 1));
+}
+
+#[test]
+fn a_message_whose_window_was_returned_returns_none_however_it_is_read() {
+    for buffer_bytes in [8, 4, 3] {
+        let mut rig = Rig::new();
+        rig.up(data("text").marked(Marks::CREDITED));
+        while rig.read(buffer_bytes).is_some() {}
+        let state = rig.state();
+        assert_eq!((state.consumed.len(), state.charges), (0, 0), "{buffer_bytes} bytes at a time");
+    }
+}
+
+#[test]
 fn read_modes_treat_control_parts() {
     let cases = [
         (ReadControl::Fail, Err(ReadError::NotData)),
