@@ -179,8 +179,9 @@ impl Association {
         self.shared.socket.write(Which::Only, info, message, Wait::Forever)
     }
 
-    /// Sends one message without a copy of its bytes; waits while the send buffer is full. A message of less than 2 KiB is
-    /// copied, and joins others as that of [`Association::send_with`] does if the record continues ([`SendInfo::more`]).
+    /// Sends one message without a copy of its bytes; waits while the send buffer is full. Messages of less than 2 KiB are
+    /// copied if a packet has room for three of them, and so are short parts of a record ([`SendInfo::more`]), which join as
+    /// those of [`Association::send_with`] do.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener, SendInfo};

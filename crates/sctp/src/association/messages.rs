@@ -2,9 +2,12 @@
 
 use sctp_message::SendInfo;
 
+use super::mtu::payload_bytes_max;
 use super::{Association, FlushWhen, State};
 use crate::error::SendError;
-use crate::outbound::{Batch, Block, FreeBlocks, Stage, copied_bytes_max, is_copied, is_short};
+use crate::outbound::{
+    Batch, Block, FreeBlocks, Stage, copied_bytes_max, is_copied, is_short, owned_copied_bytes_max,
+};
 use crate::time::Time;
 
 impl Association {
@@ -39,7 +42,9 @@ impl Association {
         blocks: impl IntoIterator<Item = impl Block>,
         free: &mut FreeBlocks,
     ) {
-        self.outbound.queue(now, info, bytes, blocks, free);
+        let (paths, config) = (&self.paths, &self.config);
+        let owned_copied_bytes_max = || owned_copied_bytes_max(payload_bytes_max(paths, config));
+        self.outbound.queue(now, info, bytes, blocks, owned_copied_bytes_max, free);
         self.statistics.messages_sent += 1;
         self.statistics.bytes_sent += bytes as u64;
     }

@@ -10,7 +10,8 @@ use sctp_wire::chunk::{DATA_HEADER_BYTES, Heartbeat, Pad};
 use sctp_wire::packet::{self, HEADER_BYTES};
 
 use super::{Association, BatchRules, State};
-use crate::path::Path;
+use crate::config::AssociationConfig;
+use crate::path::{Path, Paths};
 use crate::path_state::PathState;
 use crate::time::Time;
 use crate::trace::Probe;
@@ -110,15 +111,19 @@ impl Association {
         true
     }
 
-    /// Returns the payload of a DATA chunk that fills a packet of the path with the smallest MTU, so that the chunk can be
-    /// retransmitted on any other (RFC 9260 §7.3, AMDCS). Paths without data do not count: their MTU is discovered when they
-    /// carry data.
+    /// Returns the maximum payload of a DATA chunk (RFC 9260 §7.3, AMDCS).
     pub(super) fn fragmentation_point_bytes(&self) -> usize {
-        let in_use = self.paths.iter().filter(|path| path.takes_data());
-        let narrowest = in_use.map(Path::mtu_bytes).min();
-        let fits = narrowest.unwrap_or(self.paths[self.paths.primary()].mtu_bytes())
-            - HEADER_BYTES
-            - DATA_HEADER_BYTES;
-        self.config.fragment_bytes_max.map_or(fits, |bytes| fits.min(bytes))
+        payload_bytes_max(&self.paths, &self.config)
     }
+}
+
+/// Returns the payload of a DATA chunk that fills a packet of the path with the smallest MTU, so that the chunk can be
+/// retransmitted on any other (RFC 9260 §7.3, AMDCS). Paths without data do not count: their MTU is discovered when they
+/// carry data.
+#[inline]
+pub(super) fn payload_bytes_max(paths: &Paths, config: &AssociationConfig) -> usize {
+    let in_use = paths.iter().filter(|path| path.takes_data());
+    let narrowest = in_use.map(Path::mtu_bytes).min();
+    let fits = narrowest.unwrap_or(paths[paths.primary()].mtu_bytes()) - HEADER_BYTES - DATA_HEADER_BYTES;
+    config.fragment_bytes_max.map_or(fits, |bytes| fits.min(bytes))
 }

@@ -79,7 +79,7 @@ const STREAMS_FREE: u16 = 4096;
 /// (§3.3.4).
 const OUTSTANDING_CHUNKS_MAX: usize = u16::MAX as usize;
 
-/// Maximum size of a message that is copied to the others that wait, whatever keeps its bytes.
+/// Maximum size of a message that is copied to the others that wait, whatever keeps its bytes, if packets have room for three.
 const SHORT_BYTES_MAX: usize = GATHER_BYTES_MIN - 1;
 /// Maximum size of a message that is copied to the others that wait, because nothing else keeps its bytes.
 pub(crate) const COPIED_BYTES_MAX: usize = 8 * 1024;
@@ -87,8 +87,8 @@ pub(crate) const COPIED_BYTES_MAX: usize = 8 * 1024;
 /// gain nothing.
 const COPIED_PER_PACKET_MIN: usize = 3;
 
-/// Returns whether a message of `bytes` is copied to the others that wait, whoever keeps its bytes, unless it ends a record whose
-/// first part is queued.
+/// Returns whether a message of `bytes` that nothing else keeps is copied to the others that wait, whatever the size of packets,
+/// unless it ends a record whose first part is queued.
 #[inline]
 pub(crate) fn is_short(info: &SendInfo, bytes: usize) -> bool {
     bytes <= SHORT_BYTES_MAX && is_plain(info)
@@ -104,6 +104,13 @@ fn is_plain(info: &SendInfo) -> bool {
 #[inline]
 pub(crate) fn is_copied(info: &SendInfo, bytes: usize, copied_bytes_max: usize) -> bool {
     bytes <= copied_bytes_max && is_plain(info)
+}
+
+/// Returns the maximum size of messages that are copied to the others that wait although their bytes have an owner, where a chunk
+/// has up to `payload_bytes_max`. Fragments of longer ones refer to the owner's memory.
+#[inline]
+pub(crate) fn owned_copied_bytes_max(payload_bytes_max: usize) -> usize {
+    (payload_bytes_max / COPIED_PER_PACKET_MIN).min(SHORT_BYTES_MAX)
 }
 
 /// Returns the maximum size of messages that are copied to the others that wait, where a chunk has up to `payload_bytes_max`.
@@ -400,7 +407,7 @@ impl Outbound {
     }
 
     /// Queues one message, given in blocks. [`Outbound::check`] has found it valid. Borrowed bytes are those of a message that
-    /// [`is_copied`].
+    /// [`is_copied`]; others are copied up to `owned_copied_bytes_max`.
     #[inline]
     pub(crate) fn queue<B: Block>(
         &mut self,
@@ -408,9 +415,10 @@ impl Outbound {
         info: &SendInfo,
         bytes: usize,
         blocks: impl IntoIterator<Item = B>,
+        owned_copied_bytes_max: impl FnOnce() -> usize,
         free: &mut FreeBlocks,
     ) {
-        let is_copied = if B::IS_OWNED { is_short(info, bytes) } else { is_plain(info) };
+        let is_copied = is_plain(info) && (!B::IS_OWNED || bytes <= owned_copied_bytes_max());
         if self.open_record.is_none() && is_copied {
             self.pending.push_short(info, bytes, blocks, self.buffered_bytes, free);
         } else {
@@ -520,5 +528,24 @@ impl Outbound {
         let (buffered_bytes, wire_bytes) = self.pending.recount();
         assert_eq!(self.outstanding.buffered_bytes() + buffered_bytes, self.buffered_bytes);
         assert_eq!(wire_bytes, self.pending.wire_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_lies_in_a_block_is_copied_if_a_packet_has_room_for_three() {
+        for (payload_bytes_max, bytes, copied) in
+            [(1456, 485, true), (1456, 486, false), (65_000, 2047, true), (65_000, 2048, false)]
+        {
+            let mut outbound = Outbound::new(Tsn(1), &AssociationConfig::default());
+            let limit = || owned_copied_bytes_max(payload_bytes_max);
+            let blocks = [Bytes::from(vec![7; bytes])];
+            let free = &mut FreeBlocks::default();
+            outbound.queue(Time::ZERO, &SendInfo::default(), bytes, blocks, limit, free);
+            assert_eq!(outbound.pending.next().map(|next| next.is_short), Some(copied), "{bytes} bytes");
+        }
     }
 }

@@ -12,7 +12,7 @@ use lab::{A, B, PORT_B, Reading, TwoHosts};
 
 const POOL_BYTES: usize = 1024 * 1024;
 const ASSOCIATIONS: u16 = 6;
-const MESSAGES: usize = 3000;
+const MESSAGES: usize = 6000;
 
 /// A budget of [`POOL_BYTES`] that the test looks into.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ fn buffered_bytes(hosts: &TwoHosts, id: AssociationId) -> usize {
 fn short_messages_to_peers_that_take_nothing_are_charged_and_leave_room_for_others() {
     let budget = Arc::new(Budget::default());
     let (mut hosts, ids) = connected(1, &budget);
-    let messages = || (0..MESSAGES).map(|n| (SendInfo::default(), vec![n as u8; 1000].into()));
+    let messages = || (0..MESSAGES).map(|n| (SendInfo::default(), vec![n as u8; 450].into()));
     for id in &ids {
         hosts.send_all(A, *id, messages());
         hosts.run_for(Duration::from_secs(5));
