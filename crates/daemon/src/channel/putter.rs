@@ -111,11 +111,12 @@ impl Putter {
     }
 
     /// Puts the messages that `fill` writes together, which hold no credit in the receive window; the first one takes
-    /// `first_bytes`. The channel must take bundles. Returns false if the messages need records of their own. The error comes
-    /// with the number of messages.
+    /// `first_bytes`. `is_last`: no part of a message follows. The channel must take bundles. Returns false if the messages need
+    /// records of their own. The error comes with the number of messages.
     pub(crate) fn try_put_bundle(
         &mut self,
         first_bytes: usize,
+        is_last: bool,
         fill: impl FnOnce(&mut BundleWriter<'_>),
     ) -> Result<bool, (NotPut, u32)> {
         // Before any is written, one counts.
@@ -138,7 +139,7 @@ impl Putter {
         if !matches!(put, Err(NotPut::Blocked(_))) {
             channel.watch_ring();
         }
-        self.charge_or_finish(put, first_bytes, true).map_err(|not_put| (not_put, messages))
+        self.charge_or_finish(put, first_bytes, is_last).map_err(|not_put| (not_put, messages))
     }
 
     /// Puts a notification; waits while blocked.
@@ -358,7 +359,7 @@ mod tests {
 
     /// Puts messages into a bundle.
     fn try_put_bundle(putter: &mut Putter, messages: &[(Header, Bytes)]) -> Result<bool, (NotPut, u32)> {
-        putter.try_put_bundle(messages[0].0.record_bytes(), |bundle| {
+        putter.try_put_bundle(messages[0].0.record_bytes(), true, |bundle| {
             for (header, content) in messages {
                 assert!(bundle.push(header, [&content[..]]), "it fits");
             }

@@ -35,6 +35,9 @@ impl Bundled {
                 return bundled;
             }
             bundled.of_queue += 1;
+            if !item.has_end() {
+                return bundled;
+            }
         }
         let header = header_of(assoc, &RecvInfo::default(), 0);
         while let Some(mut run) = bundled.runs.pop_front() {

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use channel_protocol::record::Flags;
 use swiftwater::internals::{self, Taken};
 use swiftwater::tokio::Association;
 use swiftwater::{Event, Message, Received, RecvError};
@@ -11,6 +10,7 @@ use super::batching::{Bundled, take_along, to_program};
 use super::notifications;
 use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::putter::Putter;
+use crate::channel::receive_ring::BundleWriter;
 use crate::channel::window_credit::HeldCredit;
 use crate::state::association::SocketAssociation;
 use crate::state::inbound_queue::{Ended, InboundQueue, ToProgram};
@@ -38,8 +38,6 @@ pub(crate) struct Inbound<'a> {
     assoc: &'a Rc<SocketAssociation>,
     association: &'a Association,
     putter: Putter,
-    /// Whether the last part of a message is missing: no other message may come between its parts.
-    is_message_open: bool,
     /// Whether messages are discarded, because the program does not read any more, so that the peer's window stays open.
     is_discarding: bool,
     /// Number of messages that could not be put because the program has left.
@@ -60,7 +58,6 @@ impl<'a> Inbound<'a> {
             assoc,
             association,
             putter,
-            is_message_open: false,
             is_discarding: false,
             refused: 0,
             is_end_told: false,
@@ -213,15 +210,16 @@ impl<'a> Inbound<'a> {
 
     /// Returns whether the next messages may share a record.
     fn may_bundle(&self) -> bool {
-        !self.is_discarding && !self.is_message_open && self.bundles() && self.putter.takes_bundles()
+        !self.is_discarding && self.bundles() && self.putter.takes_bundles()
     }
 
     /// Puts the next messages into a bundle; returns false if they need records of their own.
     fn put_together(&mut self, first_bytes: usize, held: &mut InboundQueue) -> Result<bool, InboundWait> {
         let mut bundled = Bundled::default();
-        let put = self
-            .putter
-            .try_put_bundle(first_bytes, |bundle| bundled = Bundled::write(self.assoc, held, bundle));
+        // A part that others follow is alone in its bundle.
+        let has_end = held.items().front().is_none_or(ToProgram::has_end);
+        let write = |bundle: &mut BundleWriter<'_>| bundled = Bundled::write(self.assoc, held, bundle);
+        let put = self.putter.try_put_bundle(first_bytes, has_end, write);
         let is_put = put.map_err(|(not_put, messages)| self.waits_for(not_put, messages))?;
         if is_put {
             // The ring bounds what the program has not read, so that a long message needs no part of the window.
@@ -231,6 +229,7 @@ impl<'a> Inbound<'a> {
                 held_credit(self.assoc, first).release();
             }
             bundled.remove_from(held);
+            self.on_part_put(has_end);
         }
         Ok(is_put)
     }
@@ -260,12 +259,15 @@ impl<'a> Inbound<'a> {
         }
         let put = self.putter.try_put(upward.header(), upward.blocks(), credit);
         put.map_err(|not_put| self.waits_for(not_put, message.is_some().into()))?;
-        let has_more = !upward.header().flags.contains(Flags::END);
-        self.is_message_open = has_more && !self.socket.options().interleaves();
-        if has_more && !self.is_message_open {
+        self.on_part_put(upward.has_end());
+        Ok(())
+    }
+
+    /// Records that a message, or a part of one, was put. `has_end`: no other part of it follows.
+    fn on_part_put(&mut self, has_end: bool) {
+        if !has_end && self.socket.options().interleaves() {
             self.putter.release_delivery();
         }
-        Ok(())
     }
 }
 

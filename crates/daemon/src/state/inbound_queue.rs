@@ -232,18 +232,23 @@ impl ToProgram {
 
     /// Returns whether the item is a message that may share a record with others.
     pub(crate) fn may_share(&self) -> bool {
-        self.is_whole(PAYLOAD_BYTES_MAX)
+        self.is_message(PAYLOAD_BYTES_MAX) && self.has_end()
     }
 
-    /// Returns whether the item is a message that may lie in the receive ring: a long one does so alone.
+    /// Returns whether the item is a message, or a part of one, that may lie in the receive ring: a long one does so alone, and so
+    /// does a part that others follow.
     pub(crate) fn lies_in_ring(&self) -> bool {
-        self.is_whole(LONG_BYTES_MAX)
+        self.is_message(LONG_BYTES_MAX)
     }
 
-    /// Returns whether the item is a whole message of up to `bytes` bytes.
-    fn is_whole(&self, bytes: usize) -> bool {
-        let ToProgram::Message(header, _) = self else { return false };
-        header.flags.contains(Flags::END) && header.bytes as usize <= bytes
+    /// Returns whether the message ends with this item.
+    pub(crate) fn has_end(&self) -> bool {
+        self.header().flags.contains(Flags::END)
+    }
+
+    /// Returns whether the item is a message, or a part of one, of up to `bytes` bytes.
+    fn is_message(&self, bytes: usize) -> bool {
+        matches!(self, ToProgram::Message(header, _) if header.bytes as usize <= bytes)
     }
 
     /// Returns the number of bytes that the item takes in a record.

@@ -87,7 +87,7 @@ async fn long_messages_for_the_program_lie_in_the_receive_ring() {
     let mut put = |number: u8, bytes: usize| {
         let header = testing::header(ID, bytes);
         let content = vec![number; bytes];
-        putter.try_put_bundle(header.record_bytes(), |bundle| {
+        putter.try_put_bundle(header.record_bytes(), true, |bundle| {
             assert!(bundle.push(&header, [&content[..]]), "it fits");
             assert!(!bundle.push(&testing::header(ID, 1), [&[7][..]]), "it lies there alone");
         })
@@ -107,6 +107,33 @@ async fn long_messages_for_the_program_lie_in_the_receive_ring() {
     assert_eq!(read().collect::<Vec<_>>(), [(2, HEADER_BYTES + LONG_BYTES_MAX)]);
 }
 
+/// A message, or a part of one, as the program finds it.
+struct Read {
+    content: Vec<u8>,
+    has_end: bool,
+}
+
+/// Steps until the program finds messages; returns them.
+async fn read_after_steps(joined: &Joined, inbound: &mut Inbound<'_>, held: &mut InboundQueue) -> Vec<Read> {
+    let mut found = Vec::new();
+    while found.is_empty() {
+        let wait = inbound.step(held, &mut |_| ());
+        let bundles = std::iter::from_fn(|| read_bundled(&joined.socket, &joined.program_end));
+        found.extend(bundles.filter_map(|record| {
+            let (header, content) = Header::split(&record)?;
+            let has_end = header.flags.contains(Flags::END);
+            (header.kind == Kind::Data).then(|| Read { content: content.to_vec(), has_end })
+        }));
+        match wait {
+            Some(InboundWait::Turn) => inbound.next_turn().await,
+            Some(InboundWait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
+            _ if found.is_empty() => soon(joined.association().readable()).await.expect("it is open"),
+            _ => {}
+        }
+    }
+    found
+}
+
 #[tokio::test(flavor = "local")]
 async fn a_long_message_of_a_peer_needs_no_memfd_once_the_ring_has_memory() {
     let joined = Joined::new().await;
@@ -119,24 +146,40 @@ async fn a_long_message_of_a_peer_needs_no_memfd_once_the_ring_has_memory() {
     joined.assoc.set_bounds_unread(false);
     for _ in 0..10 {
         soon(joined.peer.send(&content)).await.expect("it is open");
-        let mut records = Vec::new();
-        while records.is_empty() {
-            let wait = inbound.step(&mut held, &mut |_| ());
-            let bundles = std::iter::from_fn(|| read_bundled(&joined.socket, &joined.program_end));
-            records.extend(bundles.filter_map(|record| {
-                let (header, content) = Header::split(&record)?;
-                (header.kind == Kind::Data).then(|| content.to_vec())
-            }));
-            match wait {
-                Some(InboundWait::Turn) => inbound.next_turn().await,
-                Some(InboundWait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
-                _ if records.is_empty() => soon(joined.association().readable()).await.expect("it is open"),
-                _ => {}
-            }
-        }
-        assert!(records == [&content[..]], "{} records", records.len());
+        let found = read_after_steps(&joined, &mut inbound, &mut held).await;
+        assert!(found.len() == 1 && found[0].has_end && found[0].content == content);
         assert_eq!(channel.accounts().unread().charged_bytes(), 0, "a memfd would be charged");
         let statistics = joined.association().statistics().expect("it is open");
         assert_eq!(statistics.receive_buffered_bytes, 0, "what lies in the ring needs no room in the window");
     }
+}
+
+#[tokio::test(flavor = "local")]
+async fn the_parts_of_a_message_lie_in_the_receive_ring_and_nothing_comes_between_them() {
+    let joined = Joined::new().await;
+    let channel = joined.socket.channel();
+    soon(channel.daemon_end().ring_has_memory(HEADER_BYTES + LONG_BYTES_MAX)).await;
+    let mut held = InboundQueue::default();
+    let mut inbound = Inbound::new(&joined.socket, &joined.assoc, joined.association());
+    let content: Vec<u8> = (0..3 * LONG_BYTES_MAX).map(|at| (at / 7) as u8).collect();
+    let other = testing::header(ID, 9);
+    soon(joined.peer.send(&content)).await.expect("it is open");
+    let (mut received, mut parts) = (Vec::new(), 0);
+    let mut has_end = false;
+    while !has_end {
+        let found = read_after_steps(&joined, &mut inbound, &mut held).await;
+        for read in found {
+            assert!(!has_end, "nothing follows");
+            (parts, has_end) = (parts + 1, read.has_end);
+            received.extend(read.content);
+        }
+        assert_eq!(channel.accounts().unread().charged_bytes(), 0, "a memfd would be charged");
+        let mut putter = Putter::new(channel);
+        let between = putter.try_put_bundle(other.record_bytes(), true, |bundle| {
+            assert!(bundle.push(&other, [&[0; 9][..]]));
+        });
+        let expected = if has_end { Ok(true) } else { Err((NotPut::Blocked(Blocked::Delivery), 1)) };
+        assert_eq!(between, expected);
+    }
+    assert!(received == content && parts > 1, "{parts} parts");
 }
