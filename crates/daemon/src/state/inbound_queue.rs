@@ -235,8 +235,8 @@ impl ToProgram {
         self.is_message(PAYLOAD_BYTES_MAX) && self.has_end()
     }
 
-    /// Returns whether the item is a message, or a part of one, that may lie in the receive ring: a long one does so alone, and so
-    /// does a part that others follow.
+    /// Returns whether the item is a message, or a part of one, that may lie in the receive ring: a long one does so alone, and
+    /// so does a part that others follow.
     pub(crate) fn lies_in_ring(&self) -> bool {
         self.is_message(LONG_BYTES_MAX)
     }
