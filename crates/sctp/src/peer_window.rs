@@ -23,7 +23,7 @@ pub(crate) struct PeerWindow {
     interval: Option<Duration>,
     /// Whether the time has come: one chunk may exceed the window.
     probe_due: bool,
-    /// TSN of the chunk that exceeded the window.
+    /// TSN of the chunk that probes the window: it exceeded it, or was sent again by T3 while the window was closed.
     probe: Option<u64>,
     /// Whether the peer has answered the probe and has no room for it.
     refused: bool,
@@ -121,7 +121,7 @@ impl PeerWindow {
         }
     }
 
-    /// Returns whether a chunk that went beyond the window is outstanding.
+    /// Returns whether a chunk that probes the window is outstanding.
     pub(crate) fn is_probed(&self) -> bool {
         self.probe.is_some()
     }
@@ -165,9 +165,15 @@ impl PeerWindow {
         self.refused
     }
 
-    /// Returns, after the expiry of the probe timer, whether the peer had answered, so that the expiry indicates no
-    /// failure.
-    pub(crate) fn take_refused(&mut self) -> bool {
+    /// Handles the expiry of T3; `first` is the first TSN that is outstanding. Returns whether the peer has refused the probe
+    /// since the last expiry, so that this one indicates no failure.
+    ///
+    /// A peer may drop what fitted the window that it had advertised (RFC 9260 §6.2), and close the window. The
+    /// retransmission then probes the window: as long as the peer refuses it, the peer is there.
+    pub(crate) fn on_timeout(&mut self, first: u64) -> bool {
+        if self.advertised_bytes == 0 {
+            self.probe.get_or_insert(first);
+        }
         std::mem::take(&mut self.refused)
     }
 }
@@ -256,8 +262,24 @@ mod tests {
         assert_eq!(window.probe_to_repeat(7, 0, 10), None);
         assert_eq!(window.probe_to_repeat(7, 100, 10), Some(7));
         assert_eq!(window.probe_to_repeat(7, 100, 10), None);
-        assert!(!window.take_refused());
+        assert!(!window.on_timeout(7));
         assert_eq!(window.probe_to_repeat(7, 0, 10), None);
-        assert!(window.take_refused());
+        assert!(window.on_timeout(7));
+    }
+
+    #[test]
+    fn a_timeout_makes_a_probe_of_the_first_chunk_if_the_window_is_closed() {
+        for (advertised_bytes, is_probe) in [(0, true), (1, false)] {
+            let mut window = PeerWindow::closed();
+            window.on_advertised(1000);
+            window.on_sent(7, 100, 0);
+            window.on_advertised(advertised_bytes);
+            assert_eq!(window.probe_to_repeat(7, advertised_bytes, 100), None);
+            assert!(!window.on_timeout(7), "the peer may be gone");
+            assert_eq!(window.is_probed(), is_probe);
+            assert_eq!(window.probe_to_repeat(7, advertised_bytes, 100), None);
+            assert_eq!(window.on_timeout(7), is_probe, "the peer has answered");
+            assert!(!window.on_timeout(7), "the peer has not answered again");
+        }
     }
 }

@@ -139,7 +139,7 @@ impl Outbound {
         path.forget_packets_before(self.outstanding.oldest_packet(path.id(), path.next_packet()));
         let nacked = self.outstanding.nack_path(path);
         // RFC 9260 §6.1 A: probes of a closed window do not touch the congestion window.
-        let trouble = !self.peer_window.take_refused();
+        let trouble = !self.peer_window.on_timeout(self.outstanding.first_tsn());
         path.on_t3(now, &nacked.tsns, nacked.wire_bytes, trouble, limits);
         trouble
     }

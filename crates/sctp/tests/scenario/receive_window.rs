@@ -234,6 +234,38 @@ fn a_probe_that_the_peer_has_refused_is_repeated_by_t3_alone() {
 }
 
 #[test]
+fn a_peer_that_drops_what_its_window_allowed_and_closes_it_is_not_given_up() {
+    // RFC 9260 §6.1 A: the peer answers each retransmission, so it is there. Association.Max.Retrans is 10.
+    const EXPIRIES: usize = 14;
+    for answers in [true, false] {
+        let mut peer = Peer::established(15);
+        for n in 0..3 {
+            peer.app_sends(SendInfo::default(), vec![n; 100]);
+            peer.expects(&format!("DATA {n}"));
+        }
+        peer.sends().sack_with(-1, 0, &[]).go();
+        let mut retransmissions = 0;
+        for _ in 0..EXPIRIES {
+            peer.waits(Duration::from_secs(60));
+            while let Some(packet) = peer.hears_maybe() {
+                retransmissions += usize::from(!data_of(&packet).is_empty());
+            }
+            if answers {
+                peer.sends().sack_with(-1, 0, &[]).go();
+            }
+        }
+        assert_eq!(peer.endpoint.statistics(peer.id).is_some(), answers, "{retransmissions} retransmissions");
+        if answers {
+            assert!(retransmissions >= EXPIRIES, "{retransmissions} retransmissions");
+            peer.sends().sack_with(-1, 1000, &[]).go();
+            peer.expects("DATA 0");
+            peer.sends().sack_with(0, 1000, &[]).go();
+            peer.expects("DATA 1, DATA 2");
+        }
+    }
+}
+
+#[test]
 fn a_window_update_repeats_the_refused_probe_of_a_message_longer_than_the_window() {
     const WINDOW_BYTES: u32 = 8192;
     let mut peer = Peer::new(12, script::plain());
