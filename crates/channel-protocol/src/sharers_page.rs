@@ -15,6 +15,7 @@
 //! | `write_lock` | keeps a sender as long as its time limit says |
 //! | `send_buffer` | the descriptor polls writable sooner or later |
 //! | `ring`, `rings`, `sleep_ended` | messages of other sharers wait, until one sends in another way |
+//! | `sleep_to_end` | a sharer sends a needless wake record, or messages wait as for `sleep_ended` |
 //! | `readers_waiting` | a reader continues to sleep although a message has come, or wakes for messages that another takes |
 //! | `records_sent` | messages of other sharers come in another order |
 //! | `sent` | a blocking send asks the daemon for room every few milliseconds; the daemon counts for itself |
@@ -78,6 +79,8 @@ pub struct Sending {
     rings: AtomicU32,
     /// The last sleep of the daemon that a writer has ended.
     sleep_ended: AtomicU32,
+    /// The sleep of the daemon that a writer could not end, because the kernel had no memory; 0 for none.
+    sleep_to_end: AtomicU32,
 }
 
 impl Sending {
@@ -128,6 +131,18 @@ impl Sending {
     /// Notes that a writer has ended this sleep of the daemon.
     pub fn on_sleep_ended(&self, sleep: NonZeroU32) {
         self.sleep_ended.store(sleep.get(), Relaxed);
+        self.sleep_to_end.store(0, Relaxed);
+    }
+
+    /// Notes that a writer could not end this sleep of the daemon: the next call of a sharer tries it again.
+    pub fn on_wake_failed(&self, sleep: NonZeroU32) {
+        self.sleep_to_end.store(sleep.get(), Relaxed);
+    }
+
+    /// Returns the sleep of the daemon that a writer could not end, if there is one.
+    #[inline]
+    pub fn sleep_to_end(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.sleep_to_end.load(Relaxed))
     }
 }
 

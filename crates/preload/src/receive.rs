@@ -15,6 +15,7 @@ use crate::lock::Patience;
 use crate::message::{END, Message};
 use crate::pages::Pages;
 use crate::reader::{Reader, end};
+use crate::ring;
 use crate::self_connect;
 use crate::sleep::{asleep, with_copy};
 use crate::system::{self, Buffers, Errno, Result};
@@ -77,6 +78,7 @@ fn receive_at(
     // A message for which the program has no room stays.
     let flags = if buffers.bytes() == 0 { flags | libc::MSG_PEEK } else { flags };
     let patience = Patience::of_receive(fd, flags);
+    wake_daemon(fd, descriptor, flags, &patience)?;
     if will_probably_wait(descriptor)
         && let Some(copy) = await_message(fd, descriptor, flags, &patience)?
     {
@@ -109,6 +111,19 @@ fn receive_at(
             return Ok(Outcome::Moved(copy));
         }
     }
+}
+
+/// Wakes the daemon for messages of this program that wait in the ring, before the call waits for an answer to them. While the
+/// kernel has no memory for that, a call that may wait tries it again until there is something to read.
+fn wake_daemon(fd: RawFd, descriptor: &Descriptor, flags: c_int, patience: &Patience) -> Result<()> {
+    // What fails in another way, such as the pair without its daemon, the receive finds for itself.
+    while ring::wake_again(fd, descriptor, patience) == Ok(false) {
+        if !system::waits(fd, flags) || patience.is_over() || system::has_input(fd) {
+            break;
+        }
+        patience.pause(ring::WAKE_PAUSE)?;
+    }
+    Ok(())
 }
 
 /// Returns the outcome of a receive that has ended. The conversions have a frame of their own: the stack may be small.

@@ -4,9 +4,11 @@
 //! room. With the smallest send buffer that the kernel has, one filler is enough for that, and another record has to wait: so a
 //! call that may block waits in the kernel, subject to the descriptor's time limit, to signals and to the end of the daemon.
 
+use std::num::NonZeroU32;
 use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use channel_protocol::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, Sequence, Turn};
 use channel_protocol::sharers_page::SharersPage;
@@ -22,6 +24,11 @@ static LONG_MESSAGES: AtomicU32 = AtomicU32::new(0);
 
 /// Length of a filler, without its header: with it the smallest send buffer is full.
 const FILLER_BYTES: usize = 3840;
+
+/// Number of times that a send tries again to wake the daemon while the kernel has no memory for that.
+const WAKE_TRIES: u32 = 20;
+/// Pause after each of these tries.
+pub(crate) const WAKE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Reason for which a message is not in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +126,22 @@ fn put_waiting(
         // The daemon has died or forgotten the socket. A message that fits the ring would wait there for ever.
         descriptor.ring.abandon();
     }
+    if sent.is_ok() {
+        try_to_wake(fd, descriptor);
+    }
     sent
+}
+
+/// Wakes the daemon for a message in the ring, if the kernel had no memory for that and soon has some. Otherwise the next call
+/// that sends or receives tries it again.
+fn try_to_wake(fd: RawFd, descriptor: &Descriptor) {
+    let patience = Patience::of_a_look();
+    for _ in 0..WAKE_TRIES {
+        if wake_again(fd, descriptor, &patience) != Ok(false) {
+            return;
+        }
+        system::sleep(WAKE_PAUSE);
+    }
 }
 
 /// Sends a record by `send`, which needs room in the pair; waits for the room, if a call with these flags may.
@@ -175,14 +197,8 @@ fn try_put(
         }
     };
     if let Some(sleep) = sleep.filter(|sleep| !pages.sharers.sending().has_ended(*sleep)) {
-        // In the whole send buffer: a filler that the daemon has not taken yet fills a small one, and then a record that another
-        // program sends after this message would come before it.
-        restore(fd, pages.sharers)?;
         // Before a filler: the daemon leaves that in place only while it is awake.
-        if wake(fd)? {
-            // Noted last: if this thread dies before, the next writer wakes the daemon.
-            pages.sharers.sending().on_sleep_ended(sleep);
-        }
+        end_sleep(fd, pages.sharers, sleep)?;
     }
     if ring.fits(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
         restore(fd, pages.sharers)?;
@@ -196,6 +212,33 @@ fn try_put(
         }
     }
     Ok(true)
+}
+
+/// Wakes the daemon for a message in the ring, for which the kernel had no memory before. Returns whether no message waits for
+/// that.
+pub(crate) fn wake_again(fd: RawFd, descriptor: &Descriptor, patience: &Patience) -> Result<bool> {
+    let sharers = descriptor.pages().sharers;
+    if sharers.sending().sleep_to_end().is_none() {
+        return Ok(true);
+    }
+    let _held = lock::hold(sharers.write_lock(), patience)?;
+    // Another sharer may have woken it meanwhile.
+    sharers.sending().sleep_to_end().map_or(Ok(true), |sleep| end_sleep(fd, sharers, sleep))
+}
+
+/// Ends a sleep of the daemon. Returns whether it looks into the ring soon. The caller holds the write lock.
+fn end_sleep(fd: RawFd, sharers: &SharersPage, sleep: NonZeroU32) -> Result<bool> {
+    // In the whole send buffer: a filler that the daemon has not taken yet fills a small one, and then a record that another
+    // program sends after this message would come before it.
+    restore(fd, sharers)?;
+    let has_woken = wake(fd)?;
+    if has_woken {
+        // Noted last: if this thread dies before, the next writer wakes the daemon.
+        sharers.sending().on_sleep_ended(sleep);
+    } else {
+        sharers.sending().on_wake_failed(sleep);
+    }
+    Ok(has_woken)
 }
 
 /// Restores the send buffer that a sharer has made small because its ring was full.
@@ -228,7 +271,7 @@ fn wake(fd: RawFd) -> Result<bool> {
     match system::send(fd, Content::new(&record), None, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
         // The daemon looks into the ring when it has emptied the pair.
         Ok(_) | Err(Errno(libc::EAGAIN)) => Ok(true),
-        // The message is in the ring. The next writer wakes the daemon.
+        // The message is in the ring.
         Err(Errno(libc::ENOBUFS | libc::ENOMEM)) => Ok(false),
         Err(error) => Err(error),
     }

@@ -242,6 +242,11 @@ pub(crate) fn has_input_ended(fd: RawFd) -> bool {
     poll(fd, libc::POLLRDHUP, timespec(Duration::ZERO)).is_ok_and(|events| events & libc::POLLRDHUP != 0)
 }
 
+/// Returns whether there is something to read, or nothing more comes.
+pub(crate) fn has_input(fd: RawFd) -> bool {
+    poll(fd, libc::POLLIN, timespec(Duration::ZERO)).is_ok_and(|events| events != 0)
+}
+
 /// Returns whether a call with these flags may wait.
 pub(crate) fn waits(fd: RawFd, flags: c_int) -> bool {
     flags & libc::MSG_DONTWAIT == 0 && !is_nonblocking(fd)

@@ -328,6 +328,11 @@ fn long_messages_need_no_right_to_make_memfds() {
 }
 
 #[test]
+fn a_message_arrives_although_the_record_that_wakes_the_daemon_finds_no_memory() {
+    run("wakes", &[]);
+}
+
+#[test]
 fn listeners_change_their_backlog_and_share_ports() {
     run("listeners", &[]);
 }
