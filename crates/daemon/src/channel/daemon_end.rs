@@ -25,7 +25,7 @@ use crate::channel::arrivals::Arrivals;
 use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::incoming::FILLER_BYTES;
 use crate::channel::raw_record::RawRecord;
-use crate::channel::receive_ring::{BundleWriter, Place, ReceiveRing};
+use crate::channel::receive_ring::{self, BundleWriter, Place, ReceiveRing};
 use crate::channel::reset::Reset;
 use crate::system::descriptor_io::{errno_of, polls, register, send_with_descriptors};
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor, ReceivedMessage};
@@ -285,7 +285,12 @@ impl DaemonEnd {
             return Err(NotPut::Blocked(Blocked::Throttled));
         }
         let Ok(_gate) = self.gate.try_read() else { return Err(NotPut::Blocked(Blocked::Recall)) };
-        let free = match self.ring.place(first_bytes, self.unread_bytes(), self.closer.worker()) {
+        let unread_bytes = self.unread_bytes();
+        // Before the copy, which is long and would be repeated.
+        if receive_ring::is_long(first_bytes) && self.is_full(unread_bytes) {
+            return Err(NotPut::Blocked(Blocked::Full));
+        }
+        let free = match self.ring.place(first_bytes, unread_bytes, self.closer.worker()) {
             Place::Free(free) => free,
             Place::Full | Place::Growing => return Err(NotPut::Blocked(Blocked::Ring)),
             Place::NoMemory => return Ok(false),
@@ -312,6 +317,11 @@ impl DaemonEnd {
     /// Returns the number of bytes of memory that the kernel counts for the records that the program has not read.
     pub(super) fn unread_bytes(&self) -> usize {
         links::unreceived_bytes(self.descriptor.as_fd()).unwrap_or(usize::MAX)
+    }
+
+    /// Returns whether the kernel takes no record at present, because it counts so much memory for unread ones.
+    fn is_full(&self, unread_bytes: usize) -> bool {
+        sockopt::socket_send_buffer_size(&self.descriptor).is_ok_and(|bytes| unread_bytes >= bytes)
     }
 
     /// Returns the memory of bundles for the program.

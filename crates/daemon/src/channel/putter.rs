@@ -339,7 +339,7 @@ mod tests {
     use std::pin::pin;
     use std::task::Poll;
 
-    use channel_protocol::record::Header;
+    use channel_protocol::record::{Header, LONG_BYTES_MAX};
     use channel_protocol::sharers_page::SharersPage;
     use channel_protocol::status_page::StatusPage;
 
@@ -506,6 +506,23 @@ mod tests {
         let rest = std::iter::from_fn(|| read_bundled(&socket, &program_end));
         let rest: Vec<u8> = rest.map(|bundle| bundle[HEADER_BYTES]).collect();
         assert_eq!(rest, [4, 5, 6, 7, 9], "the new one has not taken the place of another");
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_long_message_is_not_copied_while_the_pair_is_full() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::OneToOne);
+        let daemon_end = socket.channel().daemon_end();
+        daemon_end.ring_has_memory(1).await;
+        // The program expects bundles from now on.
+        assert_eq!(try_put_bundle(&mut Putter::new(socket.channel()), &[message(0, 10)]), Ok(true));
+        daemon_end.ring_has_memory(HEADER_BYTES + LONG_BYTES_MAX).await;
+        let (header, content) = message(1, 60_000);
+        while daemon_end.try_put_message(&header, std::slice::from_ref(&content)).is_ok() {}
+        let put = Putter::new(socket.channel()).try_put_bundle(HEADER_BYTES + LONG_BYTES_MAX, true, |_| {
+            panic!("it is copied again once there is room")
+        });
+        assert_eq!(put, Err((NotPut::Blocked(Blocked::Full), 1)));
     }
 
     #[tokio::test(flavor = "local")]

@@ -238,7 +238,7 @@ fn needed_bytes(free: &Range<usize>, bytes: usize) -> usize {
 }
 
 /// Returns whether a bundle of at least so many bytes is a long message, or was in a ring before.
-fn is_long(bytes: usize) -> bool {
+pub(super) fn is_long(bytes: usize) -> bool {
     bytes > RECORD_BYTES_MAX
 }
 
