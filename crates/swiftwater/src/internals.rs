@@ -4,6 +4,7 @@
 //! below both that offered this would have to export the perimeter, the sockets and the streams of this crate. So these
 //! interfaces are here: nothing outside this module calls them, and without the feature they do not exist.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +20,10 @@ use crate::shard::Inner;
 use crate::socket::{Found, Socket, Wait};
 use crate::staged::{StagedExecutive, Written};
 use crate::tokio::Association;
-use crate::{AssociationOptions, AssociationState, Message, Received, RecvError, SendError, SendInfo, Stack};
+use crate::{
+    AssociationId, AssociationOptions, AssociationState, Message, Received, RecvError, SendError, SendInfo,
+    Stack, Statistics,
+};
 
 /// Receives the next message or event that was already taken from the sockets: makes no system call, and does not flush
 /// sent messages.
@@ -208,6 +212,24 @@ pub fn window_bytes(message: &Message) -> usize {
 /// Reads what an association has negotiated, and its present condition; returns `None` once it has ended.
 pub fn view<R>(association: &Association, read: impl FnOnce(AssociationView<'_>) -> R) -> Option<R> {
     association.shared.view(read)
+}
+
+/// Returns the identifier of an association, which lasts until it was shut down after its last handle was dropped; `None` once it
+/// has ended.
+pub fn identifier(association: &Association) -> Option<AssociationId> {
+    let socket = &association.shared.socket;
+    socket.shard.with_driver(|driver| driver.identifier(socket.stream, Which::Only)).flatten()
+}
+
+/// Returns the counters and the local addresses of an association, also after its last handle was dropped; `None` once it has
+/// ended.
+pub fn described(stack: &crate::tokio::Stack, id: AssociationId) -> Option<(Statistics, Vec<IpAddr>)> {
+    stack.shared.with_driver(|driver| driver.described(id)).flatten()
+}
+
+/// Returns whether an association exists, also after its last handle was dropped.
+pub fn has_association(stack: &crate::tokio::Stack, id: AssociationId) -> bool {
+    stack.shared.with_driver(|driver| driver.has_association(id)).unwrap_or_default()
 }
 
 /// Aborts all current associations of a stack except those that are shutting down; [`await_end`] waits for these.

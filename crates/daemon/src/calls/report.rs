@@ -9,14 +9,17 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use serde::Serialize;
+use swiftwater::tokio::Stack;
 
 use super::reply::{Answer, Reply};
 use super::status::{self, DaemonStatus, Part, UserStatus};
 use super::walk::Walk;
 use crate::channel::lent_memfd::LentMemfd;
 use crate::state::association::SocketAssociation;
+use crate::state::closed_sockets::ClosedSocket;
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
+use crate::users::owner::Owner;
 use crate::users::requester::Requester;
 use crate::users::user::{ReportPermit, User};
 
@@ -49,6 +52,12 @@ pub(crate) async fn report(registry: &Registry, requester: Requester) -> Result<
             shown += 1;
             report.add_socket(socket, &mut associations, &mut walk).await?;
         }
+    }
+    let may_see = |owner: Owner| requester.may_manage(owner.user);
+    let (closed, omitted) = registry.closed().up_to(SOCKETS_MAX - shown, may_see);
+    sockets_omitted += omitted;
+    for socket in closed {
+        report.add_closed_socket(registry.stack(), &socket, &mut associations, &mut walk).await?;
     }
     report.add(&Part::End { sockets_omitted, associations_omitted: associations.omitted })?;
     Ok(report.finish())
@@ -146,19 +155,51 @@ impl Report {
         }
         Ok(())
     }
+
+    /// Adds a closed socket and as many of its associations as there is room for, if it has any left.
+    async fn add_closed_socket(
+        &mut self,
+        stack: &Stack,
+        socket: &ClosedSocket,
+        associations: &mut Associations,
+        walk: &mut Walk<'_>,
+    ) -> Result<(), Errno> {
+        let mut is_shown = false;
+        for left in &socket.associations {
+            walk.report_one().await;
+            let Some(association) = status::of_left_association(stack, left) else { continue };
+            if !std::mem::replace(&mut is_shown, true) {
+                self.add(&Part::Socket(status::of_closed_socket(socket)))?;
+            }
+            match associations.left.checked_sub(1) {
+                None => associations.omitted += 1,
+                Some(rest) => {
+                    self.add(&Part::Association(association))?;
+                    associations.left = rest;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+    use std::os::fd::AsFd;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
     use channel_protocol::assoc_id::AssocId;
+    use rustix::io::pread;
+    use swiftwater::tokio::{Association, Listener};
+    use swiftwater::{AssociationState, SendError, SendInfo, internals};
 
     use super::*;
+    use crate::calls::status::{AssociationPhase, SocketState};
     use crate::channel::style::Style;
     use crate::state::association_options::AssocOptions;
-    use crate::testing::{opened, registry, soon};
+    use crate::testing::{ID, opened, registry, server_address, soon};
     use crate::users::quantum::RECORDS_PER_TURN;
     use crate::users::requester::tests::requester;
 
@@ -182,6 +223,78 @@ mod tests {
         drop(first);
         assert!(soon(second).await.is_ok());
         drop(sockets);
+    }
+
+    /// Returns the sockets in the answer to their user, each with its associations.
+    async fn reported(registry: &Registry) -> Vec<(SocketState, Vec<AssociationPhase>)> {
+        let reply = soon(report(registry, requester(1))).await.expect("memory");
+        let mut answer = vec![0; 1 << 20];
+        let bytes = pread(reply.lent.expect("a memfd").as_fd(), &mut answer[..], 0).expect("an answer");
+        let mut sockets = Vec::new();
+        for part in serde_json::Deserializer::from_slice(&answer[..bytes]).into_iter() {
+            match part.expect("a part") {
+                Part::Socket(socket) => sockets.push((socket.state, Vec::new())),
+                Part::Association(association) => {
+                    sockets.last_mut().expect("its socket").1.push(association.state);
+                }
+                Part::Daemon(_) | Part::End { .. } => {}
+            }
+        }
+        sockets
+    }
+
+    /// Closes a socket as its program does, after it has sent messages until there was no room if `sends`. Returns the other end of
+    /// its association.
+    async fn closed_socket(registry: &Registry, listener: &Listener, sends: bool) -> Association {
+        let (connected, accepted) =
+            tokio::join!(registry.stack().connect(server_address(registry)), listener.accept());
+        let (peer, _) = accepted.expect("an association comes");
+        let (socket, _program_end) = opened(registry, Style::OneToOne);
+        let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7);
+        let assoc = Rc::new(SocketAssociation::new(ID, address, socket.future_options()));
+        socket.on_connecting(&assoc, None);
+        socket.on_connected(1);
+        let association = connected.expect("it listens");
+        if sends {
+            let sent = loop {
+                if let Err(error) = association.try_send(&[7; 50_000], &SendInfo::default()) {
+                    break error;
+                }
+            };
+            assert!(matches!(sent, SendError::WouldBlock), "{sent}");
+        }
+        assoc.set_up(association);
+        registry.forget(&socket);
+        peer
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_closed_socket_is_reported_until_its_association_has_ended() {
+        let registry = registry();
+        let listener = registry.stack().listen(7).expect("a free port");
+        let peer = closed_socket(&registry, &listener, true).await;
+        let pending = AssociationPhase::Up(AssociationState::ShutdownPending);
+        assert_eq!(reported(&registry).await, [(SocketState::Closed, vec![pending])]);
+        while soon(peer.recv()).await.expect("an end in order").is_some() {}
+        drop(peer);
+        soon(internals::no_association(registry.stack())).await;
+        assert_eq!(reported(&registry).await, []);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn closed_sockets_whose_associations_have_ended_are_forgotten() {
+        let registry = registry();
+        let listener = registry.stack().listen(7).expect("a free port");
+        let lasting = closed_socket(&registry, &listener, true).await;
+        for _ in 0..10 {
+            let peer = closed_socket(&registry, &listener, false).await;
+            assert!(soon(peer.recv()).await.expect("an end in order").is_none());
+            soon(peer.close()).await.expect("an end in order");
+        }
+        // At most half of them have ended.
+        assert!(registry.closed().len() <= 3, "{}", registry.closed().len());
+        assert_eq!(reported(&registry).await.len(), 1);
+        drop(lasting);
     }
 
     #[tokio::test(flavor = "local")]

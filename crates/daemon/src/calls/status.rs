@@ -2,13 +2,17 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use channel_protocol::assoc_id::AssocId;
 use channel_protocol::status_page::State;
 use serde::{Deserialize, Serialize};
 use swiftwater::tokio::{Association, Stack};
-use swiftwater::{AssociationState, LinkKind, PathState, PathStatistics, StackStatistics, Statistics};
+use swiftwater::{
+    AssociationState, LinkKind, PathState, PathStatistics, StackStatistics, Statistics, internals,
+};
 
 use crate::channel::style::Style;
 use crate::state::association::SocketAssociation;
+use crate::state::closed_sockets::{ClosedSocket, LeftAssociation};
 use crate::state::socket::Socket;
 
 /// The description of a daemon that has answered.
@@ -42,7 +46,8 @@ pub(crate) enum Part {
 pub struct Status {
     /// The daemon.
     pub daemon: DaemonStatus,
-    /// The sockets, in the order in which they were opened.
+    /// The sockets, in the order in which they were opened: those of programs, and then those that were closed while they had
+    /// associations.
     pub sockets: Vec<SocketReport>,
     /// Number of sockets left out of a very long answer.
     pub sockets_omitted: usize,
@@ -223,6 +228,17 @@ pub enum SocketStyle {
     PeeledOff,
 }
 
+impl From<Style> for SocketStyle {
+    fn from(style: Style) -> SocketStyle {
+        match style {
+            Style::OneToOne => SocketStyle::OneToOne,
+            Style::TcpStream => SocketStyle::Tcp,
+            Style::OneToMany => SocketStyle::OneToMany,
+            Style::PeeledOff => SocketStyle::PeeledOff,
+        }
+    }
+}
+
 /// The state of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -242,6 +258,8 @@ pub enum SocketState {
     Ended,
     /// The association was aborted or lost.
     Lost,
+    /// The program has closed the socket, and its associations are being shut down: what was sent is still delivered.
+    Closed,
 }
 
 /// One socket.
@@ -374,12 +392,6 @@ pub struct PathStatus {
 
 /// Returns the status of a socket.
 pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
-    let style = match socket.style() {
-        Style::OneToOne => SocketStyle::OneToOne,
-        Style::TcpStream => SocketStyle::Tcp,
-        Style::OneToMany => SocketStyle::OneToMany,
-        Style::PeeledOff => SocketStyle::PeeledOff,
-    };
     let state = match socket.state() {
         State::Idle => SocketState::Idle,
         State::OneToMany => SocketState::Open,
@@ -395,7 +407,7 @@ pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
     let carrier_bytes = if is_filled { 0 } else { socket.channel().waiting_bytes() };
     SocketStatus {
         number: socket.number(),
-        style,
+        style: socket.style().into(),
         state,
         user: socket.owner().user,
         process: socket.owner().process,
@@ -403,6 +415,27 @@ pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
         peer: socket.addresses().peer(),
         carrier_bytes,
     }
+}
+
+/// Returns the status of a socket that its program has closed.
+pub(super) fn of_closed_socket(socket: &ClosedSocket) -> SocketStatus {
+    SocketStatus {
+        number: socket.number,
+        style: socket.style.into(),
+        state: SocketState::Closed,
+        user: socket.owner.user,
+        process: socket.owner.process,
+        local: socket.local.clone(),
+        peer: socket.peer,
+        carrier_bytes: 0,
+    }
+}
+
+/// Returns the status of an association of a closed socket; `None` if it has ended.
+pub(super) fn of_left_association(stack: &Stack, left: &LeftAssociation) -> Option<AssociationStatus> {
+    let (known, local) = internals::described(stack, left.stack_id)?;
+    let is_open = known.state != AssociationState::Closed;
+    is_open.then(|| described(left.id, left.peer, AssociationPhase::Up(known.state), &known, &local))
 }
 
 /// Returns the status of an association; `None` if it has ended and only its socket is left.
@@ -413,12 +446,23 @@ pub(super) fn of_association(assoc: &SocketAssociation) -> Option<AssociationSta
     if association.is_some() && known.state == AssociationState::Closed {
         return None;
     }
-    Some(AssociationStatus {
-        id: assoc.id().get(),
-        // Until the association is up, the executive does not show it.
-        state: association.map_or(AssociationPhase::SettingUp, |_| AssociationPhase::Up(known.state)),
-        local: local.into_iter().map(|ip| SocketAddr::new(ip, known.local_port)).collect(),
-        peer: assoc.peer(),
+    // Until the association is up, the executive does not show it.
+    let state = association.map_or(AssociationPhase::SettingUp, |_| AssociationPhase::Up(known.state));
+    Some(described(assoc.id(), assoc.peer(), state, &known, &local))
+}
+
+fn described(
+    id: AssocId,
+    peer: SocketAddr,
+    state: AssociationPhase,
+    known: &Statistics,
+    local: &[IpAddr],
+) -> AssociationStatus {
+    AssociationStatus {
+        id: id.get(),
+        state,
+        local: local.iter().map(|ip| SocketAddr::new(*ip, known.local_port)).collect(),
+        peer,
         receive_queue_bytes: known.receive_buffered_bytes,
         send_queue_bytes: known.send_buffered_bytes,
         peer_window_bytes: known.peer_window_bytes,
@@ -430,7 +474,7 @@ pub(super) fn of_association(assoc: &SocketAssociation) -> Option<AssociationSta
         bytes_received: known.bytes_received,
         retransmissions: known.data_chunks_retransmitted,
         paths: known.paths.iter().enumerate().map(|(n, path)| of_path(path, n == known.primary)).collect(),
-    })
+    }
 }
 
 /// Returns the counts of the messages that the driver of a stream has carried.

@@ -17,6 +17,7 @@ use swiftwater::tokio::{Listener, Stack};
 use tokio::sync::watch;
 
 use super::association::SocketAssociation;
+use super::closed_sockets::ClosedSockets;
 use super::commands::{self, CommandReceiver};
 use super::ports::{Holder, Ports};
 use super::relayed::{AssociationKey, Relayed, association_key};
@@ -53,6 +54,7 @@ pub(crate) struct Registry {
     /// Number of sockets in the table.
     count: watch::Sender<usize>,
     ports: RefCell<Ports>,
+    closed: ClosedSockets,
     resources: Resources,
     /// Whether the daemon is ending. Programs continue to read the pages of its sockets.
     is_shutting_down: Cell<bool>,
@@ -109,6 +111,7 @@ impl Registry {
             table: RefCell::default(),
             count: watch::Sender::default(),
             ports: RefCell::new(ports),
+            closed: ClosedSockets::default(),
             autopush: Autopusher::new(StreamRules::default(), resources.tap_files()),
             resources,
             is_shutting_down: Cell::new(false),
@@ -319,6 +322,11 @@ impl Registry {
         self.table().by_number.range(number..).take(count).map(|(_, socket)| Rc::clone(socket)).collect()
     }
 
+    /// Returns the sockets that were closed while they had associations.
+    pub(crate) fn closed(&self) -> &ClosedSockets {
+        &self.closed
+    }
+
     /// Returns all sockets, in any order.
     pub(crate) fn all(&self) -> Vec<Rc<Socket>> {
         self.table().by_cookie.values().cloned().collect()
@@ -349,7 +357,9 @@ impl Registry {
                 drop(share);
             });
         }
-        drop(socket.on_closed());
+        let associations = socket.on_closed();
+        self.closed.add(&self.stack, socket, &associations);
+        drop(associations);
         self.release_port(socket);
         socket.on_forgotten();
     }

@@ -154,6 +154,21 @@ impl SctpDriver {
         self.endpoint.statistics(self.association(s, association)?)
     }
 
+    /// Returns the identifier of such an association, which may last longer than its stream.
+    pub fn identifier(&self, s: StreamId, association: Which) -> Option<AssociationId> {
+        self.association(s, association)
+    }
+
+    /// Returns the counters and the local addresses of an association, whether it has a stream or not.
+    pub fn described(&self, id: AssociationId) -> Option<(Statistics, Vec<std::net::IpAddr>)> {
+        Some((self.endpoint.statistics(id)?, self.endpoint.local_addresses(id)?))
+    }
+
+    /// Returns whether an association exists, whether it has a stream or not.
+    pub fn has_association(&self, id: AssociationId) -> bool {
+        self.endpoint.association(id).is_some()
+    }
+
     /// Returns a view of the association of a one-to-one stream, or of one association of a one-to-many stream.
     pub fn view(&self, s: StreamId, association: Which) -> Option<AssociationView<'_>> {
         self.endpoint.association(self.association(s, association)?)

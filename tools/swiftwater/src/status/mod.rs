@@ -124,7 +124,7 @@ fn socket_state(state: SocketState) -> &'static str {
         SocketState::Listening => "LISTEN",
         SocketState::Connecting => SETTING_UP,
         SocketState::Connected => "ESTAB",
-        SocketState::Ended => "CLOSED",
+        SocketState::Ended | SocketState::Closed => "CLOSED",
         SocketState::Lost => "LOST",
         _ => "UNCONN",
     }
