@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueHint};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Access, access};
 use swiftwater_daemon::{DaemonAddress, Description, NoDaemon};
 
 use crate::daemon::stop::explain;
@@ -89,6 +90,8 @@ fn absolute(place: DaemonAddress) -> DaemonAddress {
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (program, arguments) = args.program.split_first().ok_or("no program is named".to_owned())?;
     let path = find_program(program)?;
+    // Before a daemon is started for it.
+    access(&path, Access::EXEC_OK).map_err(|error| not_executable(&path, &error.into()))?;
     let shim = find_shim()?;
     let place = absolute(DaemonAddress::from_environment());
     let daemon = match place.describe() {
@@ -125,13 +128,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     if daemon.on_demand {
         command.env(ON_DEMAND_VARIABLE, "1");
     }
-    let error = command.exec();
+    Err(not_executable(&path, &command.exec()))
+}
+
+fn not_executable(path: &Path, error: &io::Error) -> Failure {
     let advice = match error.kind() {
         ErrorKind::PermissionDenied => "; `ls -l` shows whether it is an executable file",
         ErrorKind::NotFound => "; the interpreter that it names is missing",
         _ => "",
     };
-    Err(Failure::WithStatus(format!("cannot run {}: {error}{advice}", path.display()), EXIT_NOT_EXECUTABLE))
+    Failure::WithStatus(format!("cannot run {}: {error}{advice}", path.display()), EXIT_NOT_EXECUTABLE)
 }
 
 /// Returns the path of the shim, which lies beside this command or where packages put it.

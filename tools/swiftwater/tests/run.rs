@@ -28,6 +28,21 @@ fn a_program_says_which_udp_port_its_peer_has() {
     assert!(server.wait().expect("it ends").success());
 }
 
+#[test]
+fn a_file_that_cannot_be_executed_starts_no_daemon() {
+    let place = format!("@swiftwater-test-not-executable-{}", std::process::id());
+    let output = Command::new(SWIFTWATER)
+        .args(["run", "--", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")])
+        .env("SWIFTWATER_DAEMON", &place)
+        .output()
+        .expect("the command starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(126), "{said}");
+    assert!(said.contains("`ls -l` shows whether it is an executable file"), "{said}");
+    let status = Command::new(SWIFTWATER).args(["status"]).env("SWIFTWATER_DAEMON", &place).output();
+    assert!(!status.expect("the command starts").status.success(), "there is no daemon");
+}
+
 /// A program may wait for all of its children, as kamailio does at its end.
 #[test]
 #[ignore = "needs iproute2, python3 and namespaces without privileges: ./test --all"]

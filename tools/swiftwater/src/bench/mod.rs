@@ -83,6 +83,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let mut failures = Vec::new();
     let rows = measure(&plan, &runner, &conditions, &mut failures);
     publish(json, page, &rows, &conditions)?;
+    if interrupt::requested() {
+        note(format_args!("swiftwater bench: stopped early; these are the rows so far"));
+    }
     match failures.first() {
         Some((cell, reason)) => Err(BenchError::Runs {
             failed: failures.len(),

@@ -139,7 +139,8 @@ pub(crate) struct ClientArgs {
     /// [default: three, as RFC 9260 has it].
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=i64::from(INITIAL_WINDOW_PACKETS_MAX)))]
     pub initial_window: Option<u32>,
-    /// Concurrent multipath of SCTP: off, agreed (if both ends request it) or always [default: agreed].
+    /// Concurrent multipath of SCTP: off, agreed (if both ends request it and a path leaves this host) or always [default:
+    /// agreed].
     #[arg(long, value_name = "WHEN", hide_possible_values = true)]
     #[arg(value_parser = Offered(|| Multipath::ALL.map(Multipath::name).to_vec()).try_map(|name| name.parse::<Multipath>()))]
     pub multipath: Option<Multipath>,

@@ -9,6 +9,9 @@ use crate::units::grouped;
 type Line = [String; 4];
 
 pub(super) fn of(streams: &Streams) -> String {
+    if streams.streams.is_empty() && streams.omitted == 0 {
+        return "no association has a stream that you may see\n".to_owned();
+    }
     let mut out = String::new();
     for stream in &streams.streams {
         out += &of_stream(stream);
@@ -80,5 +83,11 @@ mod tests {
       `- sctp  Recv-Q 0/65,536  Send-Q 0/65,536            500 messages sent
 ";
         assert_eq!(of(&example()), expected);
+    }
+
+    #[test]
+    fn no_streams_are_told_as_such() {
+        let none = Streams { streams: Vec::new(), omitted: 0 };
+        assert_eq!(of(&none), "no association has a stream that you may see\n");
     }
 }
