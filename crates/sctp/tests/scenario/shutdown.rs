@@ -165,6 +165,30 @@ fn a_peer_that_answers_for_ever_and_never_ends_is_aborted() {
 }
 
 #[test]
+fn a_peer_that_refuses_what_fitted_its_window_while_the_association_ends_is_aborted() {
+    let t5 = 5 * RtoConfig::default().max;
+    let mut peer = Peer::established(19);
+    for n in 0..3 {
+        peer.app_sends(SendInfo::default(), vec![n; 100]);
+        peer.expects(&format!("DATA {n}"));
+    }
+    peer.sends().sack_with(-1, 0, &[]).go();
+    peer.app_shuts_down();
+    let began = peer.now;
+    let mut retransmissions = 0;
+    while !peer.app.saw(|e| matches!(e, Event::Closed(_))) {
+        peer.waits(Duration::from_millis(500));
+        if peer.hears_maybe().is_some_and(|packet| has(&packet, Data::KIND)) {
+            retransmissions += 1;
+            peer.sends().sack_with(-1, 0, &[]).go();
+        }
+        assert!(peer.now <= began + t5 + Duration::from_secs(1), "T5 has expired");
+    }
+    assert!(peer.now >= began + t5, "{retransmissions} retransmissions");
+    assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Timeout)));
+}
+
+#[test]
 fn a_peer_that_keeps_its_window_closed_while_the_association_ends_is_aborted() {
     let t5 = 5 * RtoConfig::default().max;
     for shut_by_peer in [false, true] {
