@@ -243,8 +243,8 @@ mod tests {
         sockets
     }
 
-    /// Closes a socket as its program does, after it has sent messages until there was no room if `sends`. Returns the other end of
-    /// its association.
+    /// Closes a socket as its program does, after it has sent messages until there was no room if `sends`. Returns the other
+    /// end of its association.
     async fn closed_socket(registry: &Registry, listener: &Listener, sends: bool) -> Association {
         let (connected, accepted) =
             tokio::join!(registry.stack().connect(server_address(registry)), listener.accept());

@@ -16,8 +16,8 @@ use super::socket::Socket;
 use crate::channel::style::Style;
 use crate::users::owner::Owner;
 
-/// Number of earlier sockets that are looked at when one is added. With two, at most half of the entries have no association left,
-/// and those that were not looked at.
+/// Number of earlier sockets that are looked at when one is added: with two, about half of the entries at most are of sockets
+/// whose associations have ended.
 const LOOKED_AT: usize = 2;
 
 /// A socket that its program has closed.
