@@ -241,9 +241,9 @@ impl Inbound {
     /// Finds room for a DATA chunk. A chunk that fills a gap takes precedence: chunks with higher TSNs are dropped for it.
     #[inline]
     fn admit(&mut self, data: &Data<'_>, in_order: bool) -> Result<(), Shortage> {
-        // The advertised window does not include the overhead of messages, so a peer that fills it can send more than fits. Data
-        // beyond twice the buffer is dropped and retransmitted later (RFC 9260 §6.2).
-        if self.taken_bytes() >= 2 * self.buffer.bytes() && !(in_order && self.renege()) {
+        // The advertised window does not include the overhead of messages, so a peer that fills it can send more than fits. What
+        // is too much is dropped and retransmitted later (RFC 9260 §6.2).
+        if self.is_full_with(self.held) && !(in_order && self.renege()) {
             return Err(Shortage::Buffer);
         }
         if !self.has_memory(in_order, data.payload.len()) && !self.find_memory(in_order, data.payload.len()) {

@@ -44,6 +44,11 @@ impl Held {
         self.overhead_bytes = self.overhead_bytes.saturating_sub(gone.overhead_bytes);
     }
 
+    #[inline]
+    pub(crate) fn payload_bytes(self) -> usize {
+        self.payload_bytes
+    }
+
     /// Returns the total, in bytes.
     #[inline]
     pub(crate) fn total_bytes(self) -> usize {

@@ -193,7 +193,7 @@ mod tests {
     use channel_protocol::assoc_id::AssocId;
     use rustix::io::pread;
     use swiftwater::tokio::{Association, Listener};
-    use swiftwater::{AssociationState, SendError, SendInfo, internals};
+    use swiftwater::{AssociationState, internals};
 
     use super::*;
     use crate::calls::status::{AssociationPhase, SocketState};
@@ -225,6 +225,10 @@ mod tests {
         drop(sockets);
     }
 
+    const MESSAGE_BYTES: usize = 50_000;
+    /// More than the receive buffer holds, and no more than both buffers hold.
+    const MESSAGES_BEYOND_WINDOW: usize = 30;
+
     /// Returns the sockets in the answer to their user, each with its associations.
     async fn reported(registry: &Registry) -> Vec<(SocketState, Vec<AssociationPhase>)> {
         let reply = soon(report(registry, requester(1))).await.expect("memory");
@@ -243,8 +247,8 @@ mod tests {
         sockets
     }
 
-    /// Closes a socket as its program does, after it has sent messages until there was no room if `sends`. Returns the other
-    /// end of its association.
+    /// Closes a socket as its program does, after it has sent more than the peer, which reads nothing, has room for if `sends`.
+    /// Returns the other end of its association.
     async fn closed_socket(registry: &Registry, listener: &Listener, sends: bool) -> Association {
         let (connected, accepted) =
             tokio::join!(registry.stack().connect(server_address(registry)), listener.accept());
@@ -256,12 +260,9 @@ mod tests {
         socket.on_connected(1);
         let association = connected.expect("it listens");
         if sends {
-            let sent = loop {
-                if let Err(error) = association.try_send(&[7; 50_000], &SendInfo::default()) {
-                    break error;
-                }
-            };
-            assert!(matches!(sent, SendError::WouldBlock), "{sent}");
+            for _ in 0..MESSAGES_BEYOND_WINDOW {
+                soon(association.send(&[7; MESSAGE_BYTES])).await.expect("there is room");
+            }
         }
         assoc.set_up(association);
         registry.forget(&socket);

@@ -11,7 +11,7 @@ impl Inbound {
         // Freeing more than one chunk needs leaves room for those that follow.
         let most_bytes = self.buffer.bytes() / 2 * 3;
         self.renege_while(|inbound| inbound.taken_bytes() > most_bytes);
-        self.taken_bytes() < 2 * self.buffer.bytes()
+        !self.is_full_with(self.held)
     }
 
     /// Drops chunks beyond a gap, the highest TSNs first, as long as `is_too_much` returns true. Chunks acknowledged by an

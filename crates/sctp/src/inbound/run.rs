@@ -109,8 +109,7 @@ impl Inbound {
     fn charge_for_run(&mut self, more: Held) -> bool {
         let mut held = self.held;
         held.add(more);
-        held.window_bytes() + self.window.withheld_bytes() < 2 * self.buffer.bytes()
-            && self.charge_in_order(held.total_bytes())
+        !self.is_full_with(held) && self.charge_in_order(held.total_bytes())
     }
 
     #[inline]

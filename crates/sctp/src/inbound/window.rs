@@ -1,7 +1,7 @@
 //! The advertised receive window, and when it is worth a SACK of its own (RFC 9260 §6.2).
 
 use super::Inbound;
-use crate::receive_buffer::Held;
+use crate::receive_buffer::{Held, OVERHEAD_FREE_BYTES};
 
 /// Minimum increase of the advertised window, if a quarter of the buffer is not less (RFC 1122 §4.2.3.3).
 pub(super) const WINDOW_STEP_BYTES: usize = 1452;
@@ -87,6 +87,16 @@ impl Inbound {
     #[inline]
     pub(super) fn taken_bytes(&self) -> usize {
         self.held.window_bytes() + self.window.withheld_bytes
+    }
+
+    /// Returns whether there is no room for more than this: it occupies twice the buffer. Overhead, of which a peer knows
+    /// nothing, may occupy more of a small buffer, so that this keeps a whole window of messages of four bytes, each in a packet
+    /// of its own.
+    #[inline]
+    pub(super) fn is_full_with(&self, held: Held) -> bool {
+        let (limit_bytes, withheld_bytes) = (2 * self.buffer.bytes(), self.window.withheld_bytes);
+        held.payload_bytes() + withheld_bytes >= limit_bytes
+            || held.window_bytes() + withheld_bytes >= limit_bytes.max(OVERHEAD_FREE_BYTES)
     }
 
     /// Returns whether the window has opened by a quarter of the buffer: window updates in such steps avoid the silly window

@@ -332,6 +332,27 @@ fn a_packet_that_leaves_little_of_the_window_is_acknowledged_at_once() {
 }
 
 #[test]
+fn a_small_buffer_keeps_a_window_of_short_messages() {
+    const SMALL_BUFFER_BYTES: usize = 4608;
+    const MESSAGE_BYTES: usize = 4;
+    let config = AssociationConfig {
+        receive_buffer_bytes: SMALL_BUFFER_BYTES,
+        receive_buffer_tuned_bytes: 0,
+        ..script::plain()
+    };
+    let mut peer = Peer::established_with(16, config);
+    peer.app.set_reading(Reading::Never);
+    let count = (SMALL_BUFFER_BYTES / MESSAGE_BYTES) as u32;
+    // The peer sends all that the first window allows before it hears of a narrower one.
+    for n in 0..count {
+        peer.sends().data_with(DataFlags::WHOLE, n, 0, n as u16, &[1; MESSAGE_BYTES]).go();
+    }
+    peer.waits(Duration::from_secs(1));
+    let dropped = peer.endpoint.statistics(peer.id).expect("it is open").data_chunks_dropped;
+    assert_eq!(dropped, 0);
+}
+
+#[test]
 fn an_opened_window_ends_the_wait_for_a_probe() {
     let mut peer = Peer::established(9);
     peer.sends().sack_with(-1, 0, &[]).go();

@@ -11,7 +11,6 @@ pub(crate) mod server;
 pub(crate) mod spec;
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::ValueEnum as _;
@@ -83,10 +82,8 @@ fn serve(args: &ServerArgs) -> Result<(), PerfError> {
     let mut report = Report::new(&args.json)?;
     let mut server = Server::bind(config)?;
     server.check_udp_port()?;
-    let first = server.local_address().map_err(ServerError::from)?;
-    let others = args.bind.iter().skip(1).map(|&ip| format!(" and {}", SocketAddr::new(ip, first.port())));
-    let others: String = others.collect();
-    report.tell(|out| writeln!(out, "swiftwater: waiting for tests on {first}{others}; Ctrl-C ends"));
+    let address = server.local_address().map_err(ServerError::from)?;
+    report.tell(|out| writeln!(out, "swiftwater: waiting for tests on {address}; Ctrl-C ends"));
     let mut running = None;
     server.run(args.once.then_some(1), None, &mut |event| {
         match &event {
