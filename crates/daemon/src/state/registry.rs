@@ -357,11 +357,16 @@ impl Registry {
                 drop(share);
             });
         }
-        let associations = socket.on_closed();
-        self.closed.add(&self.stack, socket, &associations);
-        drop(associations);
+        drop(self.take_associations(socket));
         self.release_port(socket);
         socket.on_forgotten();
+    }
+
+    /// Takes the associations of a socket that its program has closed. Reports show them until they have ended.
+    pub(crate) fn take_associations(&self, socket: &Socket) -> Vec<Rc<SocketAssociation>> {
+        let associations = socket.on_closed();
+        self.closed.add(&self.stack, socket, &associations);
+        associations
     }
 
     /// Waits until no socket and no association is left.

@@ -89,7 +89,7 @@ pub(super) async fn run(
             while let Ok(command) = commands.try_recv() {
                 perform(socket, command, &mut listener);
             }
-            return close(socket, departure).await;
+            return close(registry, socket, departure).await;
         }
         quantum.spend_or_yield(weight).await;
     }
@@ -281,8 +281,8 @@ async fn relay_inbound_to_end(guard: InboundGuard, before: Option<Rc<SocketAssoc
 
 /// Ends the associations of a socket that its program has closed. Dropping the last handle of an association delivers its
 /// messages and shuts it down.
-async fn close(socket: &Rc<Socket>, departure: Departure) {
-    let (associations, lingers) = (socket.on_closed(), socket.options().lingers());
+async fn close(registry: &Registry, socket: &Rc<Socket>, departure: Departure) {
+    let (associations, lingers) = (registry.take_associations(socket), socket.options().lingers());
     let reason = match departure {
         Departure::HalfClosed | Departure::Closed if lingers => None,
         Departure::HalfClosed | Departure::Closed | Departure::Unread => Some(NO_REASON),
@@ -356,7 +356,7 @@ mod tests {
                 }
             }
         });
-        close(&socket, Departure::Unread).await;
+        close(&registry, &socket, Departure::Unread).await;
         let turns = turns.load(Relaxed);
         let rounds = 4 * RECORDS_PER_TURN * CLOSE_RECORDS / RECORDS_PER_ROUND;
         assert!(turns >= rounds - 1, "the neighbour had {turns} turns");
@@ -391,11 +391,23 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
+    async fn the_associations_of_a_closed_socket_are_remembered_for_reports() {
+        let registry = registry();
+        let (socket, _theirs) = opened(&registry, Style::OneToMany);
+        let (listener, assoc) = connecting(&registry, &socket);
+        let (_peer, _) = soon(listener.accept()).await.expect("an association comes");
+        soon(assoc.set_up_ended()).await;
+        close(&registry, &socket, Departure::Closed).await;
+        registry.forget(&socket);
+        assert_eq!(registry.closed().len(), 1);
+    }
+
+    #[tokio::test(flavor = "local")]
     async fn an_association_that_comes_up_after_the_close_is_shut_down() {
         let registry = registry();
         let (socket, _theirs) = opened(&registry, Style::OneToMany);
         let (listener, assoc) = connecting(&registry, &socket);
-        close(&socket, Departure::Closed).await;
+        close(&registry, &socket, Departure::Closed).await;
         assert!(assoc.stack_association().is_none());
         drop(assoc);
         let (peer, _) = soon(listener.accept()).await.expect("an association comes");
