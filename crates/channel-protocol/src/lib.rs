@@ -38,4 +38,4 @@ pub mod status_page;
 pub mod trust;
 
 /// Version of the protocol in this crate. Both sides must have the same.
-pub const VERSION: u16 = 18;
+pub const VERSION: u16 = 19;

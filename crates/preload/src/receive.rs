@@ -116,8 +116,9 @@ fn receive_at(
 /// Wakes the daemon for messages of this program that wait in the ring, before the call waits for an answer to them. While the
 /// kernel has no memory for that, a call that may wait tries it again until there is something to read.
 fn wake_daemon(fd: RawFd, descriptor: &Descriptor, flags: c_int, patience: &Patience) -> Result<()> {
-    // What fails in another way, such as the pair without its daemon, the receive finds for itself.
-    while ring::wake_again(fd, descriptor, patience) == Ok(false) {
+    // What fails in another way, such as the pair without its daemon, the receive finds for itself. It waits for no other sharer
+    // that sends for long.
+    while ring::wake_again(fd, descriptor, &Patience::of_a_look()) == Ok(false) {
         if !system::waits(fd, flags) || patience.is_over() || system::has_input(fd) {
             break;
         }
