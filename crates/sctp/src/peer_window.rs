@@ -126,11 +126,6 @@ impl PeerWindow {
         self.probe.is_some()
     }
 
-    /// Returns whether the peer has closed its window, and it is probed or will be.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.interval.is_some() || (self.is_probed() && self.advertised_bytes == 0)
-    }
-
     pub(crate) fn probe_at(&self) -> Option<Time> {
         self.probe_at
     }

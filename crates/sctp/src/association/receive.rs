@@ -341,6 +341,8 @@ impl Association {
         if outcome.progress {
             // RFC 9260 §8.1: the peer is alive.
             self.errors.on_answer();
+        }
+        if outcome.advanced {
             self.on_shutdown_progress(cx.now);
         }
         for &(answered, sent_at) in &outcome.answered {

@@ -103,7 +103,7 @@ impl Association {
         }
     }
 
-    /// Records that the peer has acknowledged something.
+    /// Records that the peer has acknowledged something for good.
     pub(super) fn on_shutdown_progress(&mut self, now: Time) {
         if let State::ShutdownPending { progress_at } | State::ShutdownReceived { progress_at } =
             &mut self.state
@@ -112,14 +112,13 @@ impl Association {
         }
     }
 
-    /// Returns when T5-shutdown-guard expires (RFC 9260 §9.2). It also runs while a shutdown waits for a peer that keeps its
-    /// window closed: each answer to a window probe shows that the peer is alive, so nothing else would end that wait.
+    /// Returns when T5-shutdown-guard expires (RFC 9260 §9.2). It also runs while a shutdown waits for the peer to acknowledge
+    /// data, since the last advance of the cumulative TSN: a peer that refuses probes of its window, takes acknowledgements of
+    /// gaps back or answers HEARTBEATs alone is alive, so nothing else would end that wait.
     pub(super) fn t5_at(&self) -> Option<Time> {
         match self.state {
             State::ShutdownSent { t5_at, .. } => Some(t5_at),
-            State::ShutdownPending { progress_at } | State::ShutdownReceived { progress_at }
-                if self.outbound.window_is_closed() =>
-            {
+            State::ShutdownPending { progress_at } | State::ShutdownReceived { progress_at } => {
                 Some(progress_at + T5_RTO_MAX * self.config.rto.max)
             }
             _ => None,

@@ -300,11 +300,6 @@ impl Outbound {
         self.peer_window.advertised_bytes()
     }
 
-    /// Returns whether the peer has closed its window, and data waits for it.
-    pub(crate) fn window_is_closed(&self) -> bool {
-        self.peer_window.is_closed()
-    }
-
     /// Returns whether a chunk in flight probes a closed window, so that the peer may rightly not acknowledge it.
     pub(crate) fn probes_window(&self) -> bool {
         self.peer_window.is_probed()

@@ -50,6 +50,8 @@ pub(crate) struct SackOutcome {
     pub(crate) answered: SmallVec<[(PathId, Option<Time>); 2]>,
     /// Something new was acknowledged, so the peer is alive.
     pub(crate) progress: bool,
+    /// The cumulative TSN has advanced: a peer cannot take that back.
+    pub(crate) advanced: bool,
     /// The send buffer fell to half or less while the user waited for room.
     pub(crate) writable: bool,
 }
@@ -119,6 +121,7 @@ impl Outbound {
         let mut outcome = self.update_paths(cx, paths, acked, advanced);
         self.plan_window_probe(cx.now, paths, cx.config);
         self.tune_buffer(paths, cx.config);
+        outcome.advanced = advanced;
         outcome.writable = self.take_writable();
         Ok(outcome)
     }

@@ -189,6 +189,29 @@ fn a_peer_that_refuses_what_fitted_its_window_while_the_association_ends_is_abor
 }
 
 #[test]
+fn a_peer_that_takes_acknowledgements_back_while_the_association_ends_is_aborted() {
+    let t5 = 5 * RtoConfig::default().max;
+    let mut peer = Peer::established(20);
+    for n in 0..3 {
+        peer.app_sends(SendInfo::default(), vec![n; 100]);
+        peer.expects(&format!("DATA {n}"));
+    }
+    peer.app_shuts_down();
+    let began = peer.now;
+    for turn in 0.. {
+        let gaps: &[(u16, u16)] = if turn % 2 == 0 { &[(2, 3)] } else { &[] };
+        peer.sends().sack(-1, gaps).go();
+        peer.waits(Duration::from_secs(2));
+        while peer.hears_maybe().is_some() {}
+        if peer.app.saw(|e| matches!(e, Event::Closed(_))) {
+            break;
+        }
+        assert!(peer.now <= began + t5 + Duration::from_secs(2), "T5 has expired");
+    }
+    assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Timeout)));
+}
+
+#[test]
 fn a_peer_that_keeps_its_window_closed_while_the_association_ends_is_aborted() {
     let t5 = 5 * RtoConfig::default().max;
     for shut_by_peer in [false, true] {
