@@ -89,9 +89,9 @@ impl Inbound {
         self.held.window_bytes() + self.window.withheld_bytes
     }
 
-    /// Returns whether there is no room for more than this: it occupies twice the buffer. Overhead, of which a peer knows
-    /// nothing, may occupy more of a small buffer, so that this keeps a whole window of messages of four bytes, each in a packet
-    /// of its own.
+    /// Returns whether data of this size leaves no room for more: its payload fills twice the buffer, or payload and overhead do.
+    /// The peer does not count overhead, so a small buffer has more room for it: a whole window of messages of four bytes fits,
+    /// each in a packet of its own.
     #[inline]
     pub(super) fn is_full_with(&self, held: Held) -> bool {
         let (limit_bytes, withheld_bytes) = (2 * self.buffer.bytes(), self.window.withheld_bytes);
