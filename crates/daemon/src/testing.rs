@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -16,11 +16,12 @@ use ring::{PutOutcome, Ring, Writer};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use shared_memory::OfferedMapping;
-use swiftwater::tokio::Stack;
+use swiftwater::tokio::{Association, Listener, Stack};
 use swiftwater::{Address, AssociationOptions, StackOptions};
 
 use crate::channel::shared_pages::Memory;
 use crate::channel::style::Style;
+use crate::state::association::SocketAssociation;
 use crate::state::registry::{Opened, Registry};
 use crate::state::socket::Socket;
 use crate::state::socket_options::SocketOptions;
@@ -37,12 +38,21 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// The number of the association of a test that has only one.
 pub(crate) const ID: AssocId = AssocId::FIRST;
 
+const MESSAGE_BYTES: usize = 50_000;
+/// More than the receive buffer holds, and no more than both buffers hold.
+const MESSAGES_BEYOND_WINDOW: usize = 30;
+
 /// Returns a registry over a stack of its own, with default limits.
 pub(crate) fn registry() -> Registry {
+    registry_with(&Limits::default())
+}
+
+/// Returns a registry over a stack of its own.
+pub(crate) fn registry_with(limits: &Limits) -> Registry {
     let association = AssociationOptions::default().with_events(true);
     let options = StackOptions::default().with_udp_port(0).with_association(association);
     let stack = Stack::bind(&options).expect("a free port");
-    Registry::new(stack, false, Resources::new(&Limits::default(), DescriptorBudget::with_max(1 << 16)))
+    Registry::new(stack, false, Resources::new(limits, DescriptorBudget::with_max(1 << 16)))
         .expect("random numbers")
 }
 
@@ -62,6 +72,28 @@ pub(crate) fn opened_whole(registry: &Registry, style: Style) -> Opened {
     let owner = Owner { user: 1, process: 1 };
     let options = SocketOptions::new(registry.stack());
     registry.open(owner, Family::V4, style, style.initial_state(), options).expect("a channel")
+}
+
+/// Closes a socket as its program does, after it has sent more than the peer, which reads nothing, has room for if `sends`.
+/// Returns the other end of its association.
+pub(crate) async fn closed_socket(registry: &Registry, listener: &Listener, sends: bool) -> Association {
+    let (connected, accepted) =
+        tokio::join!(registry.stack().connect(server_address(registry)), listener.accept());
+    let (peer, _) = accepted.expect("an association comes");
+    let (socket, _program_end) = opened(registry, Style::OneToOne);
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7);
+    let assoc = Rc::new(SocketAssociation::new(ID, address, socket.future_options()));
+    socket.on_connecting(&assoc, None);
+    socket.on_connected(1);
+    let association = connected.expect("it listens");
+    if sends {
+        for _ in 0..MESSAGES_BEYOND_WINDOW {
+            soon(association.send(&[7; MESSAGE_BYTES])).await.expect("there is room");
+        }
+    }
+    assoc.set_up(association);
+    registry.forget(&socket);
+    peer
 }
 
 /// Waits for something that comes.

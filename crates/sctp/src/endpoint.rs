@@ -22,9 +22,11 @@ mod timers;
 mod traces;
 mod view;
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -304,6 +306,31 @@ impl Endpoint {
     /// Ends the association at once; unsent data is lost (RFC 9260 §9.1).
     pub fn abort<H: Host + ?Sized>(&mut self, now: Time, id: AssociationId, reason: &[u8], host: &mut H) {
         self.with_open(id, now, host, |association, cx| association.abort(cx, reason));
+    }
+
+    /// Ends an association whose user has gone. What the user has sent is still delivered, and the association is shut down; one
+    /// that is being set up and has nothing to deliver is aborted.
+    pub fn close<H: Host + ?Sized>(&mut self, now: Time, id: AssociationId, host: &mut H) {
+        // No reader is left to release the held window, and the peer may have to send before it can shut down.
+        self.release_window(id, usize::MAX);
+        self.with_open(id, now, host, |association, cx| {
+            association.set_has_upper_data(cx, false);
+            association.leave(cx);
+        });
+    }
+
+    /// Limits an association whose user has gone, or is about to go: in whatever state it is, it is aborted when the peer has
+    /// acknowledged nothing for five times RTO.Max (T5, RFC 9260 §9.2), which counts as at most `rto_max`. The association keeps
+    /// `until_end` until it ends; if it has ended, `until_end` is dropped at once.
+    pub fn orphan<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        rto_max: Duration,
+        until_end: Box<dyn Any + Send>,
+        host: &mut H,
+    ) {
+        self.with_open(id, now, host, |association, cx| association.orphan(cx, rto_max, until_end));
     }
 
     /// Returns the time of the next call of [`Endpoint::handle_timeout`].

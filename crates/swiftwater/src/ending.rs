@@ -87,7 +87,7 @@ impl Stack {
     }
 
     /// Calls the provider at once, and sends the resulting packets. Returns `None` if a fault has closed the stack.
-    fn command<R>(&self, f: impl FnOnce(&mut SctpDriver, &mut Cx<'_>) -> R) -> Option<R> {
+    pub(crate) fn command<R>(&self, f: impl FnOnce(&mut SctpDriver, &mut Cx<'_>) -> R) -> Option<R> {
         let mut inner = self.shard.enter();
         let command = |inner: &mut Inner| inner.executive.command(Instant::now(), f);
         let outcome = inner.guarded(None, command).flatten();

@@ -4,6 +4,7 @@
 //! below both that offered this would have to export the perimeter, the sockets and the streams of this crate. So these
 //! interfaces are here: nothing outside this module calls them, and without the feature they do not exist.
 
+use std::any::Any;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -230,6 +231,20 @@ pub fn described(stack: &crate::tokio::Stack, id: AssociationId) -> Option<(Stat
 /// Returns whether an association exists, also after its last handle was dropped.
 pub fn has_association(stack: &crate::tokio::Stack, id: AssociationId) -> bool {
     stack.shared.with_driver(|driver| driver.has_association(id)).unwrap_or_default()
+}
+
+/// Limits an association whose program has gone, or is about to go: it is aborted when its peer has acknowledged nothing for five
+/// times RTO.Max, which counts as at most `rto_max`. `until_end` is dropped when the association has ended.
+pub fn orphan(association: &Association, rto_max: Duration, until_end: Box<dyn Any + Send>) {
+    let socket = &association.shared.socket;
+    // A fault that has closed the stack has ended the association.
+    let _ = socket.command(|driver, cx| driver.orphan(cx, socket.stream, Which::Only, rto_max, until_end));
+}
+
+/// Aborts an association, also after its last handle was dropped.
+pub fn abort(stack: &crate::tokio::Stack, id: AssociationId, reason: &str) {
+    // A fault that has closed the stack has ended the association.
+    let _ = stack.shared.command(|driver, cx| driver.abort_association(cx, id, reason.as_bytes()));
 }
 
 /// Aborts all current associations of a stack except those that are shutting down; [`await_end`] waits for these.

@@ -152,7 +152,7 @@ fn connect_one_to_many(
         server: address(registry, socket, hosts, seen.port()),
         ends_content: false,
     };
-    let permit = registry.admit_association(socket).ok_or(Errno::NOBUFS)?;
+    let permit = registry.admit_association(socket, 1).ok_or(Errno::NOBUFS)?;
     // The peer may accept fewer streams.
     let streams_out = request.stack.options().association.streams_out;
     let assoc = SocketAssociation::new(registry.next_association(), seen, socket.future_options());

@@ -9,17 +9,15 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use serde::Serialize;
-use swiftwater::tokio::Stack;
 
 use super::reply::{Answer, Reply};
 use super::status::{self, DaemonStatus, Part, UserStatus};
 use super::walk::Walk;
 use crate::channel::lent_memfd::LentMemfd;
 use crate::state::association::SocketAssociation;
-use crate::state::closed_sockets::ClosedSocket;
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
-use crate::users::owner::Owner;
+use crate::users::quantum::RECORDS_PER_TURN;
 use crate::users::requester::Requester;
 use crate::users::user::{ReportPermit, User};
 
@@ -40,26 +38,22 @@ pub(crate) async fn report(registry: &Registry, requester: Requester) -> Result<
         counters: requester.sees_daemon().then(|| registry.stack().statistics().into()),
         users: users(registry, requester),
     }))?;
-    let (mut shown, mut sockets_omitted) = (0, 0);
-    let mut associations = Associations { left: ASSOCIATIONS_MAX, omitted: 0 };
+    let mut sockets = Room { left: SOCKETS_MAX, omitted: 0 };
+    let mut associations = Room { left: ASSOCIATIONS_MAX, omitted: 0 };
     let mut walk = Walk::over(registry);
-    while let Some(sockets) = walk.next().await {
-        for socket in sockets.iter().filter(|socket| requester.may_manage(socket.owner().user)) {
-            if shown == SOCKETS_MAX {
-                sockets_omitted += 1;
-                continue;
+    while let Some(next) = walk.next().await {
+        for socket in next.iter().filter(|socket| requester.may_manage(socket.owner().user)) {
+            if sockets.take() {
+                report.add_socket(socket, &mut associations, &mut walk).await?;
             }
-            shown += 1;
-            report.add_socket(socket, &mut associations, &mut walk).await?;
         }
     }
-    let may_see = |owner: Owner| requester.may_manage(owner.user);
-    let (closed, omitted) = registry.closed().up_to(SOCKETS_MAX - shown, may_see);
-    sockets_omitted += omitted;
-    for socket in closed {
-        report.add_closed_socket(registry.stack(), &socket, &mut associations, &mut walk).await?;
+    let users = registry.closed().users().into_iter().filter(|user| requester.may_manage(*user));
+    for user in users {
+        report.add_closed(registry, user, &mut sockets, &mut associations, &mut walk).await?;
     }
-    report.add(&Part::End { sockets_omitted, associations_omitted: associations.omitted })?;
+    report
+        .add(&Part::End { sockets_omitted: sockets.omitted, associations_omitted: associations.omitted })?;
     Ok(report.finish())
 }
 
@@ -92,13 +86,23 @@ fn users(registry: &Registry, requester: Requester) -> Vec<UserStatus> {
     users.iter().map(status).collect()
 }
 
-/// Counts the associations that still fit an answer, and those left out.
-struct Associations {
+/// Counts the sockets or associations that still fit an answer, and those left out.
+struct Room {
     left: usize,
     omitted: usize,
 }
 
-impl Associations {
+impl Room {
+    /// Takes room for one more, or counts it as left out.
+    fn take(&mut self) -> bool {
+        let is_room = self.left > 0;
+        match is_room {
+            true => self.left -= 1,
+            false => self.omitted += 1,
+        }
+        is_room
+    }
+
     /// Returns as many associations of a socket as there is room for, and counts the rest.
     fn of(&mut self, socket: &Socket) -> Vec<Rc<SocketAssociation>> {
         let associations = socket.associations();
@@ -140,7 +144,7 @@ impl Report {
     async fn add_socket(
         &mut self,
         socket: &Socket,
-        associations: &mut Associations,
+        associations: &mut Room,
         walk: &mut Walk<'_>,
     ) -> Result<(), Errno> {
         self.add(&Part::Socket(status::of_socket(socket)))?;
@@ -156,51 +160,55 @@ impl Report {
         Ok(())
     }
 
-    /// Adds a closed socket and as many of its associations as there is room for, if it has any left.
-    async fn add_closed_socket(
+    /// Adds the closed sockets of a user with their associations.
+    async fn add_closed(
         &mut self,
-        stack: &Stack,
-        socket: &ClosedSocket,
-        associations: &mut Associations,
+        registry: &Registry,
+        user: u32,
+        sockets: &mut Room,
+        associations: &mut Room,
         walk: &mut Walk<'_>,
     ) -> Result<(), Errno> {
-        let mut is_shown = false;
-        for left in &socket.associations {
-            walk.report_one().await;
-            let Some(association) = status::of_left_association(stack, left) else { continue };
-            if !std::mem::replace(&mut is_shown, true) {
-                self.add(&Part::Socket(status::of_closed_socket(socket)))?;
-            }
-            match associations.left.checked_sub(1) {
-                None => associations.omitted += 1,
-                Some(rest) => {
+        let (mut after, mut last_shown) = (None, None);
+        loop {
+            let following = registry.closed().following(user, after, RECORDS_PER_TURN);
+            let Some((last, ..)) = following.last() else { return Ok(()) };
+            after = Some(*last);
+            for (_, socket, left) in &following {
+                walk.report_one().await;
+                let Some(association) = status::of_left_association(registry.stack(), left) else { continue };
+                if last_shown != Some(socket.number) {
+                    last_shown = Some(socket.number);
+                    if sockets.take() {
+                        self.add(&Part::Socket(status::of_closed_socket(socket)))?;
+                    }
+                }
+                // What does not follow its socket would be taken for another one's.
+                if sockets.omitted > 0 {
+                    associations.omitted += 1;
+                } else if associations.take() {
                     self.add(&Part::Association(association))?;
-                    associations.left = rest;
                 }
             }
         }
-        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
     use std::os::fd::AsFd;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
     use channel_protocol::assoc_id::AssocId;
     use rustix::io::pread;
-    use swiftwater::tokio::{Association, Listener};
     use swiftwater::{AssociationState, internals};
 
     use super::*;
     use crate::calls::status::{AssociationPhase, SocketState};
     use crate::channel::style::Style;
     use crate::state::association_options::AssocOptions;
-    use crate::testing::{ID, opened, registry, server_address, soon};
-    use crate::users::quantum::RECORDS_PER_TURN;
+    use crate::testing::{closed_socket, opened, registry, soon};
     use crate::users::requester::tests::requester;
 
     #[tokio::test(flavor = "local")]
@@ -225,10 +233,6 @@ mod tests {
         drop(sockets);
     }
 
-    const MESSAGE_BYTES: usize = 50_000;
-    /// More than the receive buffer holds, and no more than both buffers hold.
-    const MESSAGES_BEYOND_WINDOW: usize = 30;
-
     /// Returns the sockets in the answer to their user, each with its associations.
     async fn reported(registry: &Registry) -> Vec<(SocketState, Vec<AssociationPhase>)> {
         let reply = soon(report(registry, requester(1))).await.expect("memory");
@@ -247,28 +251,6 @@ mod tests {
         sockets
     }
 
-    /// Closes a socket as its program does, after it has sent more than the peer, which reads nothing, has room for if `sends`.
-    /// Returns the other end of its association.
-    async fn closed_socket(registry: &Registry, listener: &Listener, sends: bool) -> Association {
-        let (connected, accepted) =
-            tokio::join!(registry.stack().connect(server_address(registry)), listener.accept());
-        let (peer, _) = accepted.expect("an association comes");
-        let (socket, _program_end) = opened(registry, Style::OneToOne);
-        let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7);
-        let assoc = Rc::new(SocketAssociation::new(ID, address, socket.future_options()));
-        socket.on_connecting(&assoc, None);
-        socket.on_connected(1);
-        let association = connected.expect("it listens");
-        if sends {
-            for _ in 0..MESSAGES_BEYOND_WINDOW {
-                soon(association.send(&[7; MESSAGE_BYTES])).await.expect("there is room");
-            }
-        }
-        assoc.set_up(association);
-        registry.forget(&socket);
-        peer
-    }
-
     #[tokio::test(flavor = "local")]
     async fn a_closed_socket_is_reported_until_its_association_has_ended() {
         let registry = registry();
@@ -276,26 +258,12 @@ mod tests {
         let peer = closed_socket(&registry, &listener, true).await;
         let pending = AssociationPhase::Up(AssociationState::ShutdownPending);
         assert_eq!(reported(&registry).await, [(SocketState::Closed, vec![pending])]);
+        assert_eq!(registry.closed().users(), [1]);
         while soon(peer.recv()).await.expect("an end in order").is_some() {}
         drop(peer);
         soon(internals::no_association(registry.stack())).await;
         assert_eq!(reported(&registry).await, []);
-    }
-
-    #[tokio::test(flavor = "local")]
-    async fn closed_sockets_whose_associations_have_ended_are_forgotten() {
-        let registry = registry();
-        let listener = registry.stack().listen(7).expect("a free port");
-        let lasting = closed_socket(&registry, &listener, true).await;
-        for _ in 0..10 {
-            let peer = closed_socket(&registry, &listener, false).await;
-            assert!(soon(peer.recv()).await.expect("an end in order").is_none());
-            soon(peer.close()).await.expect("an end in order");
-        }
-        // At most half of them have ended.
-        assert!(registry.closed().len() <= 3, "{}", registry.closed().len());
-        assert_eq!(reported(&registry).await.len(), 1);
-        drop(lasting);
+        assert_eq!(registry.closed().users(), [0; 0]);
     }
 
     #[tokio::test(flavor = "local")]
@@ -305,9 +273,9 @@ mod tests {
         let peer = ([192, 0, 2, 1], 7).into();
         for id in 3..8 {
             let assoc = SocketAssociation::new(AssocId::new(id), peer, AssocOptions::default());
-            socket.enter(assoc, 1, registry.admit_association(&socket).expect("room"));
+            socket.enter(assoc, 1, registry.admit_association(&socket, 1).expect("room"));
         }
-        let mut associations = Associations { left: 3, omitted: 0 };
+        let mut associations = Room { left: 3, omitted: 0 };
         let numbers: Vec<u32> = associations.of(&socket).iter().map(|assoc| assoc.id().get()).collect();
         assert_eq!((numbers, associations.omitted), (vec![3, 4, 5], 2));
         associations.left = 5;

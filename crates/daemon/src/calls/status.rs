@@ -205,11 +205,11 @@ pub struct UserStatus {
     pub unread_limit_bytes: usize,
     /// Number of times that a long message had to wait for such memory.
     pub unread_waits: u64,
-    /// Number of associations that peers have set up with one-to-many sockets.
+    /// Number of associations of one-to-many sockets, and of closed sockets.
     pub associations: usize,
     /// Limit of `associations` (`--user-associations`).
     pub associations_limit: usize,
-    /// Number of associations that were aborted because the user or the socket had the maximum.
+    /// Number of associations that were refused because the user had the maximum, or no memory for one.
     pub associations_refused: u64,
 }
 

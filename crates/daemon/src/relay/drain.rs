@@ -272,7 +272,7 @@ mod tests {
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         let options = socket.future_options();
         let assoc = SocketAssociation::new(ID, ([127, 0, 0, 1], 7).into(), options);
-        let assoc = socket.enter(assoc, 10, registry.admit_association(&socket).expect("the first"));
+        let assoc = socket.enter(assoc, 10, registry.admit_association(&socket, 1).expect("the first"));
         let send_queue = assoc.send_queue().expect("it was entered");
         send(&program_end, ID, b"a word");
         take_batch(&socket);
@@ -293,7 +293,7 @@ mod tests {
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         let enter = |id| {
             let assoc = SocketAssociation::new(id, ([127, 0, 0, 1], 7).into(), socket.future_options());
-            socket.enter(assoc, 10, registry.admit_association(&socket).expect("room"))
+            socket.enter(assoc, 10, registry.admit_association(&socket, 1).expect("room"))
         };
         let take_one = |count: usize| {
             let page = socket.channel().shared_pages();

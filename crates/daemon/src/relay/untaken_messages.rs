@@ -80,7 +80,7 @@ mod tests {
             let assoc = SocketAssociation::with(id, peer, association, options);
             let assoc = match style {
                 Style::OneToMany => {
-                    socket.enter(assoc, 1, registry.admit_association(&socket).expect("room"))
+                    socket.enter(assoc, 1, registry.admit_association(&socket, 1).expect("room"))
                 }
                 _ => {
                     let assoc = Rc::new(assoc);

@@ -52,8 +52,8 @@ pub(crate) struct SocketAssociation {
     has_upper_records: Cell<bool>,
     /// The association whose stream this one's was linked with last. The stack knows whether the link has ended.
     linked_with: Cell<AssocId>,
-    /// The permit of an association of a one-to-many socket.
-    permit: OnceCell<AssociationPermit>,
+    /// The permit of an association of a one-to-many socket that is not closed.
+    permit: RefCell<Option<AssociationPermit>>,
 }
 
 /// The outcome of setting up an association.
@@ -83,7 +83,7 @@ impl SocketAssociation {
             upper_data_declared: Notify::new(),
             has_upper_records: Cell::new(false),
             linked_with: Cell::default(),
-            permit: OnceCell::new(),
+            permit: RefCell::default(),
         }
     }
 
@@ -98,8 +98,24 @@ impl SocketAssociation {
 
     /// Counts the association for its user as long as it exists.
     pub(crate) fn hold_permit(&self, permit: AssociationPermit) {
-        // An association gets one permit, when it is created.
-        let _ = self.permit.set(permit);
+        *self.permit.borrow_mut() = Some(permit);
+    }
+
+    /// Takes the permit of an association whose socket was closed.
+    pub(super) fn take_permit(&self) -> Option<AssociationPermit> {
+        self.permit.take()
+    }
+
+    /// Charges the paths of an association that has come up to its user. Returns false if there is no memory left for them.
+    pub(crate) fn charge_paths(&self) -> bool {
+        let mut permit = self.permit.borrow_mut();
+        permit.as_mut().is_none_or(|permit| permit.charge_paths(self.paths()))
+    }
+
+    /// Returns the number of the peer's addresses.
+    pub(super) fn paths(&self) -> usize {
+        let peer = self.stack_association().and_then(Association::peer);
+        peer.map_or(1, |peer| peer.hosts.len())
     }
 
     /// Returns an association that is up.

@@ -105,13 +105,14 @@ impl Registry {
         let first_port = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
         let first_port = first_port.ok().and_then(|text| text.trim().parse().ok());
         let ports = Ports::new(u16::from_ne_bytes(random), first_port.unwrap_or(UNPRIVILEGED_FROM));
+        let closed = ClosedSockets::new(stack.clone());
         Ok(Registry {
             stack,
             is_on_demand,
             table: RefCell::default(),
             count: watch::Sender::default(),
             ports: RefCell::new(ports),
-            closed: ClosedSockets::default(),
+            closed,
             autopush: Autopusher::new(StreamRules::default(), resources.tap_files()),
             resources,
             is_shutting_down: Cell::new(false),
@@ -184,7 +185,12 @@ impl Registry {
         let accounts = Accounts::of(&user);
         let closer = resources.closer(owner.user, Source::Pairs);
         let pins = resources.pins_of_pages();
-        let pages = SharedPages::new(family, style, state, message_bytes_max, user.pages(), pins)?;
+        let new_pages = || match SharedPages::new(family, style, state, message_bytes_max, user.pages(), pins)
+        {
+            Err(Errno::NOBUFS) => None,
+            outcome => Some(outcome),
+        };
+        let pages = self.closed.make_room(owner.user, new_pages).ok_or(Errno::NOBUFS)??;
         let ring = OutboundRing::new(pages.memory(), Arc::clone(resources.rings()), owner.user);
         let (endpoint, program_end) = endpoint::pair(&self.busy_polling, closer, accounts, ring)?;
         let cookie = Cookie::of(&program_end)?;
@@ -212,10 +218,15 @@ impl Registry {
         Ok(Opened { socket, program_end, commands: receiver })
     }
 
-    /// Counts another association of a one-to-many socket, and charges its memory. Returns `None` if its user has as many
-    /// as it may, or no memory left for one.
-    pub(crate) fn admit_association(&self, socket: &Socket) -> Option<AssociationPermit> {
-        self.resources.admit_association(socket.user())
+    /// Counts another association of a one-to-many socket or of a closed one, and charges its memory. Returns `None` if its user
+    /// has as many as it may, or no memory left for one.
+    pub(crate) fn admit_association(&self, socket: &Socket, paths: usize) -> Option<AssociationPermit> {
+        let user = socket.user();
+        let permit = self.closed.make_room(user.id(), || self.resources.admit_association(user, paths));
+        if permit.is_none() {
+            user.count_refused_association();
+        }
+        permit
     }
 
     /// Returns the socket whose pair has this cookie at the program's end.
@@ -357,16 +368,21 @@ impl Registry {
                 drop(share);
             });
         }
-        drop(self.take_associations(socket));
+        socket.on_closed().iter().for_each(|assoc| self.leave(socket, assoc));
         self.release_port(socket);
         socket.on_forgotten();
     }
 
-    /// Takes the associations of a socket that its program has closed. Reports show them until they have ended.
-    pub(crate) fn take_associations(&self, socket: &Socket) -> Vec<Rc<SocketAssociation>> {
-        let associations = socket.on_closed();
-        self.closed.add(&self.stack, socket, &associations);
-        associations
+    /// Leaves an association of a socket that its program has closed to the stack, which delivers what was sent and shuts the
+    /// association down when its last handle is dropped. It counts for its user until it has ended. If there is no room for it,
+    /// it is aborted.
+    pub(crate) fn leave(&self, socket: &Socket, assoc: &SocketAssociation) {
+        let Some(association) = assoc.stack_association() else { return };
+        let admit = || self.admit_association(socket, assoc.paths());
+        match assoc.take_permit().or_else(admit) {
+            Some(permit) => self.closed.add(socket, assoc, permit),
+            None => association.abort("its user has no room for it"),
+        }
     }
 
     /// Waits until no socket and no association is left.

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 use super::association::SocketAssociation;
 use super::association_options::AssocOptions;
 use super::associations::Associations;
+use super::closed_sockets::ClosedSocket;
 use super::commands::Commands;
 use super::inbound_queue::Ended;
 use super::lifecycle::Lifecycle;
@@ -85,6 +86,8 @@ pub(crate) struct Socket {
     relayed: Rc<Relayed<Socket>>,
     /// The entries of a peeled-off association in the registry's table.
     peeled_off: OnceCell<Vec<AssociationKey>>,
+    /// Its description, once its program has closed it while it had associations.
+    closed: OnceCell<Arc<ClosedSocket>>,
 }
 
 /// The parts of a socket.
@@ -127,6 +130,7 @@ impl Socket {
             program: OnceCell::new(),
             relayed,
             peeled_off: OnceCell::new(),
+            closed: OnceCell::new(),
         }
     }
 
@@ -431,6 +435,11 @@ impl Socket {
         self.lifecycle.change(state);
     }
 
+    /// Returns the description that the socket has kept since its program closed it, or keeps this one.
+    pub(super) fn closed_as(&self, describe: impl FnOnce() -> ClosedSocket) -> &Arc<ClosedSocket> {
+        self.closed.get_or_init(|| Arc::new(describe()))
+    }
+
     /// Removes all associations, because the program has closed the socket.
     pub(crate) fn on_closed(&self) -> Vec<Rc<SocketAssociation>> {
         self.associations.take_all()
@@ -667,7 +676,7 @@ mod tests {
         let (socket, _program_end) = opened(&registry, Style::OneToMany);
         let enter = |id| {
             let assoc = SocketAssociation::new(AssocId::new(id), PEER, socket.future_options());
-            socket.enter(assoc, 5, registry.admit_association(&socket).expect("room"))
+            socket.enter(assoc, 5, registry.admit_association(&socket, 1).expect("room"))
         };
         let (first, _second) = (enter(3), enter(4));
         let heard = || field(&socket, StatusPage::ASSOCIATIONS_AT);

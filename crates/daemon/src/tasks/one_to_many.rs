@@ -37,7 +37,7 @@ enum Origin {
 
 /// Runs until the program has closed the socket.
 pub(super) async fn run(
-    registry: &Registry,
+    registry: &Rc<Registry>,
     socket: &Rc<Socket>,
     mut commands: UnboundedReceiver<OneToManyCommand>,
 ) {
@@ -73,7 +73,7 @@ pub(super) async fn run(
             command = commands.recv() => match command {
                 Some(OneToManyCommand::Listen(_)) if is_close_handled => None,
                 Some(command) => {
-                    perform(socket, command, &mut listener);
+                    perform(registry, socket, command, &mut listener);
                     None
                 }
                 None => Some(Departure::Closed),
@@ -87,7 +87,7 @@ pub(super) async fn run(
             commands.close();
             // Commands from before the close are carried out: an association may have its first message already.
             while let Ok(command) = commands.try_recv() {
-                perform(socket, command, &mut listener);
+                perform(registry, socket, command, &mut listener);
             }
             return close(registry, socket, departure).await;
         }
@@ -95,12 +95,17 @@ pub(super) async fn run(
     }
 }
 
-fn perform(socket: &Rc<Socket>, command: OneToManyCommand, listener: &mut Option<Arc<Listener>>) {
+fn perform(
+    registry: &Rc<Registry>,
+    socket: &Rc<Socket>,
+    command: OneToManyCommand,
+    listener: &mut Option<Arc<Listener>>,
+) {
     match command {
         OneToManyCommand::Listen(new) => *listener = Some(new),
         OneToManyCommand::Unlisten => *listener = None,
         OneToManyCommand::Connect { request, start, assoc } => {
-            start_association(socket, assoc, Origin::Connecting { request, start });
+            start_association(registry, socket, assoc, Origin::Connecting { request, start });
         }
     }
 }
@@ -161,27 +166,39 @@ async fn next(socket: &Socket, listener: &mut Option<Arc<Listener>>) -> Associat
     pending().await
 }
 
-fn accept(registry: &Registry, socket: &Rc<Socket>, association: Association) {
+fn accept(registry: &Rc<Registry>, socket: &Rc<Socket>, association: Association) {
     let peer = as_seen(socket.family(), association.peer_addr());
-    let Some(permit) = registry.admit_association(socket) else {
+    let paths = association.peer().map_or(1, |peer| peer.hosts.len());
+    let Some(permit) = registry.admit_association(socket, paths) else {
         return abort(&association, "the server has as many associations as it may");
     };
     let options = socket.future_options();
     let entered = SocketAssociation::new(registry.next_association(), peer, options);
     let entered = socket.enter(entered, association.streams_out(), permit);
-    start_association(socket, entered, Origin::Accepted(association));
+    start_association(registry, socket, entered, Origin::Accepted(association));
 }
 
 /// Starts the task that sets an association up and relays its send queue.
-fn start_association(socket: &Rc<Socket>, assoc: Rc<SocketAssociation>, origin: Origin) {
+fn start_association(
+    registry: &Rc<Registry>,
+    socket: &Rc<Socket>,
+    assoc: Rc<SocketAssociation>,
+    origin: Origin,
+) {
     // An association that the socket has removed needs no task.
     let Some(queue) = assoc.send_queue() else { return };
-    let task = relay(Rc::clone(socket), Rc::clone(&assoc), Rc::clone(&queue), origin);
+    let task = relay(Rc::clone(registry), Rc::clone(socket), Rc::clone(&assoc), Rc::clone(&queue), origin);
     assoc.tasks().on_outbound_started(tokio::task::spawn_local(task));
 }
 
 /// Sets an association up and relays its send queue.
-async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQueue>, origin: Origin) {
+async fn relay(
+    registry: Rc<Registry>,
+    socket: Rc<Socket>,
+    assoc: Rc<SocketAssociation>,
+    queue: Rc<SendQueue>,
+    origin: Origin,
+) {
     if let Origin::Connecting { start: Start::WithMessage, .. } = origin {
         while let QueueFront::Nothing = queue.front() {
             queue.filled().await;
@@ -202,11 +219,15 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
     };
     queue.show_streams_out(association.streams_out());
     assoc.set_up(association.clone());
+    if !assoc.charge_paths() {
+        abort(&association, "the client has no memory left for the server's addresses");
+    }
     options::apply_when_up(&socket, &assoc);
     let before = socket.associations().on_delivery_begun(&assoc);
     let guard = InboundGuard { socket: Rc::clone(&socket), assoc: Rc::clone(&assoc) };
     if queue.is_closed() {
         drop(guard);
+        registry.leave(&socket, &assoc);
     } else {
         let upward = relay_inbound_to_end(guard, before);
         assoc.tasks().on_inbound_started(tokio::task::spawn_local(upward));
@@ -282,7 +303,7 @@ async fn relay_inbound_to_end(guard: InboundGuard, before: Option<Rc<SocketAssoc
 /// Ends the associations of a socket that its program has closed. Dropping the last handle of an association delivers its
 /// messages and shuts it down.
 async fn close(registry: &Registry, socket: &Rc<Socket>, departure: Departure) {
-    let (associations, lingers) = (registry.take_associations(socket), socket.options().lingers());
+    let (associations, lingers) = (socket.on_closed(), socket.options().lingers());
     let reason = match departure {
         Departure::HalfClosed | Departure::Closed if lingers => None,
         Departure::HalfClosed | Departure::Closed | Departure::Unread => Some(NO_REASON),
@@ -293,7 +314,11 @@ async fn close(registry: &Registry, socket: &Rc<Socket>, departure: Departure) {
     }
     let mut turn = socket.turn();
     for assoc in associations {
-        turn.close_one(|| close_association(socket, assoc, reason)).await;
+        let close = || {
+            registry.leave(socket, &assoc);
+            close_association(socket, assoc, reason);
+        };
+        turn.close_one(close).await;
     }
 }
 
@@ -324,6 +349,7 @@ mod tests {
     use channel_protocol::assoc_id::AssocId;
     use channel_protocol::record::{Header, Kind};
     use channel_protocol::sharers_page::ROOM_BYTES;
+    use swiftwater::internals;
 
     use super::*;
     use crate::calls::associations::await_room;
@@ -331,7 +357,9 @@ mod tests {
     use crate::channel::style::Style;
     use crate::state::notification_type::NotificationType;
     use crate::tasks::start;
-    use crate::testing::{ID, opened, opened_whole, read, registry, send, server_address, soon, until};
+    use crate::testing::{
+        ID, header, opened, opened_whole, read, registry, send, server_address, soon, until,
+    };
     use crate::users::limits::Limits;
     use crate::users::quantum::RECORDS_PER_TURN;
     use crate::users::requester::tests::requester;
@@ -339,12 +367,12 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn others_run_while_a_socket_with_many_associations_is_closed() {
-        let registry = registry();
+        let registry = Rc::new(registry());
         let (socket, _theirs) = opened(&registry, Style::OneToMany);
         for id in 0..4 * RECORDS_PER_TURN as u32 {
             let peer = SocketAddr::from(([127, 0, 0, 1], 1));
             let assoc = SocketAssociation::new(AssocId::new(id), peer, socket.future_options());
-            socket.enter(assoc, 1, registry.admit_association(&socket).expect("room"));
+            socket.enter(assoc, 1, registry.admit_association(&socket, 1).expect("room"));
         }
         let turns = Arc::new(AtomicUsize::new(0));
         let neighbour = tokio::task::spawn_local({
@@ -364,17 +392,22 @@ mod tests {
     }
 
     /// Starts an association with a listener on the same host; returns the listener and the association.
-    fn connecting(registry: &Registry, socket: &Rc<Socket>) -> (Listener, Rc<SocketAssociation>) {
+    fn connecting(registry: &Rc<Registry>, socket: &Rc<Socket>) -> (Listener, Rc<SocketAssociation>) {
         let listener = registry.stack().listen(7).expect("a free port");
         let host = std::net::IpAddr::from([127, 0, 0, 1]);
         let server = server_address(registry);
         let request =
             ConnectRequest { stack: registry.stack().clone(), port: 40_000, server, ends_content: false };
-        let permit = registry.admit_association(socket).expect("the first");
+        let permit = registry.admit_association(socket, 1).expect("the first");
         let options = socket.future_options();
         let assoc = SocketAssociation::new(ID, SocketAddr::new(host, 7), options);
         let assoc = socket.enter(assoc, 1, permit);
-        start_association(socket, Rc::clone(&assoc), Origin::Connecting { request, start: Start::Now });
+        start_association(
+            registry,
+            socket,
+            Rc::clone(&assoc),
+            Origin::Connecting { request, start: Start::Now },
+        );
         (listener, assoc)
     }
 
@@ -391,20 +424,41 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
-    async fn the_associations_of_a_closed_socket_are_remembered_for_reports() {
-        let registry = registry();
-        let (socket, _theirs) = opened(&registry, Style::OneToMany);
-        let (listener, assoc) = connecting(&registry, &socket);
-        let (_peer, _) = soon(listener.accept()).await.expect("an association comes");
-        soon(assoc.set_up_ended()).await;
-        close(&registry, &socket, Departure::Closed).await;
-        registry.forget(&socket);
-        assert_eq!(registry.closed().len(), 1);
+    async fn an_association_of_a_closed_socket_counts_until_it_has_ended() {
+        for comes_up_later in [false, true] {
+            let registry = Rc::new(registry());
+            let (socket, _theirs) = opened(&registry, Style::OneToMany);
+            let user = registry.resources().users().user(1);
+            let (listener, assoc) = connecting(&registry, &socket);
+            let queue = assoc.send_queue().expect("it is open");
+            // More than the peer's window, because the peer reads nothing.
+            for _ in 0..40 {
+                queue.push(header(ID, 50_000), Bytes::from(vec![7; 50_000]));
+            }
+            drop(queue);
+            if comes_up_later {
+                close(&registry, &socket, Departure::Closed).await;
+                assert!(assoc.stack_association().is_none());
+            }
+            let (peer, _) = soon(listener.accept()).await.expect("an association comes");
+            soon(assoc.set_up_ended()).await;
+            if !comes_up_later {
+                close(&registry, &socket, Departure::Closed).await;
+            }
+            registry.forget(&socket);
+            drop((socket, assoc));
+            until("it counts", || registry.closed().users() == [1]).await;
+            assert_eq!(user.associations(), 1);
+            while soon(peer.recv()).await.expect("an end in order").is_some() {}
+            drop(peer);
+            soon(internals::no_association(registry.stack())).await;
+            assert_eq!((registry.closed().users(), user.associations()), (vec![], 0));
+        }
     }
 
     #[tokio::test(flavor = "local")]
     async fn an_association_that_comes_up_after_the_close_is_shut_down() {
-        let registry = registry();
+        let registry = Rc::new(registry());
         let (socket, _theirs) = opened(&registry, Style::OneToMany);
         let (listener, assoc) = connecting(&registry, &socket);
         close(&registry, &socket, Departure::Closed).await;
@@ -439,7 +493,7 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn the_end_of_an_association_comes_before_the_next_one_with_the_same_peer() {
-        let registry = registry();
+        let registry = Rc::new(registry());
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         let change = NotificationType::AssociationChange;
         socket.options_mut().future_mut().subscribe(change.subscription(), true);
@@ -474,7 +528,7 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_program_waits_for_no_room_in_an_association_that_has_ended() {
         for is_subscribed in [false, true] {
-            let registry = registry();
+            let registry = Rc::new(registry());
             let (socket, _theirs) = opened(&registry, Style::OneToMany);
             let (listener, assoc) = connecting(&registry, &socket);
             // The messages in the send queue return to the program, but only once that has read the peer's.
@@ -501,7 +555,7 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn a_program_waits_for_no_room_in_an_association_that_cannot_start() {
-        let registry = registry();
+        let registry = Rc::new(registry());
         let (socket, _theirs) = opened(&registry, Style::OneToMany);
         // The program is notified of the failure, and there is no room for that.
         let _delivery = socket.channel().delivery().lock().await;
@@ -518,7 +572,7 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn messages_that_are_in_the_channel_when_their_association_ends_return_to_the_program() {
-        let registry = registry();
+        let registry = Rc::new(registry());
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         let (listener, assoc) = connecting(&registry, &socket);
         assoc.options_mut().subscribe(NotificationType::SendFailedEvent.subscription(), true);
@@ -532,7 +586,7 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn messages_that_are_in_the_channel_when_their_association_cannot_start_return_to_the_program() {
-        let registry = registry();
+        let registry = Rc::new(registry());
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         let (listener, assoc) = connecting(&registry, &socket);
         assoc.options_mut().subscribe(NotificationType::SendFailedEvent.subscription(), true);

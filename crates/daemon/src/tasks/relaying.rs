@@ -414,7 +414,7 @@ mod tests {
         let record = [&header.encode(), b"a word".as_slice()].concat();
         rustix::net::send(&program_end, &record, SendFlags::DONTWAIT).expect("room in the pair");
         let assoc = match style {
-            Style::OneToMany => socket.enter(assoc, 1, registry.admit_association(&socket).expect("room")),
+            Style::OneToMany => socket.enter(assoc, 1, registry.admit_association(&socket, 1).expect("room")),
             _ => Rc::new(assoc),
         };
         assoc.set_has_upper_data(true);

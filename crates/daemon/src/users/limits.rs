@@ -23,11 +23,12 @@ pub struct Limits {
     /// Memory for such data of all users together. Default: 512 MiB.
     pub receive_bytes: usize,
     /// Memory for the pages that one user's sockets share with their programs: 8 KiB each, and 68 KiB for a one-to-many
-    /// socket and 10 KiB for each of its associations. Default: 256 MiB.
+    /// socket; and 10 KiB for each association of a one-to-many or closed socket, with 1.5 KiB for each further address of its
+    /// peer. Default: 256 MiB.
     pub user_page_bytes: usize,
     /// Memory for the pages and associations of all users together. Default: 512 MiB.
     pub page_bytes: usize,
-    /// Maximum number of associations of one user's one-to-many sockets, whichever side set them up. Default: 32,768.
+    /// Maximum number of associations of one user's one-to-many and closed sockets, whichever side set them up. Default: 32,768.
     pub user_associations: usize,
 }
 

@@ -74,9 +74,9 @@ impl Resources {
         &self.users
     }
 
-    /// Counts another association of a one-to-many socket for its user.
-    pub(crate) fn admit_association(&self, user: &Arc<User>) -> Option<AssociationPermit> {
-        user.admit_association(self.limits.user_associations)
+    /// Counts another association of a one-to-many socket or of a closed one for its user.
+    pub(crate) fn admit_association(&self, user: &Arc<User>, paths: usize) -> Option<AssociationPermit> {
+        user.admit_association(self.limits.user_associations, paths)
     }
 
     /// Takes a place for one more request of this user that waits for its answer.
@@ -142,10 +142,10 @@ mod tests {
         let limits = Limits { user_associations: 2, ..Limits::default() };
         let resources = Resources::new(&limits, DescriptorBudget::with_max(1 << 16));
         let user = resources.users().user(1);
-        let _two = [(); 2].map(|()| resources.admit_association(&user).expect("room"));
-        assert!(resources.admit_association(&user).is_none());
+        let _two = [(); 2].map(|()| resources.admit_association(&user, 1).expect("room"));
+        assert!(resources.admit_association(&user, 1).is_none());
         assert!(
-            resources.admit_association(&resources.users().user(2)).is_some(),
+            resources.admit_association(&resources.users().user(2), 1).is_some(),
             "another user has its own"
         );
     }

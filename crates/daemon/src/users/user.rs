@@ -13,8 +13,10 @@ use super::limits::Limits;
 use super::round_share::RoundShare;
 use crate::system::lock::lock;
 
-/// Memory of an association that neither sends nor receives.
+/// Memory of an association with one path that neither sends nor receives.
 pub(crate) const ASSOCIATION_BYTES: usize = 10 << 10;
+/// Memory of each further path.
+const PATH_BYTES: usize = 1536;
 
 /// Time in which the associations of one user have one retransmission timer, heartbeat or probe of a window.
 const TIMEOUT_INTERVAL: Duration = Duration::from_micros(125);
@@ -37,7 +39,7 @@ pub(crate) struct User {
     timeout_pacer: TimeoutPacer,
     /// Taken by the answer about all sockets of the user that is being built: further ones wait in line.
     report: Arc<Semaphore>,
-    /// Number of associations of one-to-many sockets.
+    /// Number of associations of one-to-many sockets, and of closed ones.
     associations: AtomicUsize,
     /// Number of such associations that were refused.
     associations_refused: AtomicU64,
@@ -53,11 +55,23 @@ pub(crate) struct Users {
     by_id: Mutex<HashMap<u32, Weak<User>>>,
 }
 
-/// An association of a one-to-many socket; counts for its user until dropped.
+/// An association of a one-to-many socket, or of a closed one; counts for its user until dropped.
 #[derive(Debug)]
 pub(crate) struct AssociationPermit {
     user: Arc<User>,
     _memory: Charge,
+    further_paths: Option<Charge>,
+}
+
+impl AssociationPermit {
+    /// Charges the paths beyond the first one. Returns false if there is no memory left for them.
+    pub(crate) fn charge_paths(&mut self, paths: usize) -> bool {
+        let bytes = paths.saturating_sub(1) * PATH_BYTES;
+        if bytes > 0 {
+            self.further_paths = self.user.pages.take(bytes);
+        }
+        bytes == 0 || self.further_paths.is_some()
+    }
 }
 
 /// Permission to build an answer about all sockets of a user.
@@ -173,21 +187,27 @@ impl User {
         Some(ReportPermit { _user: Arc::clone(self), _permit: permit })
     }
 
-    /// Counts another association of a one-to-many socket, and charges its memory. Returns `None` if the user has as many as it
-    /// may, or no memory left for one.
-    pub(crate) fn admit_association(self: &Arc<Self>, associations_max: usize) -> Option<AssociationPermit> {
+    /// Counts another association of a one-to-many socket or of a closed one, and charges its memory. Returns `None` if the user
+    /// has as many as it may, or no memory left for one.
+    pub(crate) fn admit_association(
+        self: &Arc<Self>,
+        associations_max: usize,
+        paths: usize,
+    ) -> Option<AssociationPermit> {
+        let memory = self.pages.take(ASSOCIATION_BYTES)?;
         let more = |count: usize| (count < associations_max).then_some(count + 1);
-        let permit = self.pages.take(ASSOCIATION_BYTES).filter(|_| {
-            // The memory is released again if this fails.
-            self.associations.fetch_update(Relaxed, Relaxed, more).is_ok()
-        });
-        if permit.is_none() {
-            self.associations_refused.fetch_add(1, Relaxed);
-        }
-        permit.map(|memory| AssociationPermit { user: Arc::clone(self), _memory: memory })
+        // The memory is released again if this fails.
+        self.associations.fetch_update(Relaxed, Relaxed, more).ok()?;
+        let mut permit = AssociationPermit { user: Arc::clone(self), _memory: memory, further_paths: None };
+        permit.charge_paths(paths).then_some(permit)
     }
 
-    /// Returns the number of associations of one-to-many sockets.
+    /// Counts an association that was refused.
+    pub(crate) fn count_refused_association(&self) {
+        self.associations_refused.fetch_add(1, Relaxed);
+    }
+
+    /// Returns the number of associations of one-to-many sockets and of closed ones.
     pub(crate) fn associations(&self) -> usize {
         self.associations.load(Relaxed)
     }
@@ -244,18 +264,36 @@ mod tests {
     fn an_association_counts_until_it_is_gone() {
         let users = Users::new(&Limits::default());
         let user = users.user(1);
-        let admit = || user.admit_association(2);
+        let admit = || user.admit_association(2, 1);
         let (first, _second) = (admit().expect("room"), admit().expect("room"));
         assert!(admit().is_none());
-        let counted = || (user.associations(), user.pages().charged_bytes(), user.associations_refused());
-        assert_eq!(counted(), (2, 2 * ASSOCIATION_BYTES, 1));
+        let counted = || (user.associations(), user.pages().charged_bytes());
+        assert_eq!(counted(), (2, 2 * ASSOCIATION_BYTES));
         drop(first);
-        assert_eq!(counted(), (1, ASSOCIATION_BYTES, 1));
+        assert_eq!(counted(), (1, ASSOCIATION_BYTES));
         let _third = admit().expect("room again");
         let memory = user.pages().charge_anyway(Limits::default().user_page_bytes);
-        assert!(user.admit_association(3).is_none(), "no memory is left");
-        assert_eq!((user.associations(), user.associations_refused()), (2, 2));
+        assert!(user.admit_association(3, 1).is_none(), "no memory is left");
+        assert_eq!(user.associations(), 2);
         drop(memory);
+    }
+
+    #[test]
+    fn the_paths_of_an_association_are_charged() {
+        let limits = Limits { user_page_bytes: 2 * ASSOCIATION_BYTES + 15 * PATH_BYTES, ..Limits::default() };
+        let user = Users::new(&limits).user(1);
+        let charged = || user.pages().charged_bytes();
+        assert!(user.admit_association(9, 40).is_none(), "no memory is left for so many");
+        assert_eq!((charged(), user.associations()), (0, 0));
+        let first = user.admit_association(9, 16).expect("room");
+        assert_eq!(charged(), ASSOCIATION_BYTES + 15 * PATH_BYTES);
+        let mut second = user.admit_association(9, 1).expect("room");
+        assert!(!second.charge_paths(2));
+        drop(first);
+        assert!(second.charge_paths(2) && second.charge_paths(3));
+        assert_eq!(charged(), ASSOCIATION_BYTES + 2 * PATH_BYTES);
+        drop(second);
+        assert_eq!((charged(), user.associations()), (0, 0));
     }
 
     #[test]

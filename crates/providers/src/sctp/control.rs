@@ -3,7 +3,9 @@
 //! They act on an association, a listener or the receive window, and on no message of a stream. So an abort need not wait behind
 //! the messages that a module holds, and a module can neither see nor refuse any of them.
 
+use std::any::Any;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ::sctp::{AssociationConfig, AssociationId, AssociationState, PathError, PathOptions};
 use streams::{Cx, StreamId, Which};
@@ -115,6 +117,27 @@ impl SctpDriver {
         self.with_endpoint(cx, |endpoint, host| {
             ids.into_iter().for_each(|id| endpoint.shutdown(now, id, host));
         });
+    }
+
+    /// Aborts an association.
+    pub fn abort_association(&mut self, cx: &mut Cx<'_>, id: AssociationId, reason: &[u8]) {
+        let now = self.now(cx);
+        self.with_endpoint(cx, |endpoint, host| endpoint.abort(now, id, reason, host));
+    }
+
+    /// Limits an association whose user has gone, or is about to go ([`Endpoint::orphan`](::sctp::Endpoint::orphan)).
+    pub fn orphan(
+        &mut self,
+        cx: &mut Cx<'_>,
+        s: StreamId,
+        association: Which,
+        rto_max: Duration,
+        until_end: Box<dyn Any + Send>,
+    ) {
+        if let Some(id) = self.association(s, association) {
+            let now = self.now(cx);
+            self.with_endpoint(cx, |endpoint, host| endpoint.orphan(now, id, rto_max, until_end, host));
+        }
     }
 
     /// Sets whether the writer has messages left that it has accepted from others

@@ -391,12 +391,7 @@ impl SctpDriver {
         for id in left {
             self.minors.set_owner(id, Owner::NoUser);
             let now = self.now(cx);
-            self.with_endpoint(cx, |endpoint, host| {
-                // No reader is left to release the held window, and the peer may have to send before it can shut down.
-                endpoint.release_window(id, usize::MAX);
-                endpoint.set_has_upper_data(now, id, false, host);
-                endpoint.shutdown(now, id, host);
-            });
+            self.with_endpoint(cx, |endpoint, host| endpoint.close(now, id, host));
         }
         self.minors.close(s);
         self.charges.close(s);

@@ -33,6 +33,7 @@ impl Association {
         self.tell_loss(cx, &reason, causes);
         // Waiting control chunks are obsolete.
         self.control.clear();
+        self.orphan = None;
         self.state = State::Closed { unreported: Some(reason.clone()), last_chunk };
         if let Some(tracer) = &mut self.trace {
             tracer.push(cx.now, None, trace::Event::Closed(reason.clone()));

@@ -52,6 +52,7 @@ mod messages;
 mod mtu;
 mod observe;
 mod options;
+mod orphan;
 mod peer;
 mod peer_errors;
 mod probe_answers;
@@ -92,6 +93,7 @@ use crate::time::Time;
 use crate::trace::Tracer;
 use crate::transmit::BatchLimits;
 use control::{Control, ControlQueue};
+use orphan::Orphan;
 use peer::Peer;
 use peer_errors::PeerErrors;
 use probe_answers::ProbeAnswers;
@@ -181,6 +183,8 @@ pub(crate) struct Association {
     errors: PeerErrors,
     /// Whether the upper layer still has data that it has accepted from others, see [`Association::set_has_upper_data`].
     has_upper_data: bool,
+    /// Present once the user has gone ([`Association::orphan`]).
+    orphan: Option<Orphan>,
     ecn: Ecn,
     peer: Peer,
     /// Whether a path has an MTU probe to send.
@@ -219,6 +223,7 @@ impl Association {
             reaction: Reaction::default(),
             errors: PeerErrors::default(),
             has_upper_data: false,
+            orphan: None,
             ecn: Ecn::default(),
             peer: Peer::default(),
             probes_mtu: false,

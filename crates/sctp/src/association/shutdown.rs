@@ -21,7 +21,7 @@ const REASON_BYTES_MAX: usize = 256;
 const CAUSES_BYTES_MAX: usize = 512;
 
 /// T5-shutdown-guard in RTO.Max (RFC 9260 §9.2).
-const T5_RTO_MAX: u32 = 5;
+pub(super) const T5_RTO_MAX: u32 = 5;
 
 impl Association {
     /// Shuts the association down: a SHUTDOWN follows when everything is acknowledged (RFC 9260 §9.2).
@@ -36,6 +36,15 @@ impl Association {
             State::CookieWait(_) if self.outbound.is_empty() => self.close(cx, CloseReason::Aborted),
             State::CookieWait(setup) | State::CookieEchoed { setup, .. } => setup.shutdown_wanted = true,
             _ => {}
+        }
+    }
+
+    /// Ends an association whose user has gone: by an ABORT if it is being set up and has nothing to deliver, otherwise by a
+    /// shutdown.
+    pub(crate) fn leave<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        match self.state {
+            State::CookieEchoed { .. } if self.outbound.is_empty() => self.abort(cx, b"the user has gone"),
+            _ => self.shutdown(cx),
         }
     }
 
@@ -105,6 +114,7 @@ impl Association {
 
     /// Records that the peer has acknowledged something for good.
     pub(super) fn on_shutdown_progress(&mut self, now: Time) {
+        self.on_orphan_progress(now);
         if let State::ShutdownPending { progress_at } | State::ShutdownReceived { progress_at } =
             &mut self.state
         {
@@ -114,15 +124,16 @@ impl Association {
 
     /// Returns when T5-shutdown-guard expires (RFC 9260 §9.2). It also runs while a shutdown waits for the peer to acknowledge
     /// data, since the last advance of the cumulative TSN: a peer that refuses probes of its window, takes acknowledgements of
-    /// gaps back or answers HEARTBEATs alone is alive, so nothing else would end that wait.
+    /// gaps back or answers HEARTBEATs alone is alive, so nothing else would end that wait. Without a user it runs in each state.
     pub(super) fn t5_at(&self) -> Option<Time> {
-        match self.state {
+        let shutdown_ends_at = match self.state {
             State::ShutdownSent { t5_at, .. } => Some(t5_at),
             State::ShutdownPending { progress_at } | State::ShutdownReceived { progress_at } => {
                 Some(progress_at + T5_RTO_MAX * self.config.rto.max)
             }
             _ => None,
-        }
+        };
+        Time::earliest([shutdown_ends_at, self.orphan_ends_at()])
     }
 
     /// Handles the expiry of T5-shutdown-guard: aborts an association whose peer does not finish, even if it is alive (RFC 9260

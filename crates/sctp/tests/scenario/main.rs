@@ -35,6 +35,7 @@ mod multipath;
 mod named_path;
 mod nat;
 mod options;
+mod orphans;
 mod out_of_the_blue;
 mod packet_size;
 mod partial_delivery;

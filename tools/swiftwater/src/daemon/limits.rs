@@ -36,13 +36,16 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = parse_memory)]
     pub receive_memory: usize,
     /// Memory for the pages that one user's sockets share with their programs: 8 KiB each, 68 KiB for a one-to-many socket
-    /// and 10 KiB for each of its associations. Beyond it, socket fails with ENOBUFS and associations of peers are aborted.
+    /// and 10 KiB for each of its associations and for each of a closed socket, with 1.5 KiB for each further address of a peer.
+    /// Beyond it, the oldest associations of closed sockets are aborted; then socket fails with ENOBUFS and associations of
+    /// peers are aborted.
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_memory)]
     pub user_page_memory: usize,
     /// Memory for the pages and associations of all users together. As it fills, each user may have no more than what is free.
     #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = parse_memory)]
     pub page_memory: usize,
-    /// Most associations that one user's one-to-many sockets may have. Further ones from peers are aborted; programs get ENOBUFS.
+    /// Most associations that one user's one-to-many and closed sockets may have. Beyond it, the oldest ones of closed sockets
+    /// are aborted, then further ones from peers; programs get ENOBUFS.
     #[arg(long, value_name = "COUNT", default_value_t = 32_768)]
     pub user_associations: usize,
     /// Most associations that one listening socket may have at a time. Further ones are refused with ABORT.

@@ -109,7 +109,7 @@ mod tests {
         let peer = ([192, 0, 2, 1], 7).into();
         for id in 3..3 + COUNT {
             let assoc = SocketAssociation::new(AssocId::new(id), peer, AssocOptions::default());
-            socket.enter(assoc, 1, registry.admit_association(&socket).expect("room"));
+            socket.enter(assoc, 1, registry.admit_association(&socket, 1).expect("room"));
         }
         // SCTP_ALL_ASSOC, and 7 packets.
         let value = [2, 0, 0, 0, 7, 0, 0, 0];
