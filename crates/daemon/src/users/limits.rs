@@ -75,3 +75,21 @@ impl Limits {
         budget::ByteLimits { user_bytes: self.user_receive_bytes, all_bytes: self.receive_bytes }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_leaves_room_for_the_memory_of_all_users() {
+        let unit = include_str!("../../../../packaging/systemd/swiftwater.service");
+        let most = unit.lines().find_map(|line| line.strip_prefix("MemoryMax=")).expect("it has a limit");
+        let gibibytes: usize =
+            most.strip_suffix('G').and_then(|number| number.parse().ok()).expect("gibibytes");
+        let limits = Limits::default();
+        let of_users = [limits.memory_bytes, limits.unread_bytes, limits.receive_bytes, limits.page_bytes];
+        // What programs leave at their end is as much again as one user may send.
+        let sum = of_users.iter().sum::<usize>() + limits.user_memory_bytes;
+        assert!(gibibytes << 30 > sum + sum / 4, "{sum} bytes");
+    }
+}

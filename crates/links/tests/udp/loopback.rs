@@ -6,7 +6,9 @@ use std::os::fd::AsRawFd;
 
 use crate::common::{Kept, address, bind, config, pattern, receive, receive_until, send};
 use links::{Link, Transmit, UdpEncap, UdpEncapConfig};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, SockaddrStorage, getsockopt, recvmsg, setsockopt, sockopt,
+};
 
 fn exchange(from_ip: &str, to_ip: &str) {
     let (mut from, mut to) = (bind(from_ip), bind(to_ip));
@@ -299,6 +301,24 @@ fn loopback_s_path_is_this_host_s_with_its_own_mtu() {
     let capped = UdpEncap::bind(&UdpEncapConfig { mtu_bytes: Some(1500), ..config("::1") }).unwrap();
     let info = capped.path_info("[::1]:9899".parse().unwrap());
     assert_eq!((info.mtu_bytes, info.header_bytes), (1452, 48));
+}
+
+#[test]
+fn a_privileged_program_gets_the_receive_buffer_it_wants_and_no_more_data_in_flight() {
+    // More than an unprivileged program may have, and twice what the kernel then says of both.
+    let rmem_max = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();
+    let wanted = rmem_max.trim().parse::<usize>().unwrap() + (1 << 20);
+    let link =
+        UdpEncap::bind(&UdpEncapConfig { receive_buffer_bytes: wanted, ..config("127.0.0.1") }).unwrap();
+    let mut most = 0;
+    link.descriptors(&mut |fd| most = most.max(getsockopt(&fd, sockopt::RcvBuf).unwrap()));
+    let is_privileged = {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        setsockopt(&socket, sockopt::RcvBufForce, &wanted).is_ok()
+    };
+    assert_eq!(most, 2 * if is_privileged { wanted } else { wanted - (1 << 20) });
+    let in_flight = link.path_info("127.0.0.1:9899".parse().unwrap()).in_flight_limit_bytes.unwrap();
+    assert!(in_flight <= 1 << 20, "{in_flight}");
 }
 
 #[test]
