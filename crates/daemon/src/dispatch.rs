@@ -101,7 +101,7 @@ async fn call(
             return Ok(Reply::with(socket.channel().page_descriptors()?.into()));
         }
         SocketRequest::Bind(address) => {
-            bind::once_released(registry, address.port(), || {
+            bind::once_released(registry, socket, &[address], || {
                 bind::bind(registry, socket, address, requester)
             })
             .await?;

@@ -583,6 +583,20 @@ fn a_program_that_sends_without_pause_delays_nobody() {
 
 #[test]
 #[ignore = "needs root: ./test --all"]
+fn sockets_of_one_user_that_hold_a_port_at_many_addresses_delay_no_bind_of_another() {
+    /// More than a comparison with each holder and its addresses allows before the alarm.
+    const BINDS: &str = "2000";
+    let Some(scene) = Scene::set("port-holders") else { return };
+    let victim = Held::start(scene.victim("victim", &["hold"]));
+    let holders = Held::start(scene.neighbour("port_holders", &["hold", "2500"]));
+    assert_success("the binds", &output(scene.victim("port_holders", &[BINDS])));
+    scene.assert_victim_works();
+    assert_success("the victim", &victim.go_on());
+    assert_success("the holders", &holders.go_on());
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
 fn a_listener_and_a_user_have_so_many_associations_and_others_their_own() {
     let cases = [("--listener-associations 5", &["5"][..]), ("--user-associations 5", &["5", "full"])];
     for (arguments, expected) in cases {

@@ -1,6 +1,6 @@
 //! `bind`, `sctp_bindx`, and the queries for local and peer addresses.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use channel_protocol::assoc_id::AssocId;
@@ -13,33 +13,42 @@ use crate::state::registry::Registry;
 use crate::state::socket::Socket;
 use crate::state::socket_addresses::Bound;
 use crate::system::addresses::{append, check_family, check_local, parse_list, unspecified};
+use crate::users::quantum::Quantum;
 use crate::users::requester::Requester;
 
+/// Number of records that each try to bind counts as.
+const RECORDS_OF_TRY: usize = 32;
 /// Maximum time that a bind waits for the listener of a closed socket: the socket's task closes the listener as soon as it runs.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
-/// Maximum number of addresses of a socket. Every address of 127.0.0.0/8 is local, and each one costs time when a socket binds to
-/// the same port.
+/// Maximum number of addresses of a socket. Every address of 127.0.0.0/8 is local, and each one takes time when it is bound.
 const ADDRESSES_MAX: usize = 32;
 
-/// Runs `bind`. Waits for closed sockets to release the port, which they do at once or when their listeners are closed.
+/// Runs `bind`, which binds a socket to these addresses. Waits for closed sockets to release the port, which they do at once or
+/// when their listeners are closed.
 pub(crate) async fn once_released(
     registry: &Registry,
-    port: u16,
+    socket: &Socket,
+    addresses: &[SocketAddr],
     bind: impl Fn() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let deadline = Instant::now() + RELEASE_WAIT;
+    let ips: Vec<IpAddr> = addresses.iter().map(|address| address.ip().to_canonical()).collect();
+    let mut quantum = Quantum::new();
     loop {
         match bind() {
             Err(Errno::ADDRINUSE) => {}
             done => return done,
         }
-        let holder = registry.closed_holder(port).ok_or(Errno::ADDRINUSE)?;
+        let port = socket.addresses().bound().map(|bound| bound.port());
+        let port = port.or_else(|| addresses.first().map(SocketAddr::port)).ok_or(Errno::INVAL)?;
+        let holder = registry.closed_holder(socket, &ips, port).ok_or(Errno::ADDRINUSE)?;
         if holder.listens() {
             timeout_at(deadline, holder.unlistened()).await.map_err(|_| Errno::ADDRINUSE)?;
         } else {
             registry.release_port(&holder);
         }
+        quantum.spend_or_yield(RECORDS_OF_TRY).await;
     }
 }
 
@@ -191,7 +200,7 @@ fn list_of(
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
+    use std::net::Ipv4Addr;
     use std::os::fd::OwnedFd;
     use std::rc::Rc;
     use std::sync::Arc;
@@ -221,7 +230,7 @@ mod tests {
     async fn bind_again(registry: &Registry, port: u16) -> Result<(), Errno> {
         let (second, _program_end) = opened(registry);
         let address = SocketAddr::new(ANY.ip(), port);
-        once_released(registry, port, || bind(registry, &second, address, requester(1))).await
+        once_released(registry, &second, &[address], || bind(registry, &second, address, requester(1))).await
     }
 
     #[tokio::test(flavor = "local")]
@@ -270,6 +279,24 @@ mod tests {
         // The task of the first socket must not release the port, which another socket has by now.
         registry.forget(&first);
         assert_eq!(registry.holders(port), 1);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_port_of_a_closed_socket_is_free_beside_many_others_at_other_addresses() {
+        let registry = registry();
+        let bound = |host: u8, port| {
+            let (socket, program_end) = opened(&registry);
+            let address = SocketAddr::from(([127, 0, 0, host], port));
+            assert_eq!(bind(&registry, &socket, address, requester(1)), Ok(()));
+            (socket.local_address(), program_end)
+        };
+        let (first, _first_end) = bound(2, 0);
+        let _others: Vec<_> = (3..=100).map(|host| bound(host, first.port())).collect();
+        let (closed, program_end) = bound(1, first.port());
+        drop(program_end);
+        let (again, _program_end) = opened(&registry);
+        let bind_again = || bind(&registry, &again, closed, requester(1));
+        assert_eq!(once_released(&registry, &again, &[closed], bind_again).await, Ok(()));
     }
 
     #[tokio::test(flavor = "local")]

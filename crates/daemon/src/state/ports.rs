@@ -1,9 +1,10 @@
 //! The sockets that hold each SCTP port.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rustix::io::Errno;
+
+use super::port_holders::{Holders, Holding, Scope, Sharing};
 
 /// Ports for sockets that bind to port 0: the same range as the kernel's.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
@@ -11,65 +12,13 @@ const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
 /// which they could not connect.
 const EPHEMERAL_OF_USER_MAX: usize = (*EPHEMERAL.end() - *EPHEMERAL.start()) as usize / 4 * 3;
 
-/// The addresses that a socket is bound to: a list, or the unspecified address, which stands for all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Scope {
-    /// In ascending order.
-    ips: Vec<IpAddr>,
-    /// `IPV6_V6ONLY`: the unspecified IPv6 address does not cover IPv4 addresses.
-    v6_only: bool,
-}
-
-impl Scope {
-    pub(crate) fn new(mut ips: Vec<IpAddr>, v6_only: bool) -> Self {
-        ips.sort_unstable();
-        Scope { ips, v6_only }
-    }
-
-    pub(crate) fn covers(&self, ip: IpAddr) -> bool {
-        let mut unspecified = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()].into_iter();
-        self.contains(ip) || unspecified.any(|all| self.stands_for(all, ip) && self.contains(all))
-    }
-
-    fn contains(&self, ip: IpAddr) -> bool {
-        self.ips.binary_search(&ip).is_ok()
-    }
-
-    fn overlaps(&self, other: &Scope) -> bool {
-        other.ips.iter().any(|ip| self.covers(*ip)) || self.ips.iter().any(|ip| other.covers(*ip))
-    }
-
-    /// Returns whether the unspecified address `all` covers `ip`.
-    fn stands_for(&self, all: IpAddr, ip: IpAddr) -> bool {
-        all.is_ipv6() == ip.is_ipv6() || (all.is_ipv6() && !self.v6_only)
-    }
-}
-
-/// One socket's hold on a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Holding {
-    socket: u64,
-    scope: Scope,
-    sharing: Sharing,
-    listens: bool,
-}
-
-/// The sockets with which a socket shares its port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sharing {
-    /// Shared with sockets that do not listen: `SO_REUSEADDR` was set before the bind.
-    pub(crate) address: bool,
-    /// Shared with sockets of this user, even if they listen: `SO_REUSEPORT` was set before the bind.
-    pub(crate) port_of_user: Option<u32>,
-}
-
 /// A bound port.
 #[derive(Debug)]
 struct Port {
     /// The user whose socket was bound to the port first.
     opener: u32,
     /// At least one.
-    holdings: Vec<Holding>,
+    holders: Holders,
 }
 
 /// A socket that binds a port, and its user.
@@ -117,18 +66,18 @@ impl Ports {
             0 => self.free(user).ok_or(Errno::ADDRINUSE)?,
             port => port,
         };
-        let wanted = Holding { socket, scope, sharing, listens: false };
+        let wanted = Holding { scope, sharing, listens: false };
         match self.held.get_mut(&port) {
-            Some(held) if held.holdings.iter().any(|other| conflict(other, &wanted)) => {
-                return Err(Errno::ADDRINUSE);
-            }
-            Some(held) => held.holdings.push(wanted),
+            Some(held) if held.holders.excluding(&wanted).next().is_some() => return Err(Errno::ADDRINUSE),
+            Some(held) => held.holders.insert(socket, wanted),
             None => {
                 if EPHEMERAL.contains(&port) {
                     self.may_open(user).ok_or(Errno::ADDRINUSE)?;
                     *self.ephemeral_of_users.entry(user).or_default() += 1;
                 }
-                self.held.insert(port, Port { opener: user, holdings: vec![wanted] });
+                let mut holders = Holders::default();
+                holders.insert(socket, wanted);
+                self.held.insert(port, Port { opener: user, holders });
             }
         }
         Ok(port)
@@ -139,51 +88,72 @@ impl Ports {
     /// # Errors
     ///
     /// Another socket has the port at one of these addresses and does not share it, or listens there.
-    pub(crate) fn rebind(&mut self, socket: u64, scope: &Scope, port: u16) -> Result<(), Errno> {
-        let holders = &mut self.held.get_mut(&port).ok_or(Errno::INVAL)?.holdings;
-        let mine = holders.iter().position(|holding| holding.socket == socket).ok_or(Errno::INVAL)?;
-        let wanted = Holding { scope: scope.clone(), ..holders[mine].clone() };
-        let mut others = holders.iter().filter(|other| other.socket != socket);
-        if others.any(|other| conflict(other, &wanted)) {
+    pub(crate) fn rebind(&mut self, socket: u64, scope: Scope, port: u16) -> Result<(), Errno> {
+        let holders = &mut self.held.get_mut(&port).ok_or(Errno::INVAL)?.holders;
+        let wanted = Holding { scope, ..holders.get(socket).ok_or(Errno::INVAL)?.clone() };
+        if holders.excluding(&wanted).any(|other| other != socket) {
             return Err(Errno::ADDRINUSE);
         }
-        holders[mine] = wanted;
+        holders.insert(socket, wanted);
         Ok(())
+    }
+
+    /// Returns sockets that keep another one from these addresses of a port, `count` at most.
+    pub(crate) fn excluding(
+        &self,
+        socket: u64,
+        scope: Scope,
+        port: u16,
+        sharing: Sharing,
+        count: usize,
+    ) -> Vec<u64> {
+        let Some(Port { holders, .. }) = self.held.get(&port) else { return Vec::new() };
+        let own = holders.get(socket);
+        let (sharing, listens) = own.map_or((sharing, false), |own| (own.sharing, own.listens));
+        let mut found = Vec::new();
+        for other in holders.excluding(&Holding { scope, sharing, listens }) {
+            if found.len() == count {
+                break;
+            }
+            if other != socket && !found.contains(&other) {
+                found.push(other);
+            }
+        }
+        found
     }
 
     /// Records whether the socket listens on its port.
     pub(crate) fn set_listens(&mut self, socket: u64, port: u16, listens: bool) {
-        let holders = self.held.get_mut(&port).into_iter().flat_map(|held| &mut held.holdings);
-        let mine = holders.filter(|holding| holding.socket == socket);
-        mine.for_each(|holding| holding.listens = listens);
+        let Some(Port { holders, .. }) = self.held.get_mut(&port) else { return };
+        if let Some(own) = holders.get(socket) {
+            let changed = Holding { listens, ..own.clone() };
+            holders.insert(socket, changed);
+        }
     }
 
-    /// Returns the sockets that have a port.
-    pub(crate) fn holders(&self, port: u16) -> impl Iterator<Item = u64> {
-        self.holdings(port).map(|holding| holding.socket)
+    /// Returns the number of sockets that have a port.
+    #[cfg(test)]
+    pub(crate) fn count(&self, port: u16) -> usize {
+        self.held.get(&port).map_or(0, |held| held.holders.count())
     }
 
     /// Returns whether the socket shares its port with listeners of its user.
     pub(crate) fn is_shared(&self, socket: u64, port: u16) -> bool {
-        let mut mine = self.holdings(port).filter(|holding| holding.socket == socket);
-        mine.any(|holding| holding.sharing.port_of_user.is_some())
+        let own = self.held.get(&port).and_then(|held| held.holders.get(socket));
+        own.is_some_and(|own| own.sharing.port_of_user.is_some())
     }
 
     /// Releases the port of a socket.
     pub(crate) fn release(&mut self, socket: u64, port: u16) {
         let Some(held) = self.held.get_mut(&port) else { return };
-        held.holdings.retain(|holding| holding.socket != socket);
-        if held.holdings.is_empty() {
+        held.holders.remove(socket);
+        if held.holders.is_empty() {
             let opener = held.opener;
             self.held.remove(&port);
             if EPHEMERAL.contains(&port) {
                 self.release_ephemeral(opener);
             }
         }
-    }
-
-    fn holdings(&self, port: u16) -> impl Iterator<Item = &Holding> {
-        self.held.get(&port).into_iter().flat_map(|held| &held.holdings)
     }
 
     /// Returns `None` if the user has opened its share of the ephemeral ports.
@@ -213,13 +183,6 @@ impl Ports {
         self.next = port - EPHEMERAL.start() + 1;
         Some(port)
     }
-}
-
-fn conflict(one: &Holding, other: &Holding) -> bool {
-    let (a, b) = (one.sharing, other.sharing);
-    let share_address = a.address && b.address && !one.listens && !other.listens;
-    let share_port = a.port_of_user.is_some() && a.port_of_user == b.port_of_user;
-    !share_address && !share_port && one.scope.overlaps(&other.scope)
 }
 
 #[cfg(test)]
@@ -294,13 +257,13 @@ mod tests {
         let both =
             Scope::new(["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().expect("an address")).into(), false);
         assert_eq!(ports.bind(Holder { socket: 1, user: 1 }, at("127.0.0.1"), 7, ALONE), Ok(7));
-        assert_eq!(ports.rebind(1, &both, 7), Ok(()));
+        assert_eq!(ports.rebind(1, both.clone(), 7), Ok(()));
         assert_eq!(
             ports.bind(Holder { socket: 2, user: 1 }, at("127.0.0.2"), 7, ALONE),
             Err(Errno::ADDRINUSE)
         );
         assert_eq!(ports.bind(Holder { socket: 2, user: 1 }, at("127.0.0.3"), 7, ALONE), Ok(7));
-        assert_eq!(ports.rebind(2, &both, 7), Err(Errno::ADDRINUSE));
+        assert_eq!(ports.rebind(2, both, 7), Err(Errno::ADDRINUSE));
     }
 
     #[test]
@@ -324,7 +287,7 @@ mod tests {
             ports.bind(Holder { socket, user }, at("0.0.0.0"), port, ALONE).map(|port| (socket, port))
         };
         let own: Vec<_> = (0..EPHEMERAL_OF_USER_MAX).map(|_| bind(&mut ports, 1, 0).expect("free")).collect();
-        let free = EPHEMERAL.rev().find(|port| ports.holders(*port).count() == 0).expect("a quarter is");
+        let free = EPHEMERAL.rev().find(|port| ports.count(*port) == 0).expect("a quarter is");
         assert_eq!(bind(&mut ports, 1, 0), Err(Errno::ADDRINUSE));
         assert_eq!(bind(&mut ports, 1, free), Err(Errno::ADDRINUSE), "by its number");
         assert!(bind(&mut ports, 1, 7).is_ok(), "another port");

@@ -42,7 +42,7 @@ use crate::users::user::AssociationPermit;
 
 /// Only root may bind ports below this, unless the kernel says otherwise.
 const UNPRIVILEGED_FROM: u16 = 1024;
-/// Maximum number of sockets on a shared port that the registry checks for being closed.
+/// Maximum number of sockets that keep another one from a port and that the registry checks for being closed.
 const HOLDERS_LOOKED_AT_MAX: usize = 16;
 
 /// All sockets of a daemon.
@@ -135,7 +135,7 @@ impl Registry {
     /// Returns the number of sockets that have a port.
     #[cfg(test)]
     pub(crate) fn holders(&self, port: u16) -> usize {
-        self.ports.borrow().holders(port).count()
+        self.ports.borrow().count(port)
     }
 
     fn table(&self) -> RefMut<'_, Table> {
@@ -265,10 +265,12 @@ impl Registry {
             .watch_close(|| self.resources.close_watches().watch(program_end, socket.owner().user))
     }
 
-    /// Returns a socket that has this port although its program has closed it. Of many sockets on a shared port, only
-    /// some are checked.
-    pub(crate) fn closed_holder(&self, port: u16) -> Option<Rc<Socket>> {
-        let holders: Vec<u64> = self.ports.borrow().holders(port).take(HOLDERS_LOOKED_AT_MAX).collect();
+    /// Returns a socket that keeps another one from these addresses of a port although its program has closed it. If many
+    /// keep it from them, only some are checked.
+    pub(crate) fn closed_holder(&self, socket: &Socket, ips: &[IpAddr], port: u16) -> Option<Rc<Socket>> {
+        let (scope, sharing) = (socket.scope(ips), socket.sharing());
+        let ports = self.ports.borrow();
+        let holders = ports.excluding(socket.number(), scope, port, sharing, HOLDERS_LOOKED_AT_MAX);
         let table = self.table();
         let mut holders = holders.iter().filter_map(|number| table.by_number.get(number));
         holders.find(|socket| socket.channel().is_closed()).cloned()
@@ -291,7 +293,7 @@ impl Registry {
     /// Changes the addresses of a bound socket. The port stays.
     pub(crate) fn rebind(&self, socket: &Socket, bound: Bound) -> Result<(), Errno> {
         let scope = socket.scope(bound.ips());
-        self.ports.borrow_mut().rebind(socket.number(), &scope, bound.port())?;
+        self.ports.borrow_mut().rebind(socket.number(), scope, bound.port())?;
         socket.on_bound(bound);
         Ok(())
     }

@@ -20,7 +20,7 @@ use super::closed_sockets::ClosedSocket;
 use super::commands::Commands;
 use super::inbound_queue::Ended;
 use super::lifecycle::Lifecycle;
-use super::ports::{Scope, Sharing};
+use super::port_holders::{Scope, Sharing};
 use super::relayed::{AssociationKey, Relayed};
 use super::send_queue::SendQueue;
 use super::socket_addresses::{Addresses, Bound};

@@ -98,9 +98,8 @@ pub(crate) async fn set(
     match option {
         (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD) => {
             let list = parse_list(value)?;
-            let port = list.first().ok_or(Errno::INVAL)?.port();
             let bind_more = || bind::bind_more(registry, socket, &list, requester);
-            bind::once_released(registry, port, bind_more).await?;
+            bind::once_released(registry, socket, &list, bind_more).await?;
             Ok(Vec::new())
         }
         (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => {
