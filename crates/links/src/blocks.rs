@@ -9,8 +9,8 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::aligned_buffer::ALIGNMENT;
 
-/// Size of a block.
-pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
+/// Size of a block that datagrams are received into. Each of them keeps the whole block in memory.
+pub const BLOCK_BYTES: usize = 256 * 1024;
 /// Room for one receive: the size of the largest batch that the kernel delivers.
 pub(crate) const RECEIVE_BYTES: usize = 65_536;
 /// Maximum number of full blocks that are kept for reuse; further ones belong to their readers only. So a link keeps 2.25 MB.

@@ -49,6 +49,7 @@ mod udp_encap;
 pub use aligned_buffer::AlignedBuffer;
 pub use bind::UdpEncapConfig;
 pub use bind_error::BindError;
+pub use blocks::BLOCK_BYTES;
 pub use device_syscalls::become_realtime;
 pub use hairpin::Hairpin;
 pub use interface::interface_addresses;

@@ -4,8 +4,9 @@
 //! it, so that a few peers which take nothing more do not keep the memory of all others: an association may fill its buffer
 //! only as far as the pool has room besides the reserve, and up to [`SEND_LITTLE_BYTES`] as long as it has any.
 //!
-//! Short messages are copied into blocks of the association, whatever owner their bytes had. The pool is charged for
-//! these blocks, and longer messages bring the charges of their owners along.
+//! Short messages are copied into blocks of the association, and the pool is charged for these blocks. Other messages wait as
+//! references to their owners' memory. The pool is charged for their length until that memory is released, unless the owners
+//! charge it themselves ([`SendBudget::owners_charge`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +29,10 @@ pub trait SendBudget: fmt::Debug + Send + Sync {
     fn release(&self, bytes: usize);
     /// Returns the number of bytes that are free besides the reserve ([`SEND_RESERVED_PART`]).
     fn free_bytes(&self) -> usize;
+    /// Returns whether the owners of messages charge their memory to this budget, so that associations charge copies alone.
+    fn owners_charge(&self) -> bool {
+        false
+    }
 }
 
 /// Memory for messages to send that several associations share, whatever their endpoint. Copies stand for the same memory.
@@ -64,7 +69,8 @@ impl SendPool {
     }
 
     /// Copies a message that was received into memory of the pool, where it waits to be sent on. The charge, with
-    /// `COPIED_COST_BYTES`, ends with the last reference to the copy.
+    /// `COPIED_COST_BYTES`, ends with the last reference to the copy. If owners do not charge their messages, the send buffer
+    /// charges the message a second time.
     pub fn copy(&self, message: &[u8]) -> Bytes {
         let charge = self.charge_to_drop(message.len() + COPIED_COST_BYTES);
         Bytes::from_owner(Copied { message: message.into(), _charge: charge })
@@ -87,6 +93,65 @@ impl Eq for SendPool {}
 /// The charge for a block, which ends with its last copy: each part of the block has one.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockCharge(#[expect(dead_code, reason = "dropping it returns the memory")] Arc<Charge>);
+
+/// The charge for messages that an association keeps as references to their owners' memory. Dropping the charge returns it.
+#[derive(Debug, Default)]
+pub(crate) struct OwnedCharge {
+    pool: Option<SendPool>,
+    bytes: usize,
+}
+
+impl OwnedCharge {
+    /// Returns a charge of nothing.
+    pub(crate) fn new(pool: Option<SendPool>) -> Self {
+        OwnedCharge { pool, bytes: 0 }
+    }
+
+    /// Returns whether the owners of messages charge them.
+    #[inline]
+    pub(crate) fn owners_charge(&self) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.0.owners_charge())
+    }
+
+    /// Charges bytes that are kept from now on.
+    #[inline]
+    pub(crate) fn charge(&mut self, bytes: usize) {
+        if let Some(pool) = self.pool.as_ref().filter(|_| bytes > 0) {
+            pool.0.charge(bytes);
+            self.bytes += bytes;
+        }
+    }
+
+    /// Returns the charge for bytes that are released.
+    #[inline]
+    pub(crate) fn release(&mut self, bytes: usize) {
+        if let Some(pool) = self.pool.as_ref().filter(|_| bytes > 0) {
+            pool.0.release(bytes);
+            self.bytes -= bytes;
+        }
+    }
+
+    /// Splits off the charge for these bytes.
+    pub(crate) fn split_off(&mut self, bytes: usize) -> OwnedCharge {
+        if self.pool.is_none() {
+            return OwnedCharge::default();
+        }
+        self.bytes -= bytes;
+        OwnedCharge { pool: self.pool.clone(), bytes }
+    }
+
+    /// Compares the charge with a recount; for tests.
+    #[cfg(feature = "testing")]
+    pub(crate) fn assert_bytes(&self, bytes: usize) {
+        assert!(self.pool.is_none() || self.bytes == bytes, "{} bytes are charged for {bytes}", self.bytes);
+    }
+}
+
+impl Drop for OwnedCharge {
+    fn drop(&mut self) {
+        self.release(self.bytes);
+    }
+}
 
 /// A message in memory of a pool.
 struct Copied {

@@ -181,7 +181,8 @@ impl Association {
 
     /// Sends one message without a copy of its bytes; waits while the send buffer is full. Messages of less than 2 KiB are
     /// copied if a packet has room for three of them, and so are short parts of a record ([`SendInfo::more`]), which join as
-    /// those of [`Association::send_with`] do.
+    /// those of [`Association::send_with`] do. Others keep the memory that they are slices of until the peer has acknowledged
+    /// them; received bytes should come from [`Message::into_bytes`].
     ///
     /// ```
     /// # use swiftwater::{Association, Listener, SendInfo};

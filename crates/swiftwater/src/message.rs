@@ -1,14 +1,19 @@
 //! Messages, sent and received.
 
 use bytes::Bytes;
+use links::BLOCK_BYTES;
 use sctp::RecvInfo;
 use streams::{Chain, Control, Kind};
 use tpi::Primitive;
 
+/// Messages shorter than this are copied out of their receive block by [`Message::into_bytes`].
+const KEPT_BYTES_MIN: usize = BLOCK_BYTES / 8;
+
 /// A received message, or a part of a long one ([`RecvInfo::more`]). Its bytes are slices of the blocks in which they were
 /// received.
 ///
-/// A stored message keeps its receive blocks in memory; a copy by [`Message::to_vec`] does not.
+/// A stored message keeps its receive blocks in memory, and so do clones of [`Message::blocks`]: 256 KiB for a single byte. The
+/// bytes of [`Message::into_bytes`] and [`Message::to_vec`] do not.
 #[derive(Clone, Debug)]
 pub struct Message {
     /// The stream, payload protocol identifier and sequence numbers of the message.
@@ -32,9 +37,13 @@ impl Message {
         self.data.blocks()
     }
 
-    /// Returns the bytes in one block; copies them if they arrived in several.
+    /// Returns the bytes in one block; copies them if they arrived in several, or are shorter than 32 KiB. So they keep at most
+    /// eight times their length in memory, also where they wait to be sent.
     pub fn into_bytes(self) -> Bytes {
-        to_bytes(&self.data)
+        match self.data.blocks() {
+            [one] if one.len() < KEPT_BYTES_MIN => Bytes::copy_from_slice(one),
+            _ => to_bytes(&self.data),
+        }
     }
 
     /// Returns a copy of the bytes.

@@ -320,7 +320,8 @@ impl ReceiveBudget for Account {
     }
 }
 
-/// Blocks of short messages are charged to the user's account in place of the messages, which are copied there.
+/// Blocks of short messages are charged to the user's account in place of the messages, which are copied there. Other messages
+/// bring the charges of their contents.
 impl SendBudget for Account {
     fn charge(&self, bytes: usize) {
         self.count_anyway(bytes);
@@ -332,6 +333,10 @@ impl SendBudget for Account {
 
     fn free_bytes(&self) -> usize {
         Account::free_bytes(self, self.budget.limits.user_bytes / SEND_RESERVED_PART)
+    }
+
+    fn owners_charge(&self) -> bool {
+        true
     }
 }
 

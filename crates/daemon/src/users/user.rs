@@ -252,6 +252,10 @@ impl SendBudget for User {
     fn free_bytes(&self) -> usize {
         SendBudget::free_bytes(&*self.sent)
     }
+
+    fn owners_charge(&self) -> bool {
+        SendBudget::owners_charge(&*self.sent)
+    }
 }
 
 #[cfg(test)]
@@ -310,6 +314,7 @@ mod tests {
         assert_eq!((charged(), SendBudget::free_bytes(&*user)), ((600, 500), free_before - 500));
         SendBudget::release(&*user, 500);
         assert_eq!((charged(), SendBudget::free_bytes(&*user)), ((600, 0), free_before));
+        assert!(SendBudget::owners_charge(&*user), "contents of other messages bring their charges");
     }
 
     #[test]

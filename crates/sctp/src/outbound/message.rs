@@ -5,7 +5,7 @@ use sctp_message::{PathId, SendInfo};
 use sctp_wire::chunk::{DATA_HEADER_BYTES, Data, DataFlags, DataHeader};
 use sctp_wire::{Ppid, Ssn, StreamId};
 
-use super::run::{Run, Status, failure, wire_bytes};
+use super::run::{Freed, Run, Status, failure, wire_bytes};
 use super::short::Short;
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
@@ -26,6 +26,9 @@ pub(super) struct Message {
     pub(super) charged: bool,
     /// The charge for the block of short messages that the bytes lie in.
     pub(super) charge: Option<BlockCharge>,
+    /// The charge for the owner's memory that the bytes lie in. The last fragment has that of all, because the memory is
+    /// released with the last of them.
+    pub(super) owned_bytes: u32,
 }
 
 impl Message {
@@ -45,11 +48,13 @@ impl Message {
             path: short.path,
             charged: true,
             charge: short.charge.clone(),
+            owned_bytes: 0,
         })
     }
 
     #[inline]
     pub(super) fn new(payload: Bytes, info: &SendInfo, beginning: bool) -> Self {
+        let owned_bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         Message {
             payload,
             flags: DataFlags { immediate: false, unordered: info.unordered, beginning, ending: false },
@@ -59,6 +64,7 @@ impl Message {
             path: info.path,
             charged: false,
             charge: None,
+            owned_bytes,
         }
     }
 
@@ -74,10 +80,12 @@ impl Message {
         wire_bytes(self.payload.len())
     }
 
-    /// Returns the message's share of the send buffer.
+    /// Returns everything that the message takes.
     #[inline]
-    pub(super) fn buffered_bytes(&self) -> usize {
-        self.payload.len() + if self.charged { MESSAGE_OVERHEAD_BYTES } else { 0 }
+    pub(super) fn taken(&self) -> Freed {
+        let overhead_bytes = if self.charged { MESSAGE_OVERHEAD_BYTES } else { 0 };
+        let buffered_bytes = self.payload.len() + overhead_bytes;
+        Freed { buffered_bytes, owned_bytes: self.owned_bytes as usize }
     }
 
     /// Splits off the first `payload_bytes` as a fragment of their own.
@@ -86,7 +94,7 @@ impl Message {
         let flags = DataFlags { ending: false, immediate: false, ..self.flags };
         self.flags.beginning = false;
         let (payload, charge) = (self.payload.split_to(payload_bytes), self.charge.clone());
-        Message { payload, flags, charged: false, charge, ..*self }
+        Message { payload, flags, charged: false, charge, owned_bytes: 0, ..*self }
     }
 
     /// Makes the message the only chunk of a run.
@@ -101,6 +109,7 @@ impl Message {
             head: Data::header_bytes(self.flags, tsn::wrap(first), self.stream, ssn, self.ppid, bytes),
             body: self.payload,
             charge: self.charge,
+            owned_bytes: self.owned_bytes,
             context: self.context,
             packet: PacketNumber::default(),
             path: PathId(0),

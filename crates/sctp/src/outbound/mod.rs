@@ -52,7 +52,7 @@ use crate::identifiers::AssociationId;
 use crate::path::Paths;
 use crate::peer_window::PeerWindow;
 use crate::receive_pool::{ReceiveCharge, ReceivePool};
-use crate::send_pool::SendPool;
+use crate::send_pool::{OwnedCharge, SendPool};
 use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::transmit::GATHER_BYTES_MIN;
@@ -65,6 +65,7 @@ use message::Message;
 pub use message_limits::MessageLimits;
 use outstanding::Outstanding;
 use pending::{Pending, Waiting};
+use run::Freed;
 pub(crate) use run::wire_bytes;
 pub(crate) use sack::{SackInfo, SackOutcome};
 use short::NextSsn;
@@ -170,6 +171,8 @@ pub(crate) struct Outbound {
     buffer_bytes: usize,
     /// Memory that bounds the buffers of several associations.
     pool: Option<SendPool>,
+    /// The charge for messages that are references to their owners' memory.
+    owned: OwnedCharge,
     limits: MessageLimits,
     peer_window: PeerWindow,
     /// Chunks that the peer had no room for.
@@ -194,6 +197,7 @@ impl Outbound {
             buffered_bytes: 0,
             buffer_bytes: config.send_buffer_bytes,
             pool: config.send_pool.clone(),
+            owned: OwnedCharge::new(config.send_pool.clone()),
             limits: MessageLimits {
                 streams: config.streams_out,
                 message_bytes_max: config.message_bytes_max,
@@ -476,6 +480,7 @@ impl Outbound {
     /// Queues a message, or a part of one, whose bytes stay where they are.
     fn queue_blocks<B: Block>(&mut self, now: Time, info: &SendInfo, blocks: impl IntoIterator<Item = B>) {
         let mut beginning = self.open_record.is_none();
+        let is_charged = !(B::IS_OWNED && self.owned.owners_charge());
         if let Some(lifetime) = info.lifetime.filter(|_| beginning && !info.more) {
             self.pending.expect_expiry(now + Duration::from(lifetime));
         }
@@ -483,6 +488,11 @@ impl Outbound {
         let mut blocks = blocks.into_iter().filter(|block| !block.as_ref().is_empty()).peekable();
         while let Some(block) = blocks.next() {
             let mut message = Message::new(block.into_bytes(), info, beginning);
+            if is_charged {
+                self.owned.charge(message.owned_bytes as usize);
+            } else {
+                message.owned_bytes = 0;
+            }
             if blocks.peek().is_none() {
                 message.end(info);
             }
@@ -505,23 +515,35 @@ impl Outbound {
         (self.give_up(expired), messages)
     }
 
+    /// Frees what chunks took that were acknowledged.
+    #[inline]
+    fn on_freed(&mut self, freed: Freed) {
+        self.buffered_bytes -= freed.buffered_bytes;
+        self.owned.release(freed.owned_bytes);
+    }
+
     /// Frees the room of messages that were queued and will not be sent.
     fn give_up(&mut self, unsent: Vec<Message>) -> Undelivered {
-        self.buffered_bytes -= unsent.iter().map(Message::buffered_bytes).sum::<usize>();
-        Undelivered::new(VecDeque::new(), unsent.into_iter().map(Waiting::Message).collect())
+        let mut taken = Freed::default();
+        unsent.iter().for_each(|message| taken += message.taken());
+        self.buffered_bytes -= taken.buffered_bytes;
+        let owned = self.owned.split_off(taken.owned_bytes);
+        Undelivered::new(VecDeque::new(), unsent.into_iter().map(Waiting::Message).collect(), owned)
     }
 
     /// Returns everything that the peer may not have received.
     pub(crate) fn into_undelivered(self) -> Undelivered {
-        Undelivered::new(self.outstanding.into_runs(), self.pending.into_queue())
+        Undelivered::new(self.outstanding.into_runs(), self.pending.into_queue(), self.owned)
     }
 
     /// Compares every total with a recount; for tests.
     #[cfg(feature = "testing")]
     pub(crate) fn assert_counters(&self, paths: &Paths) {
         self.outstanding.assert_totals(paths);
-        let (buffered_bytes, wire_bytes) = self.pending.recount();
-        assert_eq!(self.outstanding.buffered_bytes() + buffered_bytes, self.buffered_bytes);
+        let (mut taken, wire_bytes) = self.pending.recount();
+        taken += self.outstanding.taken();
+        assert_eq!(taken.buffered_bytes, self.buffered_bytes);
+        self.owned.assert_bytes(taken.owned_bytes);
         assert_eq!(wire_bytes, self.pending.wire_bytes());
     }
 }

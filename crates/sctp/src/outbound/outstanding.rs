@@ -9,7 +9,7 @@ use std::ops::Range;
 use sctp_message::PathId;
 use smallvec::SmallVec;
 
-use super::run::{InFlight, Run, RunState};
+use super::run::{Freed, InFlight, Run, RunState};
 use crate::packet_number::PacketNumber;
 use crate::partition_near::partition_near;
 use crate::path::{Path, Paths};
@@ -220,19 +220,19 @@ impl Outstanding {
         Some(run)
     }
 
-    /// Acknowledges every TSN up to `cumulative`. Returns the bytes that this frees in the send buffer.
+    /// Acknowledges every TSN up to `cumulative`. Returns what this frees.
     #[inline]
     pub(super) fn ack_to(
         &mut self,
         cumulative: u64,
         paths: &mut Paths,
         mut acked: impl FnMut(AckedRun, &Path),
-    ) -> usize {
+    ) -> Freed {
         self.first = cumulative + 1;
-        let mut freed_bytes = 0;
+        let mut freed = Freed::default();
         while let Some(front) = self.runs.front_mut().filter(|run| run.first < self.first) {
             let rest = (front.end() > self.first).then(|| front.split_off(self.first));
-            freed_bytes += front.buffered_bytes();
+            freed += front.taken();
             let path = &mut paths[front.path];
             let before = self.in_flight.change(front, RunState::Acked, path);
             if before == RunState::GapAcked {
@@ -249,12 +249,12 @@ impl Outstanding {
         }
         self.lost.remove_below(self.first);
         self.gap_acked.remove_below(self.first);
-        freed_bytes
+        freed
     }
 
     /// Acknowledges the TSNs of gap blocks, which are in rising order. The peer may renege on them if `renegable` is set;
-    /// otherwise (NR-SACK) their bytes are freed. Returns the bytes that this frees in the send buffer. Only what no block
-    /// has acknowledged before costs more than a comparison of ranges.
+    /// otherwise (NR-SACK) their bytes are freed. Returns what this frees. Only what no block has acknowledged before costs more
+    /// than a comparison of ranges.
     #[inline]
     pub(super) fn ack(
         &mut self,
@@ -262,12 +262,12 @@ impl Outstanding {
         renegable: bool,
         paths: &mut Paths,
         mut acked: impl FnMut(AckedRun, &Path),
-    ) -> usize {
+    ) -> Freed {
         let state = if renegable { RunState::GapAcked } else { RunState::NrGapAcked };
         let mut new = Ranges::new();
         self.gap_acked.missing_in(gaps, |range| new.push(range));
         self.split_at_ends(&new);
-        let mut freed_bytes = 0;
+        let mut freed = Freed::default();
         for range in &new {
             self.near = self.position(range.start);
             for run in self.runs.range_mut(self.near..).take_while(|run| run.first < range.end) {
@@ -277,7 +277,7 @@ impl Outstanding {
                 if renegable {
                     self.renegable += u64::from(run.chunks);
                 } else {
-                    freed_bytes += run.free();
+                    freed += run.free();
                 }
             }
         }
@@ -285,7 +285,7 @@ impl Outstanding {
         if !self.lost.is_empty() {
             self.lost.remove_each(&new);
         }
-        freed_bytes
+        freed
     }
 
     /// Splits runs wherever one of these ranges, in rising order, begins or ends inside.
@@ -490,10 +490,12 @@ impl Outstanding {
         assert_eq!(count(RunState::GapAcked) + count(RunState::NrGapAcked), self.gap_acked.count());
     }
 
-    /// Returns the space that all chunks take in the send buffer; for tests.
+    /// Returns what all chunks take; for tests.
     #[cfg(feature = "testing")]
-    pub(super) fn buffered_bytes(&self) -> usize {
-        self.runs.iter().map(Run::buffered_bytes).sum()
+    pub(super) fn taken(&self) -> Freed {
+        let mut taken = Freed::default();
+        self.runs.iter().for_each(|run| taken += run.taken());
+        taken
     }
 }
 
@@ -523,6 +525,10 @@ fn report_acked(run: &Run, before: RunState, path: &Path, acked: &mut impl FnMut
 mod tests {
     use std::net::SocketAddr;
 
+    use sctp_message::SendInfo;
+    use sctp_wire::Ssn;
+
+    use super::super::message::Message;
     use super::super::run::tests::run_of;
     use super::*;
     use crate::config::AssociationConfig;
@@ -605,6 +611,42 @@ mod tests {
         assert_eq!((chunks, outstanding.first_tsn(), outstanding.chunks()), (15, 115, 85));
         assert_eq!(in_flight(&outstanding, &paths), (85, 85 * 20, 0));
         assert_eq!(outstanding.runs[0].tsns(), 115..120);
+    }
+
+    /// Returns an owned message of 3,000 bytes as three runs, with TSNs from 100 on.
+    fn three_fragments() -> (Outstanding, Paths) {
+        let (mut outstanding, mut paths) = (Outstanding::new(100), two_paths());
+        let mut rest = Message::new(vec![7; 3000].into(), &SendInfo::default(), true);
+        rest.end(&SendInfo::default());
+        let fragments = [rest.split_front(1000), rest.split_front(1000), rest];
+        for (tsn, fragment) in (100..).zip(fragments) {
+            outstanding.send(fragment.into_run(tsn, Ssn(0)), &mut paths[FIRST], PacketNumber::new(0));
+        }
+        (outstanding, paths)
+    }
+
+    #[test]
+    fn owned_memory_is_charged_until_no_fragment_refers_to_it() {
+        let nr_acked = |tsn: u64| {
+            let (mut outstanding, mut paths) = three_fragments();
+            let freed = outstanding.ack(std::iter::once(tsn..tsn + 1), false, &mut paths, |_, _| {});
+            assert!(freed.buffered_bytes >= 1000);
+            let owned = [tsn, 101, 102].map(|to| match to {
+                101.. => outstanding.ack_to(to, &mut paths, |_, _| {}).owned_bytes,
+                _ => 0,
+            });
+            (freed.owned_bytes, owned)
+        };
+        assert_eq!(nr_acked(100), (0, [0, 0, 3000]));
+        assert_eq!(nr_acked(101), (0, [0, 0, 3000]));
+        assert_eq!(nr_acked(102).0, 0, "the others keep it");
+        let (mut outstanding, mut paths) = (Outstanding::new(100), two_paths());
+        let mut whole = Message::new(vec![7; 1000].into(), &SendInfo::default(), true);
+        whole.end(&SendInfo::default());
+        outstanding.send(whole.into_run(100, Ssn(0)), &mut paths[FIRST], PacketNumber::new(0));
+        let freed = outstanding.ack(std::iter::once(100..101), false, &mut paths, |_, _| {});
+        assert_eq!(freed.owned_bytes, 1000, "nothing else keeps it");
+        assert_eq!(outstanding.ack_to(100, &mut paths, |_, _| {}), Freed::default());
     }
 
     #[test]

@@ -11,6 +11,8 @@ use sctp_message::{PathId, SendInfo};
 
 use super::blocks::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Block, FreeBlocks, SpentBlocks};
 use super::message::Message;
+#[cfg(feature = "testing")]
+use super::run::Freed;
 use super::run::{Run, wire_bytes};
 use super::short::{NewChunks, NextSsn, RunLimits, Short};
 use crate::send_pool::SendPool;
@@ -394,15 +396,20 @@ impl Pending {
         self.queue
     }
 
-    /// Returns payload with overhead, and wire bytes, of everything that waits; for tests.
+    /// Returns what everything that waits takes, and its wire bytes; for tests.
     #[cfg(feature = "testing")]
-    pub(super) fn recount(&self) -> (usize, usize) {
+    pub(super) fn recount(&self) -> (Freed, usize) {
+        let of_short = |short: &Short| {
+            let taken = Freed { buffered_bytes: short.buffered_bytes(), owned_bytes: 0 };
+            (taken, short.wire.len())
+        };
         let queued = self.queue.iter().map(|waiting| match waiting {
-            Waiting::Short(short) => (short.buffered_bytes(), short.wire.len()),
-            Waiting::Message(message) => (message.buffered_bytes(), message.wire_bytes()),
+            Waiting::Short(short) => of_short(short),
+            Waiting::Message(message) => (message.taken(), message.wire_bytes()),
         });
-        queued.fold((self.tail.buffered_bytes(), self.tail.wire.len()), |sum, entry| {
-            (sum.0 + entry.0, sum.1 + entry.1)
+        queued.fold(of_short(&self.tail), |mut sum, entry| {
+            sum.0 += entry.0;
+            (sum.0, sum.1 + entry.1)
         })
     }
 }

@@ -6,7 +6,7 @@
 
 mod in_flight;
 
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 
 use bytes::{Buf, Bytes, BytesMut};
 use sctp_message::{PathId, SendInfo};
@@ -35,11 +35,30 @@ pub(super) struct Run {
     pub(super) body: Bytes,
     /// The charge for the block of short messages that the bytes lie in.
     pub(super) charge: Option<BlockCharge>,
+    /// The charge for the owner's memory that the bytes lie in, as in `Message::owned_bytes`.
+    pub(super) owned_bytes: u32,
     pub(super) context: u32,
     /// Number of the packet that last carried the run, on its path.
     pub(super) packet: PacketNumber,
     pub(super) path: PathId,
     pub(super) status: Status,
+}
+
+/// What chunks took that were acknowledged.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Freed {
+    /// Their share of the send buffer.
+    pub(super) buffered_bytes: usize,
+    /// Their charge for owners' memory.
+    pub(super) owned_bytes: usize,
+}
+
+impl AddAssign for Freed {
+    #[inline]
+    fn add_assign(&mut self, other: Freed) {
+        self.buffered_bytes += other.buffered_bytes;
+        self.owned_bytes += other.owned_bytes;
+    }
 }
 
 impl Run {
@@ -97,11 +116,23 @@ impl Run {
         buffer.payload(&self.body);
     }
 
-    /// Frees the bytes. Returns their share of the send buffer.
-    pub(super) fn free(&mut self) -> usize {
-        let bytes = self.buffered_bytes();
+    /// Returns everything that the run takes.
+    #[inline]
+    pub(super) fn taken(&self) -> Freed {
+        Freed { buffered_bytes: self.buffered_bytes(), owned_bytes: self.owned_bytes as usize }
+    }
+
+    /// Frees the bytes before the cumulative TSN passes them. Returns what they took. The charge for memory that earlier
+    /// fragments may keep stays.
+    pub(super) fn free(&mut self) -> Freed {
+        let mut freed = self.taken();
+        if freed.owned_bytes == self.payload_bytes {
+            self.owned_bytes = 0;
+        } else {
+            freed.owned_bytes = 0;
+        }
         (self.payload_bytes, self.charged, self.body, self.charge) = (0, 0, Bytes::new(), None);
-        bytes
+        freed
     }
 
     /// Splits off the chunks from `tsn` on, which lies inside.
@@ -115,6 +146,7 @@ impl Run {
             payload_bytes: 0,
             body: Bytes::new(),
             charge: self.charge.clone(),
+            owned_bytes: 0,
             ..*self
         };
         if self.state() != RunState::NrGapAcked {
@@ -287,6 +319,7 @@ pub(super) mod tests {
             head,
             body,
             charge: None,
+            owned_bytes: 0,
             context: 5,
             packet: PacketNumber::default(),
             path: PathId(0),
@@ -321,7 +354,7 @@ pub(super) mod tests {
     fn a_freed_run_splits_without_its_bytes() {
         let mut front = run_of(&[1, 2, 3]);
         front.status = Status::freed();
-        assert_eq!(front.free(), 6 + 3 * MESSAGE_OVERHEAD_BYTES);
+        assert_eq!(front.free().buffered_bytes, 6 + 3 * MESSAGE_OVERHEAD_BYTES);
         let rest = front.split_off(101);
         assert_eq!((front.tsns(), rest.tsns()), (100..101, 101..103));
         assert_eq!(front.buffered_bytes() + rest.buffered_bytes(), 0);

@@ -109,7 +109,8 @@ impl Outbound {
         let advanced = cumulative + 1 > first;
         if advanced {
             let credit = |run, path: &Path| credit(run, path, &mut acked);
-            self.buffered_bytes -= self.outstanding.ack_to(cumulative, paths, credit);
+            let freed = self.outstanding.ack_to(cumulative, paths, credit);
+            self.on_freed(freed);
         }
         self.acknowledge_gaps(cx.now, &sack, cumulative, paths, &mut acked);
         self.note_duplicates(sack.duplicates, paths, &mut acked);
@@ -236,7 +237,8 @@ impl Outbound {
             totals.end = totals.end.max(tsns.end);
         }
         let credit = |run, path: &Path| credit(run, path, acked);
-        self.buffered_bytes -= self.outstanding.ack(sent, renegable, paths, credit);
+        let freed = self.outstanding.ack(sent, renegable, paths, credit);
+        self.on_freed(freed);
         totals
     }
 

@@ -156,6 +156,7 @@ impl Short {
             head,
             body,
             charge: self.charge.clone(),
+            owned_bytes: 0,
             context: self.context,
             packet: PacketNumber::default(),
             path: PathId(0),

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use super::pending::Waiting;
 use super::run::{Run, RunState};
 use crate::event::SendFailure;
+use crate::send_pool::OwnedCharge;
 
 /// Maximum number of entries that a step releases without a report.
 const RELEASED_MAX: usize = 512;
@@ -18,17 +19,20 @@ pub(crate) struct Undelivered {
     unsent: VecDeque<Waiting>,
     /// Parts of an entry that has left the queues. The first may be longer than a piece.
     parts: VecDeque<SendFailure>,
+    /// The charge for messages that are references to their owners' memory.
+    owned: OwnedCharge,
 }
 
 impl Undelivered {
-    pub(super) fn new(sent: VecDeque<Run>, unsent: VecDeque<Waiting>) -> Self {
-        Undelivered { sent, unsent, parts: VecDeque::new() }
+    pub(super) fn new(sent: VecDeque<Run>, unsent: VecDeque<Waiting>, owned: OwnedCharge) -> Self {
+        Undelivered { sent, unsent, parts: VecDeque::new(), owned }
     }
 
     /// Takes the next message, or the fragment of it that one DATA chunk carried or would have carried.
     pub(crate) fn next_piece(&mut self, piece_bytes_max: usize) -> Option<SendFailure> {
         while self.parts.is_empty() {
             if let Some(run) = self.sent.pop_front() {
+                self.owned.release(run.owned_bytes as usize);
                 if run.state() != RunState::NrGapAcked {
                     self.parts.extend(run.failures());
                 }
@@ -36,7 +40,10 @@ impl Undelivered {
             }
             match self.unsent.pop_front()? {
                 Waiting::Short(short) => self.parts.extend(short.failures()),
-                Waiting::Message(message) => self.parts.push_back(message.failure()),
+                Waiting::Message(message) => {
+                    self.owned.release(message.owned_bytes as usize);
+                    self.parts.push_back(message.failure());
+                }
             }
         }
         let (piece, rest) = self.parts.pop_front()?.cut(piece_bytes_max);
@@ -49,9 +56,14 @@ impl Undelivered {
     /// Frees the next messages. Returns whether some are left.
     pub(crate) fn release(&mut self) -> bool {
         let sent = self.sent.len().min(RELEASED_MAX);
-        self.sent.drain(..sent);
+        let owned_bytes: usize = self.sent.drain(..sent).map(|run| run.owned_bytes as usize).sum();
+        self.owned.release(owned_bytes);
         let unsent = self.unsent.len().min(RELEASED_MAX - sent);
-        self.unsent.drain(..unsent);
+        let owned_bytes = self.unsent.drain(..unsent).map(|waiting| match waiting {
+            Waiting::Short(_) => 0,
+            Waiting::Message(message) => message.owned_bytes as usize,
+        });
+        self.owned.release(owned_bytes.sum());
         self.parts.clear();
         !self.is_empty()
     }

@@ -12,12 +12,14 @@ use lab::{A, B, PORT_B, Reading, TwoHosts};
 
 const POOL_BYTES: usize = 1024 * 1024;
 const ASSOCIATIONS: u16 = 6;
-const MESSAGES: usize = 6000;
+/// Bytes of all messages to a peer.
+const BYTES: usize = 2_700_000;
 
 /// A budget of [`POOL_BYTES`] that the test looks into.
 #[derive(Debug, Default)]
 struct Budget {
     charged_bytes: AtomicUsize,
+    owners_charge: bool,
 }
 
 impl Budget {
@@ -38,10 +40,19 @@ impl SendBudget for Budget {
     fn free_bytes(&self) -> usize {
         (POOL_BYTES - POOL_BYTES / SEND_RESERVED_PART).saturating_sub(self.charged_bytes())
     }
+
+    fn owners_charge(&self) -> bool {
+        self.owners_charge
+    }
 }
 
 /// Sets up associations from A to B, whose ends at A share a budget, and whose peers do not read.
 fn connected(seed: u64, budget: &Arc<Budget>) -> (TwoHosts, Vec<AssociationId>) {
+    connected_with(seed, budget, false)
+}
+
+/// Sets up the same with or without events.
+fn connected_with(seed: u64, budget: &Arc<Budget>, events: bool) -> (TwoHosts, Vec<AssociationId>) {
     let mut hosts = TwoHosts::new(seed);
     let receive_buffer_bytes = 32 * 1024;
     hosts.listen(AssociationConfig {
@@ -51,7 +62,8 @@ fn connected(seed: u64, budget: &Arc<Budget>) -> (TwoHosts, Vec<AssociationId>) 
     });
     hosts.app(B).set_reading(Reading::Never);
     let send_pool = Some(SendPool::new(Arc::<Budget>::clone(budget)));
-    let config = AssociationConfig { send_pool, send_buffer_bytes: 16 * POOL_BYTES, ..Default::default() };
+    let config =
+        AssociationConfig { send_pool, send_buffer_bytes: 16 * POOL_BYTES, events, ..Default::default() };
     let connect = |port| hosts.connect(A, (port, PORT_B), config.clone());
     let ids: Vec<_> = (1..=ASSOCIATIONS).map(connect).collect();
     hosts.run_for(Duration::from_secs(2));
@@ -63,10 +75,18 @@ fn buffered_bytes(hosts: &TwoHosts, id: AssociationId) -> usize {
 }
 
 #[test]
-fn short_messages_to_peers_that_take_nothing_are_charged_and_leave_room_for_others() {
+fn messages_to_peers_that_take_nothing_are_charged_and_leave_room_for_others() {
+    // Copied ones, and references to their owners' memory: whole messages, and some of many fragments.
+    for bytes in [450, 1000, 10_000, 50_000] {
+        peers_that_take_nothing_leave_room(bytes);
+    }
+}
+
+fn peers_that_take_nothing_leave_room(bytes: usize) {
     let budget = Arc::new(Budget::default());
     let (mut hosts, ids) = connected(1, &budget);
-    let messages = || (0..MESSAGES).map(|n| (SendInfo::default(), vec![n as u8; 450].into()));
+    let count = BYTES / bytes;
+    let messages = || (0..count).map(|n| (SendInfo::default(), vec![n as u8; bytes].into()));
     for id in &ids {
         hosts.send_all(A, *id, messages());
         hosts.run_for(Duration::from_secs(5));
@@ -78,15 +98,15 @@ fn short_messages_to_peers_that_take_nothing_are_charged_and_leave_room_for_othe
         assert!(of_this > SEND_LITTLE_BYTES / 2, "{of_this} bytes after the others");
     }
     hosts.app(B).set_reading(Reading::AtOnce);
-    let all = |hosts: &TwoHosts| hosts.node(B).app.messages.len() == MESSAGES * usize::from(ASSOCIATIONS);
+    let all =
+        |hosts: &TwoHosts| hosts.all_admitted(A) && ids.iter().all(|id| buffered_bytes(hosts, *id) == 0);
     hosts.run_until("all arrived", Duration::from_secs(600), all);
-    hosts.run_for(Duration::from_secs(1));
     assert_eq!(budget.charged_bytes(), 0);
 }
 
 #[test]
 fn an_association_fills_its_buffer_no_further_than_the_pool_has_room() {
-    let budget = Arc::new(Budget::default());
+    let budget = Arc::new(Budget { owners_charge: true, ..Budget::default() });
     let (mut hosts, ids) = connected(2, &budget);
     let messages = || (0..100).map(|n| (SendInfo::default(), vec![n; 10_000].into()));
     // Owners of long messages have charged all but the reserve.
@@ -99,4 +119,37 @@ fn an_association_fills_its_buffer_no_further_than_the_pool_has_room() {
     hosts.send_all(A, ids[1], messages());
     hosts.run_for(Duration::from_secs(5));
     assert!(buffered_bytes(&hosts, ids[1]) > POOL_BYTES / 2, "{}", buffered_bytes(&hosts, ids[1]));
+}
+
+#[test]
+fn owners_that_charge_their_messages_are_not_charged_twice() {
+    let budget = Arc::new(Budget { owners_charge: true, ..Budget::default() });
+    let (mut hosts, ids) = connected(3, &budget);
+    hosts.send_all(A, ids[0], (0..10).map(|n| (SendInfo::default(), vec![n; 10_000].into())));
+    hosts.run_for(Duration::from_secs(5));
+    assert!(buffered_bytes(&hosts, ids[0]) > 50_000);
+    assert_eq!(budget.charged_bytes(), 0);
+    // Copies have no owner.
+    hosts.send_all(A, ids[1], (0..1000).map(|n| (SendInfo::default(), vec![n as u8; 100].into())));
+    hosts.run_for(Duration::from_secs(5));
+    assert!(budget.charged_bytes() > 50_000, "{} bytes", budget.charged_bytes());
+}
+
+#[test]
+fn messages_that_are_given_up_are_not_charged_any_more() {
+    for events in [false, true] {
+        let budget = Arc::new(Budget::default());
+        let (mut hosts, ids) = connected_with(4, &budget, events);
+        let info = SendInfo { lifetime: Some(Duration::from_secs(1).into()), ..SendInfo::default() };
+        hosts.send_all(A, ids[0], (0..300).map(|n| (info, vec![n as u8; 1000].into())));
+        assert_eq!(budget.charged_bytes(), 300_000);
+        hosts.run_for(Duration::from_secs(5));
+        assert!(budget.charged_bytes() < 50_000, "the lifetimes have ended");
+        hosts.send_all(A, ids[0], (0..10).map(|n| (SendInfo::default(), vec![n; 10_000].into())));
+        hosts.run_for(Duration::from_secs(5));
+        assert!(budget.charged_bytes() >= 50_000, "these have none");
+        hosts.abort(A, ids[0], b"enough");
+        hosts.run_for(Duration::from_secs(5));
+        assert_eq!(budget.charged_bytes(), 0, "the association has ended");
+    }
 }
