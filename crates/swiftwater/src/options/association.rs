@@ -62,8 +62,9 @@ pub struct AssociationOptions {
     /// ```
     pub receive_pool: Option<ReceivePool>,
     /// Memory for messages to send that associations share: as it fills, each association with a copy of the pool may fill its
-    /// send buffer no further than what is free besides a quarter of the pool, and up to 64 KiB. Short messages are charged with the
-    /// blocks that they are copied into, others with their length, until they are acknowledged or given up. *Fixed*. Default: none.
+    /// send buffer no further than what is free besides a quarter of the pool, and up to 64 KiB. Short messages are charged with
+    /// the blocks that they are copied into, others with their length, until they are acknowledged or given up. *Fixed*. Default:
+    /// none.
     pub send_pool: Option<SendPool>,
     /// Maximum length of a sent message in bytes; longer messages fail with
     /// [`SendError::TooLong`](crate::SendError::TooLong). Default: 16 MiB.
