@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sctp::{AssociationConfig, ConnectError, Event, ListenerId, Scope, Statistics, TransmitBuffer};
-use sctp_wire::chunk::{Abort, Chunk, CookieAck, CookieEcho, DataFlags, Heartbeat, ShutdownAck};
+use sctp::{AssociationConfig, ConnectError, Event, ListenerId, Scope, SendInfo, Statistics, TransmitBuffer};
+use sctp_wire::chunk::{
+    Abort, Chunk, CookieAck, CookieEcho, DataFlags, Heartbeat, HeartbeatAck, ShutdownAck,
+};
 use sctp_wire::parameter::Parameter;
 
 use lab::packets::{build, each_chunk, has, write_data};
@@ -187,6 +189,26 @@ fn the_source_address_stays_while_packets_come_to_it() {
     assert_eq!(sources(&mut peer, SECOND, false), [FIRST], "a peer that uses both addresses");
     peer.now = peer.now + Duration::from_secs(1);
     assert_eq!(sources(&mut peer, SECOND, false), [SECOND], "a peer that has given the first address up");
+}
+
+#[test]
+fn probes_of_another_address_and_their_answers_do_not_move_the_data_of_a_working_path() {
+    let mut peer = host();
+    peer.endpoint.listen(PORT, at(&[FIRST, SECOND])).unwrap();
+    let (tag, ..) = connects(&mut peer, FIRST);
+    let probe = build(PEER_PORT, PORT, tag, |out| Heartbeat { info: b"probe" }.write(out));
+    let answer = build(PEER_PORT, PORT, tag, |out| HeartbeatAck { info: b"answer" }.write(out));
+    let other = build(PEER_PORT, PORT, tag, |out| {
+        write_data(DataFlags::WHOLE, peer.init().initial_tsn.0, 0, 0, b"x", out)
+    });
+    for (packet, source) in [(&probe, FIRST), (&answer, FIRST), (&other, SECOND)] {
+        // Long after the last packet to the first address.
+        peer.now = peer.now + Duration::from_secs(1);
+        answers(&mut peer, SECOND, packet);
+        peer.endpoint.send(peer.now, peer.id, &SendInfo::default(), 1, [Bytes::from_static(b"x")]).unwrap();
+        let sources: Vec<_> = sends(&mut peer).into_iter().map(|(source, _)| source).collect();
+        assert_eq!(sources, [Some(source)]);
+    }
 }
 
 #[test]
