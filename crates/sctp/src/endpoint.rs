@@ -10,6 +10,7 @@ mod handshake;
 mod icmp;
 mod incoming;
 mod known_prefixes;
+mod listener_index;
 mod listeners;
 mod messages;
 mod permit;

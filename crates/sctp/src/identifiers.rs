@@ -4,5 +4,5 @@
 pub use sctp_message::AssociationId;
 
 /// Identifies a listener of one endpoint. It is never reused.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ListenerId(pub u32);

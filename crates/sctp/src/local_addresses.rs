@@ -35,6 +35,11 @@ impl LocalAddresses {
         LocalAddresses { scope: scope.into(), listed: listed.into() }
     }
 
+    /// Returns the requested addresses; none for all addresses of the endpoint.
+    pub(crate) fn scope(&self) -> &[IpAddr] {
+        &self.scope
+    }
+
     /// Returns the addresses that INIT and INIT ACK list.
     pub(crate) fn listed(&self) -> &[IpAddr] {
         &self.listed

@@ -467,7 +467,7 @@ impl Endpoint {
             blocks: &mut self.free_blocks,
             statistics: &mut self.statistics,
         };
-        let Listener { id: listener, local, config } = listener;
+        let Listener { id: listener, local, config, .. } = listener;
         let mut association = Association::accept(&mut cx, id, config, local, cookie, &remotes, &route);
         let peer = SocketAddr::new(remotes[0].0.ip(), cookie.peer_port);
         cx.host.event(id, Event::Accepted { listener, port: cookie.local_port, peer });

@@ -5,8 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
+use super::listener_index::ListenerIndex;
 use crate::config::AssociationConfig;
 use crate::identifiers::ListenerId;
 use crate::local_addresses::LocalAddresses;
@@ -14,14 +13,19 @@ use crate::local_addresses::LocalAddresses;
 #[derive(Clone, Debug)]
 pub(super) struct Listener {
     pub(super) id: ListenerId,
+    port: u16,
     pub(super) local: LocalAddresses,
     pub(super) config: Arc<AssociationConfig>,
 }
 
 /// All listeners.
+///
+/// A program may have thousands of listeners on one port, with many addresses each. So the index of the port finds the listener
+/// of a packet, and those that exclude another one, by a few searches for each address that the packet or the other one has.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
-    by_port: HashMap<u16, SmallVec<[Listener; 1]>>,
+    by_id: HashMap<ListenerId, Listener>,
+    by_port: HashMap<u16, ListenerIndex>,
     next: u32,
 }
 
@@ -33,21 +37,17 @@ impl Listeners {
         local: LocalAddresses,
         config: AssociationConfig,
     ) -> Option<ListenerId> {
-        if self.on(port).iter().any(|other| other.excludes(&local, &config)) {
+        if self.on(port).is_some_and(|index| index.excludes(&local, config.shares_port)) {
             return None;
         }
         let id = ListenerId(self.next);
         self.next = self.next.wrapping_add(1);
-        let listener = Listener { id, local, config: Arc::new(config) };
-        self.by_port.entry(port).or_default().push(listener);
+        self.enter(Listener { id, port, local, config: Arc::new(config) });
         Some(id)
     }
 
     pub(super) fn remove(&mut self, id: ListenerId) {
-        self.by_port.retain(|_, listeners| {
-            listeners.retain(|listener| listener.id != id);
-            !listeners.is_empty()
-        });
+        self.take(id);
     }
 
     /// Changes the options and addresses of a listener. Returns false if another listener on its port has one of the addresses.
@@ -57,44 +57,55 @@ impl Listeners {
         local: LocalAddresses,
         config: AssociationConfig,
     ) -> bool {
-        let mut of_port = self.by_port.values_mut();
-        let Some(listeners) = of_port.find(|l| l.iter().any(|listener| listener.id == id)) else {
-            return false;
-        };
-        if listeners.iter().any(|other| other.id != id && other.excludes(&local, &config)) {
-            return false;
-        }
-        if let Some(listener) = listeners.iter_mut().find(|listener| listener.id == id) {
-            *listener = Listener { id, local, config: Arc::new(config) };
-        }
-        true
+        let Some(old) = self.take(id) else { return false };
+        let port = old.port;
+        let is_excluded = self.on(port).is_some_and(|index| index.excludes(&local, config.shares_port));
+        self.enter(if is_excluded { old } else { Listener { id, port, local, config: Arc::new(config) } });
+        !is_excluded
     }
 
     /// Updates the listeners that are not restricted to addresses of their own.
     pub(super) fn set_all_addresses(&mut self, all: &Arc<[IpAddr]>) {
-        for listener in self.by_port.values_mut().flatten() {
+        for listener in self.by_id.values_mut() {
             listener.local = LocalAddresses::new(&listener.config.local_addresses, all);
         }
     }
 
-    fn on(&self, port: u16) -> &[Listener] {
-        self.by_port.get(&port).map_or(&[], |listeners| listeners)
+    fn enter(&mut self, listener: Listener) {
+        let index = self.by_port.entry(listener.port).or_default();
+        index.insert(listener.id, &listener.local, listener.config.shares_port);
+        self.by_id.insert(listener.id, listener);
+    }
+
+    fn take(&mut self, id: ListenerId) -> Option<Listener> {
+        let listener = self.by_id.remove(&id)?;
+        let index = self.by_port.get_mut(&listener.port)?;
+        index.remove(id, &listener.local, listener.config.shares_port);
+        if index.is_empty() {
+            self.by_port.remove(&listener.port);
+        }
+        Some(listener)
+    }
+
+    fn on(&self, port: u16) -> Option<&ListenerIndex> {
+        self.by_port.get(&port)
     }
 
     /// Returns the listener at a local address. If several share it, the peer's address and port select one, so that a whole
     /// handshake reaches the same listener.
     pub(super) fn at(&self, port: u16, local: Option<IpAddr>, peer: (IpAddr, u16)) -> Option<&Listener> {
-        let serving = || self.on(port).iter().filter(|listener| listener.local.serve(local));
-        match serving().count() {
+        let serving = self.on(port)?.serving(local);
+        let id = match serving.count() {
             0 => None,
-            1 => serving().next(),
-            several => serving().nth((hash(peer) % several as u64) as usize),
-        }
+            1 => serving.nth(0),
+            several => serving.nth((hash(peer) % several as u64) as usize),
+        };
+        self.by_id.get(&id?)
     }
 
     /// Returns whether there is a listener at a local address.
     pub(super) fn serve(&self, port: u16, local: Option<IpAddr>) -> bool {
-        self.on(port).iter().any(|listener| listener.local.serve(local))
+        self.on(port).is_some_and(|index| index.serving(local).count() > 0)
     }
 
     pub(super) fn has(&self, port: u16) -> bool {
@@ -103,13 +114,6 @@ impl Listeners {
 
     pub(super) fn ports(&self) -> impl Iterator<Item = u16> + '_ {
         self.by_port.keys().copied()
-    }
-}
-
-impl Listener {
-    /// Returns whether another listener cannot have these addresses on the same port.
-    fn excludes(&self, local: &LocalAddresses, config: &AssociationConfig) -> bool {
-        self.local.overlap(local) && !(self.config.shares_port && config.shares_port)
     }
 }
 
