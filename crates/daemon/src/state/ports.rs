@@ -1,6 +1,6 @@
 //! The sockets that hold each SCTP port.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use rustix::io::Errno;
 
@@ -34,6 +34,9 @@ pub(crate) struct Ports {
     held: HashMap<u16, Port>,
     /// Number of ports of the ephemeral range that each user has opened.
     ephemeral_of_users: HashMap<u32, usize>,
+    /// The free ports of that range.
+    free: BTreeSet<u16>,
+    /// Where the search for the next one begins.
     next: u16,
     /// Only root may bind ports below this.
     unprivileged_from: u16,
@@ -42,7 +45,8 @@ pub(crate) struct Ports {
 impl Ports {
     /// Returns an empty table. Ephemeral ports are assigned from a random start, which programs cannot guess.
     pub(crate) fn new(random: u16, unprivileged_from: u16) -> Self {
-        Ports { next: random, unprivileged_from, ..Ports::default() }
+        let next = EPHEMERAL.start() + random % EPHEMERAL.len() as u16;
+        Ports { free: EPHEMERAL.collect(), next, unprivileged_from, ..Ports::default() }
     }
 
     /// Returns whether only root may bind this port.
@@ -74,6 +78,7 @@ impl Ports {
                 if EPHEMERAL.contains(&port) {
                     self.may_open(user).ok_or(Errno::ADDRINUSE)?;
                     *self.ephemeral_of_users.entry(user).or_default() += 1;
+                    self.free.remove(&port);
                 }
                 let mut holders = Holders::default();
                 holders.insert(socket, wanted);
@@ -152,6 +157,7 @@ impl Ports {
             self.held.remove(&port);
             if EPHEMERAL.contains(&port) {
                 self.release_ephemeral(opener);
+                self.free.insert(port);
             }
         }
     }
@@ -173,14 +179,9 @@ impl Ports {
 
     /// Returns a free port for a user that may open one more.
     fn free(&mut self, user: u32) -> Option<u16> {
-        // A user who has its share is told so without a search.
         self.may_open(user)?;
-        let count = EPHEMERAL.end() - EPHEMERAL.start() + 1;
-        let first = self.next;
-        let mut candidates = (0..count)
-            .map(|n| EPHEMERAL.start() + (u32::from(first) + u32::from(n)).rem_euclid(count.into()) as u16);
-        let port = candidates.find(|port| !self.held.contains_key(port))?;
-        self.next = port - EPHEMERAL.start() + 1;
+        let port = self.free.range(self.next..).next().or_else(|| self.free.first()).copied()?;
+        self.next = port + 1;
         Some(port)
     }
 }
@@ -270,12 +271,17 @@ mod tests {
     fn free_ports_differ_until_there_is_none() {
         let mut ports = Ports::new(65_000, 1024);
         // A user for each ten thousand.
-        let mut bind = |n: u16| {
+        let bind = |ports: &mut Ports, n: u16| {
             ports.bind(Holder { socket: n.into(), user: u32::from(n / 10_000) }, at("0.0.0.0"), 0, ALONE)
         };
-        let all: std::collections::HashSet<u16> = EPHEMERAL.map(|n| bind(n).expect("one is free")).collect();
+        let all: HashMap<u16, u16> =
+            EPHEMERAL.map(|n| (bind(&mut ports, n).expect("one is free"), n)).collect();
         assert_eq!(all.len(), EPHEMERAL.count());
-        assert_eq!(bind(0), Err(Errno::ADDRINUSE));
+        assert_eq!(bind(&mut ports, 0), Err(Errno::ADDRINUSE));
+        for port in [50_000, *EPHEMERAL.end(), *EPHEMERAL.start()] {
+            ports.release(all[&port].into(), port);
+            assert_eq!(bind(&mut ports, all[&port]), Ok(port), "the only free one");
+        }
     }
 
     #[test]
