@@ -12,7 +12,7 @@
 //! | `data_taken` | the peer may send into a small receive buffer sooner or later; a close becomes an abort, or vice versa |
 //! | `position` | a reader gets other bytes of its own pair, an empty message or `EPROTO` |
 //! | `errors_taken` | an error is reported again, or not at all |
-//! | `write_lock` | keeps a sender as long as its time limit says |
+//! | `write_lock` | keeps a sender as long as its time limit says, and, with `sleep_to_end`, each receive 100 ms |
 //! | `send_buffer` | the descriptor polls writable sooner or later |
 //! | `ring`, `rings`, `sleep_ended` | messages of other sharers wait, until one sends in another way |
 //! | `sleep_to_end` | a sharer sends a needless wake record, or messages wait as for `sleep_ended` |
@@ -358,6 +358,22 @@ mod tests {
         let entry = Entry::default();
         entry.assoc_id.store(assoc_id.get(), Relaxed);
         entry
+    }
+
+    /// The sharers of a descriptor may have shims of different builds, which refuse each other by the version in the status page.
+    #[test]
+    fn the_layout_is_that_of_this_version() {
+        macro_rules! offsets {
+            ($page:ty: $($field:ident)*) => { [$(offset_of!($page, $field)),*] };
+        }
+        let first = offsets!(SharersPage: read_lock data_taken long_taken shut_reading shut_writing position);
+        assert_eq!(first, [0, 4, 8, 12, 16, 20]);
+        let others = offsets!(SharersPage: errors_taken write_lock sending readers_waiting records_sent sent);
+        assert_eq!(others, [100, 104, 108, 128, 132, 136]);
+        let sending = offsets!(Sending: lowered_from ring rings sleep_ended sleep_to_end);
+        assert_eq!(sending, [0, 4, 8, 12, 16]);
+        assert_eq!((size_of::<Sending>(), size_of::<SentBytes>()), (20, 8));
+        assert_eq!(crate::VERSION, 19, "a change of the layout needs a new version");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 #include <sys/time.h>
 
 /* Where fields are in the page (`crates/channel-protocol/src/sharers_page.rs`). */
-enum { LOCK_AT = 0, DATA_TAKEN_AT = 4, SHUT_READING_AT = 12, SHUT_WRITING_AT = 16, WRITE_LOCK_AT = 104, SENT_AT = 128 };
+enum { LOCK_AT = 0, DATA_TAKEN_AT = 4, SHUT_READING_AT = 12, SHUT_WRITING_AT = 16, WRITE_LOCK_AT = 104, SENT_AT = 136 };
 /* More than a program sends before it has a ring. */
 enum { RING_AFTER = 40 };
 /* More than a record holds. */
