@@ -200,14 +200,16 @@ fn try_put(
         // Before a filler: the daemon leaves that in place only while it is awake.
         end_sleep(fd, pages.sharers, sleep)?;
     }
+    // From here on the message is in the ring: what fails does not fail the call.
     if ring.fits(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
-        restore(fd, pages.sharers)?;
+        // The next message tries it again.
+        let _ = restore(fd, pages.sharers);
     } else if is_long || pages.sharers.sending().lowered_send_buffer().is_none() {
         // The next message may find no room. The descriptor polls writable only while any message that fits a record does. A long
         // message alone fills a ring that had room, whose fillers were discarded.
         ring.request_notification();
         if !ring.fits(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
-            // This fails only if the daemon has closed the pair. The message is in the ring.
+            // This fails if the daemon has closed the pair.
             let _ = fill(fd, pages.sharers);
         }
     }
@@ -229,8 +231,9 @@ pub(crate) fn wake_again(fd: RawFd, descriptor: &Descriptor, patience: &Patience
 /// Ends a sleep of the daemon. Returns whether it looks into the ring soon. The caller holds the write lock.
 fn end_sleep(fd: RawFd, sharers: &SharersPage, sleep: NonZeroU32) -> Result<bool> {
     // In the whole send buffer: a filler that the daemon has not taken yet fills a small one, and then a record that another
-    // program sends after this message would come before it.
-    restore(fd, sharers)?;
+    // program sends after this message would come before it. Where the process may not change the size any more, the daemon is
+    // woken all the same.
+    let _ = restore(fd, sharers);
     let has_woken = wake(fd)?;
     if has_woken {
         // Noted last: if this thread dies before, the next writer wakes the daemon.

@@ -333,6 +333,11 @@ fn a_message_arrives_although_the_record_that_wakes_the_daemon_finds_no_memory()
 }
 
 #[test]
+fn a_program_that_may_not_change_its_send_buffer_any_more_goes_on_sending() {
+    run("sandboxed", &[]);
+}
+
+#[test]
 fn listeners_change_their_backlog_and_share_ports() {
     run("listeners", &[]);
 }
