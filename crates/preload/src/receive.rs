@@ -1,5 +1,6 @@
 //! Receiving: waits until the descriptor has a message, and takes it by a [`Reader`].
 
+use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
@@ -84,7 +85,7 @@ fn receive_at(
     {
         return Ok(Outcome::Moved(copy));
     }
-    let mut has_awaited_end = false;
+    let has_ended = Cell::new(false);
     loop {
         let seen = Seen::in_page(pages);
         let taken = Reader::lock(fd, pages, &patience)?.take(buffers, flags);
@@ -92,12 +93,17 @@ fn receive_at(
             return received(result);
         }
         let moved = if pages.sharers.is_writing_shut() && system::waits(fd, flags) {
-            // The page shows the end before the last notification has come, and the daemon answers after that.
-            if seen.state == State::Lost && std::mem::replace(&mut has_awaited_end, true) {
+            // The page shows the end before all notifications have come, and the daemon answers after that. Another thread may have
+            // read what had come.
+            if seen.state == State::Lost && has_ended.get() {
                 return received(end(fd, pages));
             }
-            match asleep(fd, descriptor, || waiting::await_news(fd)) {
-                Err(_) if seen.state == State::Lost => return received(end(fd, pages)),
+            match asleep(fd, descriptor, || waiting::await_news(fd).map(|ended| has_ended.set(ended))) {
+                Err(Errno(error))
+                    if seen.state == State::Lost && ![libc::EAGAIN, libc::EINTR].contains(&error) =>
+                {
+                    return received(end(fd, pages));
+                }
                 moved => moved?,
             }
         } else {
@@ -247,13 +253,19 @@ pub(crate) fn next(fd: RawFd, descriptor: &Descriptor) -> Option<Header> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
     use std::sync::atomic::Ordering::Relaxed;
+    use std::sync::mpsc;
 
+    use channel_protocol::record::{Flags, Kind};
     use channel_protocol::status_page::StatusPage;
 
     use super::*;
     use crate::descriptor;
-    use crate::system::{self, Destination};
+    use crate::system::{self, Content, Destination, Source};
+
+    /// Time limit of a test, far longer than any takes.
+    const HANGS_AFTER: Duration = Duration::from_secs(60);
 
     #[test]
     fn an_association_that_has_timed_out_is_reported_as_such() {
@@ -284,6 +296,35 @@ mod tests {
         // A sharer that holds the lock for too long is no error of the association.
         descriptor.pages().sharers.read_lock().store(system::thread_id(), Relaxed);
         assert_eq!(receive(libc::MSG_DONTWAIT), error(libc::EAGAIN));
+        ends.into_iter().for_each(system::close);
+    }
+
+    #[test]
+    fn a_receive_does_not_wait_for_a_sharer_that_sends_for_ever() {
+        let mut ends = [-1; 2];
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+        // SAFETY: the kernel writes two numbers.
+        assert_eq!(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) }, 0);
+        let files = descriptor::tests::files();
+        descriptor::tests::set(files[0].raw(), StatusPage::STATE_AT, State::Connected as u32);
+        let descriptor = Descriptor::map(files).expect("pages of this version");
+        let header = Header { bytes: 4, flags: Flags::END, ..Header::new(Kind::Data) };
+        let (encoded, content) = (header.encode(), *b"text");
+        let record = [Source::of(&encoded), Source::of(&content)];
+        system::send(ends[1], Content::new(&record), None, 0).expect("a pair with room");
+        let sharers = descriptor.pages().sharers;
+        sharers.sending().on_wake_failed(NonZeroU32::MIN);
+        // The first process lives as long as the test.
+        sharers.write_lock().store(1, Relaxed);
+        let (done, is_done) = mpsc::channel();
+        let receiver = std::thread::spawn(move || {
+            let mut place = [0; 16];
+            let place = [Destination::of(&mut place)];
+            let received = receive_at(ends[0], &descriptor, Buffers::new(&place), 0);
+            done.send(received.is_ok()).expect("the test waits");
+        });
+        assert_eq!(is_done.recv_timeout(HANGS_AFTER), Ok(true));
+        receiver.join().expect("it has received");
         ends.into_iter().for_each(system::close);
     }
 }

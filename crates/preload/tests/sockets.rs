@@ -333,6 +333,11 @@ fn a_message_arrives_although_the_record_that_wakes_the_daemon_finds_no_memory()
 }
 
 #[test]
+fn no_reader_of_a_half_closed_socket_is_told_the_end_too_soon() {
+    run("half_closed", &[]);
+}
+
+#[test]
 fn a_program_that_may_not_change_its_send_buffer_any_more_goes_on_sending() {
     run("sandboxed", &[]);
 }

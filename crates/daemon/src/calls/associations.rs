@@ -29,6 +29,8 @@ pub(crate) async fn await_end(socket: &Socket) {
     socket.association_ended().await;
     if let Some(assoc) = socket.associations().first() {
         assoc.inbound_done().await;
+        // Messages that the association has not taken return after that.
+        assoc.outbound_settled().await;
     }
 }
 
@@ -75,6 +77,8 @@ mod tests {
         socket.on_association_ended(Ended::ByUs);
         assert!(!is_over(), "the program does not know of it");
         assoc.on_inbound_done();
+        assert!(!is_over(), "messages may return that the association has not taken");
+        assoc.on_outbound_settled();
         soon(end).await;
     }
 }
