@@ -273,7 +273,7 @@ impl StatusPage {
     }
 }
 
-/// How far the peer of a socket with one association has shut it down. The association ends only when the peer has received
+/// How far the peer of a socket with one association has shut it down. The association then ends only when the peer has received
 /// everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -284,6 +284,8 @@ pub enum PeerShut {
     Writing = 1,
     /// In addition, all that the peer has sent is in the pair.
     Both = 2,
+    /// The peer has not shut it down: it has ended, and takes no more messages. The program first reads what has come.
+    Ended = 3,
 }
 
 /// State of a socket.

@@ -149,13 +149,11 @@ impl Outgoing<'_> {
     /// Fails if the association of a one-to-one socket takes no message.
     fn check_association(&self) -> Result<()> {
         let pages = self.pages();
+        let peer_shut = pages.status.peer_shut.load(Relaxed);
         match pages.status.state() {
-            State::Connected
-                if pages.sharers.is_writing_shut()
-                    || pages.status.peer_shut.load(Relaxed) != PeerShut::No as u32 =>
-            {
-                Err(Errno(libc::ESHUTDOWN))
-            }
+            State::Connected if pages.sharers.is_writing_shut() => Err(Errno(libc::ESHUTDOWN)),
+            State::Connected if peer_shut == PeerShut::Ended as u32 => Err(Errno(libc::EPIPE)),
+            State::Connected if peer_shut != PeerShut::No as u32 => Err(Errno(libc::ESHUTDOWN)),
             State::Connected | State::Connecting => Ok(()),
             _ => Err(Errno(match pages.take_error() {
                 0 => libc::EPIPE,

@@ -408,6 +408,14 @@ impl Socket {
         }
     }
 
+    /// Records that the only association has ended, and takes no more messages of the program. The program is told once it has
+    /// read what came before.
+    pub(crate) fn on_sending_ended(&self) {
+        if self.lifecycle.peer_shut() == PeerShut::No {
+            self.lifecycle.on_peer_shut(PeerShut::Ended);
+        }
+    }
+
     /// Records that the peer has shut the only association down, and that all of its data is in the channel. Ends the content:
     /// the association may last until the peer has received everything. `silently`: the descriptor does not poll readable for the
     /// end, because more may follow.

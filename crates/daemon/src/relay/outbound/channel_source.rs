@@ -196,7 +196,7 @@ impl Source for ChannelSource<'_> {
         let is_shutdown_pending = is_shutdown_pending(refused, &header, &content);
         if is_reported_later(self.ends.assoc, refused, &content) {
             // A program that reads nothing is shown no end by the inbound direction.
-            self.on_sending_shut();
+            self.ends.socket.on_sending_ended();
             self.unsent.push_front((header, content));
             self.holds_back = true;
             return Ok(Vec::new());
