@@ -7,6 +7,7 @@ use super::Association;
 use super::until::until;
 use crate::error::SendError;
 use crate::sender::FedMessages;
+use crate::socket::Wait;
 
 /// Sends many short messages on an association; [`swiftwater::Sender`](crate::Sender) for tasks.
 ///
@@ -62,8 +63,8 @@ impl Association {
         Sender::new(self.clone())
     }
 
-    /// Appends a message to the collected ones; hands these over before if the first has waited long enough. Does not wait after
-    /// the message was appended.
+    /// Appends a message to the collected ones, and hands them over if the first has waited long enough. Does not wait after the
+    /// message was appended: if there is no room, the next call waits for it.
     pub(super) async fn feed(
         &self,
         fed: &mut FedMessages,
@@ -76,7 +77,7 @@ impl Association {
         }
         if fed.batch.push(info, message) {
             fed.on_appended();
-            return Ok(());
+            return if fed.is_due { self.try_hand_over(fed) } else { Ok(()) };
         }
         self.hand_over(fed).await?;
         if fed.batch.push(info, message) {
@@ -84,6 +85,20 @@ impl Association {
         }
         let socket = self.shared.socket();
         until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, Which::Only, info, message)).await?
+    }
+
+    /// Hands the collected messages over to the stack, and transmits them, if there is room for them.
+    fn try_hand_over(&self, fed: &mut FedMessages) -> Result<(), SendError> {
+        let socket = self.shared.socket();
+        let written = socket.until(Interest::WRITABLE, Wait::None, |inner| {
+            socket.try_write_batch(inner, Which::Only, &mut fed.batch)
+        });
+        match written.map_err(SendError::from) {
+            Err(SendError::WouldBlock) => return Ok(()),
+            written => fed.on_written(written)?,
+        }
+        self.flush();
+        Ok(())
     }
 
     /// Hands the collected messages over to the stack.

@@ -11,6 +11,8 @@ use tokio::time::timeout;
 use crate::{on_runtimes, pair, pair_with, recv_whole};
 
 const SOON: Duration = Duration::from_millis(5);
+/// Time limit of a wait, far longer than any takes.
+const HANGS_AFTER: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_receive_that_is_given_up_loses_nothing() {
@@ -94,6 +96,21 @@ fn a_send_that_is_given_up_is_sent_whole_or_not_at_all() {
         }
         assert!(recv_whole(&server).await.is_none());
         closing.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_message_that_has_waited_long_enough_leaves_with_the_next() {
+    on_runtimes(|| async {
+        let (client, server) = pair().await;
+        let mut sender = client.sender();
+        sender.feed(b"first").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        sender.feed(b"next").await.unwrap();
+        for message in [&b"first"[..], b"next"] {
+            let received = timeout(HANGS_AFTER, server.recv()).await.expect("it was transmitted");
+            assert_eq!(received.unwrap().unwrap().to_vec(), message);
+        }
     });
 }
 
