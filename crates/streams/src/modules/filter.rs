@@ -37,12 +37,11 @@ pub struct Filter {
     duplicated: u64,
 }
 
-/// The messages on one of the queues: each has a timer that runs, or is due.
+/// The messages at the end of one of the queues whose timers run. Those in front are due, and wait for room.
 #[derive(Debug, Default)]
 struct Delayed {
     /// The oldest first.
     timers: VecDeque<TimerId>,
-    due: usize,
 }
 
 impl Delayed {
@@ -50,17 +49,13 @@ impl Delayed {
     fn on_timer(&mut self, timer: TimerId) -> bool {
         // The oldest timers expire first.
         let place = self.timers.iter().position(|other| *other == timer);
-        let is_own = place.is_some_and(|place| self.timers.remove(place).is_some());
-        self.due += usize::from(is_own);
-        is_own
+        place.is_some_and(|place| self.timers.remove(place).is_some())
     }
 
     /// Forgets the oldest messages until only `messages` are left. Returns their timers.
     fn forget_all_but(&mut self, messages: usize) -> impl Iterator<Item = TimerId> {
-        let gone = (self.due + self.timers.len()).saturating_sub(messages);
-        let due = gone.min(self.due);
-        self.due -= due;
-        self.timers.drain(..gone - due)
+        let gone = self.timers.len().saturating_sub(messages);
+        self.timers.drain(..gone)
     }
 }
 
@@ -157,9 +152,7 @@ impl Filter {
 
     fn put(&mut self, q: &mut Q<'_>, m: Message) {
         if !self.chooses(q.side(), &m) {
-            // Messages that are not selected keep their place behind delayed ones.
-            let waits = !q.queue().is_empty() && !m.kind.is_high_priority();
-            return if waits { self.hold(q, m) } else { q.pass(m) };
+            return if m.kind.is_high_priority() { q.putnext(m) } else { self.send(q, m, Duration::ZERO) };
         }
         match self.fate(q.side(), &m) {
             Fate::Drop => {
@@ -169,26 +162,26 @@ impl Filter {
             Fate::Twice => {
                 self.duplicated += 1;
                 let duplicate = m.dupmsg().marked(Marks::DUPLICATE);
-                self.send(q, m);
-                self.send(q, duplicate);
+                self.send(q, m, self.delay);
+                self.send(q, duplicate, self.delay);
             }
-            Fate::Pass => self.send(q, m),
+            Fate::Pass => self.send(q, m, self.delay),
         }
     }
 
-    fn send(&mut self, q: &mut Q<'_>, m: Message) {
-        if self.delay.is_zero() && q.queue().is_empty() && q.canputnext(m.band) {
+    /// Sends a message on after a delay, or once there is room. Messages without a delay keep their place behind delayed ones.
+    fn send(&mut self, q: &mut Q<'_>, m: Message, delay: Duration) {
+        let delayed = &mut self.delayed[direction(q.side())];
+        if !delay.is_zero() || !delayed.timers.is_empty() {
+            q.putq(m);
+            delayed.timers.push_back(q.timeout(self.delay));
+        } else if q.queue().is_empty() && q.canputnext(m.band) {
             q.putnext(m);
         } else {
-            self.hold(q, m);
+            q.putq(m);
+            // The service procedure leaves delayed messages on the queue, which then does not enable it.
+            q.qenable();
         }
-    }
-
-    /// Queues a message until its delay is over.
-    fn hold(&mut self, q: &mut Q<'_>, m: Message) {
-        q.putq(m);
-        let timer = q.timeout(self.delay);
-        self.delayed[direction(q.side())].timers.push_back(timer);
     }
 
     /// Handles `M_FLUSH`: the timers of discarded messages must not let later ones go early.
@@ -203,14 +196,13 @@ impl Filter {
     }
 
     fn serve(&mut self, q: &mut Q<'_>) {
-        let direction = direction(q.side());
-        while self.delayed[direction].due > 0
+        let delayed = self.delayed[direction(q.side())].timers.len();
+        while q.queue().len() > delayed
             && let Some(m) = q.getq()
         {
             if !m.kind.is_high_priority() && !q.canputnext(m.band) {
                 return q.putbq(m);
             }
-            self.delayed[direction].due -= 1;
             q.putnext(m);
         }
     }

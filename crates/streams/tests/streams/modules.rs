@@ -6,7 +6,7 @@ use std::time::Duration;
 use streams::modules::{self, Trace};
 use streams::{Chain, Flush, Message, Primitive, PushError, RecvInfo, SendInfo, Which};
 
-use crate::support::{Rig, data, epoch, pass, pushed, text};
+use crate::support::{ONE, Rig, data, epoch, pass, pushed, text};
 
 #[test]
 fn modules_refuse_arguments_that_they_do_not_know() {
@@ -220,6 +220,23 @@ fn filter_drops_or_keeps_a_record_as_a_whole() {
     let read = rig.read_all().concat();
     assert!(read.replace("[.]", "").is_empty(), "no part is missing: {read:.60}");
     assert!((60..140).contains(&(read.len() / 3)), "{} records", read.len() / 3);
+}
+
+#[test]
+fn filter_passes_on_what_has_waited_for_room() {
+    for arguments in [&["drop=1"][..], &["delay=20ms"], &["way=up"], &["way=both", "ppid=5"]] {
+        let (mut rig, _) = pushed("filter", arguments);
+        for i in 0..20u8 {
+            rig.up(Message::optdata_ind(ONE, RecvInfo::default(), vec![i; 60_000].into()));
+        }
+        rig.executive.at(epoch()).run();
+        assert_eq!(rig.executive.describe(rig.s).unwrap().head_queue.messages, 3);
+        for i in 0..20u8 {
+            let m = rig.executive.getmsg(rig.s).unwrap().expect("nothing stays behind");
+            assert_eq!(m.data, [i; 60_000][..]);
+            rig.executive.at(epoch()).run();
+        }
+    }
 }
 
 #[test]
