@@ -67,8 +67,8 @@ pub use path_hints::PathHints;
 pub use path_state::PathState;
 pub use range_set::RangeSet;
 pub use receive_pool::{
-    POOL_FREE_BYTES, POOL_LITTLE_BYTES, POOL_RESERVED_PART, POOL_STEP_BYTES, ReceiveBudget, ReceiveCharge,
-    ReceivePool,
+    MadeData, Notify, POOL_FREE_BYTES, POOL_LITTLE_BYTES, POOL_RESERVED_PART, POOL_STEP_BYTES, ReceiveBudget,
+    ReceiveCharge, ReceivePool, ReleaseWaiters,
 };
 pub use received_run::{ReceivedRun, RunMessage};
 pub use reply::Reply;

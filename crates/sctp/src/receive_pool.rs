@@ -4,9 +4,13 @@
 //! thousand associations does not make the receiver hold a thousand buffers. An association takes memory from the pool
 //! in steps, and returns it when the reader has taken the data.
 
+mod made_data;
+
+pub use made_data::{MadeData, Notify, ReleaseWaiters};
+
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
 
 use crate::receive_buffer::{Held, RECEIVED_OVERHEAD_BYTES};
 
@@ -28,6 +32,14 @@ pub trait ReceiveBudget: fmt::Debug + Send + Sync {
     fn release(&self, bytes: usize);
     /// Returns the number of bytes that may be charged now, with the reserve or without it.
     fn free_bytes(&self, is_reserve: bool) -> usize;
+    /// Charges this many bytes, whatever the limit.
+    fn charge(&self, bytes: usize);
+    /// Returns the data that was made of received data.
+    fn made(&self) -> &MadeData;
+    /// Calls `notify` once when memory is released.
+    fn when_released(&self, notify: Weak<Notify>) {
+        self.made().waiting.add(notify);
+    }
 }
 
 /// Memory for received data that several associations share, whatever their endpoint. Copies stand for the same memory.
@@ -44,7 +56,11 @@ pub struct ReceivePool(Arc<dyn ReceiveBudget>);
 impl ReceivePool {
     /// Returns a pool of this many bytes.
     pub fn with_limit(bytes: usize) -> Self {
-        ReceivePool::new(Arc::new(Limit { bytes, charged_bytes: AtomicUsize::new(0) }))
+        ReceivePool::new(Arc::new(Limit {
+            bytes,
+            charged_bytes: AtomicUsize::new(0),
+            made: MadeData::default(),
+        }))
     }
 
     /// Returns a pool whose memory `budget` counts.
@@ -71,6 +87,47 @@ impl ReceivePool {
         let mut charge = ReceiveCharge::new(Some(self.clone()));
         charge.grow_from_reserve_to(bytes).then_some(charge)
     }
+
+    /// Charges this many bytes for data that is made of received data, or returns false. While nothing else is made, the bytes may
+    /// exceed the limit.
+    ///
+    /// ```
+    /// # use sctp::ReceivePool;
+    /// let pool = ReceivePool::with_limit(1 << 20);
+    /// let _received = pool.charge(1 << 20).expect("it is empty");
+    /// assert!(pool.take_made(60_000) && !pool.take_made(60_000), "one message at a time");
+    /// pool.release_made(60_000);
+    /// assert!(pool.take_made(60_000));
+    /// ```
+    pub fn take_made(&self, bytes: usize) -> bool {
+        let made = self.0.made();
+        if self.0.take(bytes, false) {
+            made.add(bytes);
+            return true;
+        }
+        let is_first = made.begin(bytes);
+        if is_first {
+            self.0.charge(bytes);
+        }
+        is_first
+    }
+
+    /// Returns memory of [`ReceivePool::take_made`].
+    pub fn release_made(&self, bytes: usize) {
+        self.0.made().remove(bytes);
+        self.0.release(bytes);
+    }
+
+    /// Calls `notify` once when memory is released, from any thread. Memory that is released before this call returns may be
+    /// missed, so the caller tries again afterwards.
+    pub fn when_released(&self, notify: Weak<Notify>) {
+        self.0.when_released(notify);
+    }
+
+    /// Returns a number that no other pool has while this one exists.
+    pub fn id(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
 }
 
 impl PartialEq for ReceivePool {
@@ -86,6 +143,7 @@ impl Eq for ReceivePool {}
 struct Limit {
     bytes: usize,
     charged_bytes: AtomicUsize,
+    made: MadeData,
 }
 
 impl Limit {
@@ -98,15 +156,24 @@ impl ReceiveBudget for Limit {
     fn take(&self, bytes: usize, is_reserve: bool) -> bool {
         let most = self.most_bytes(is_reserve);
         let more = |charged: usize| charged.checked_add(bytes).filter(|charged| *charged <= most);
-        self.charged_bytes.fetch_update(Relaxed, Relaxed, more).is_ok()
+        self.charged_bytes.fetch_update(SeqCst, SeqCst, more).is_ok()
     }
 
     fn release(&self, bytes: usize) {
-        self.charged_bytes.fetch_sub(bytes, Relaxed);
+        self.charged_bytes.fetch_sub(bytes, SeqCst);
+        self.made.waiting.notify();
     }
 
     fn free_bytes(&self, is_reserve: bool) -> usize {
-        self.most_bytes(is_reserve).saturating_sub(self.charged_bytes.load(Relaxed))
+        self.most_bytes(is_reserve).saturating_sub(self.charged_bytes.load(SeqCst))
+    }
+
+    fn charge(&self, bytes: usize) {
+        self.charged_bytes.fetch_add(bytes, SeqCst);
+    }
+
+    fn made(&self) -> &MadeData {
+        &self.made
     }
 }
 
@@ -266,5 +333,25 @@ mod tests {
         assert_eq!(charge.bytes(), Held::of(2000, 1).total_bytes());
         assert!(charge.consumed(2000, 1));
         assert_eq!(free_bytes(&pool), LIMIT_BYTES - LIMIT_BYTES / POOL_RESERVED_PART);
+    }
+
+    #[test]
+    fn those_who_wait_are_told_once_and_those_who_are_gone_are_forgotten() {
+        let pool = ReceivePool::with_limit(1000);
+        let _received = pool.charge(1000).expect("it is empty");
+        assert!(pool.take_made(5000), "the first one may exceed the limit");
+        let told = Arc::new(AtomicUsize::new(0));
+        let tell = Arc::clone(&told);
+        let notify: Arc<Notify> = Arc::new(move || tell.store(tell.load(SeqCst) + 1, SeqCst));
+        for _ in 0..100 {
+            pool.when_released(Arc::downgrade(&notify));
+            let gone: Arc<Notify> = Arc::new(|| panic!("it is gone"));
+            pool.when_released(Arc::downgrade(&gone));
+        }
+        assert!(!pool.take_made(1));
+        pool.release_made(5000);
+        assert!(pool.take_made(1));
+        pool.release_made(1);
+        assert_eq!(told.load(SeqCst), 1);
     }
 }

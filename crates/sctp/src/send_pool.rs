@@ -76,6 +76,16 @@ impl SendPool {
         Bytes::from_owner(Copied { message: message.into(), _charge: charge })
     }
 
+    /// Charges bytes that take the place of others, whatever the limit.
+    pub fn charge_bytes(&self, bytes: usize) {
+        self.0.charge(bytes);
+    }
+
+    /// Returns memory of [`SendPool::charge_bytes`].
+    pub fn release_bytes(&self, bytes: usize) {
+        self.0.release(bytes);
+    }
+
     fn charge_to_drop(&self, bytes: usize) -> Charge {
         self.0.charge(bytes);
         Charge { pool: self.clone(), bytes }

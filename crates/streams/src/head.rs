@@ -16,6 +16,7 @@ pub use waiters::{SignalEvents, SignalNotice};
 
 use crate::driver::info::DriverInfo;
 use crate::identifiers::{LinkId, Side, StreamId};
+use crate::memory::StreamMemory;
 use crate::message::{Control, Credit, Kind, Message, Signal};
 use crate::queue::Queue;
 use crate::scheduler::{DriverCall, Scheduler};
@@ -23,6 +24,7 @@ use crate::{Chain, Errno, ReadError, RecvInfo, Which, WriteError};
 use coalesce::Coalesced;
 pub(crate) use ioctl::IoctlState;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use settings::Settings;
@@ -63,6 +65,8 @@ pub(crate) struct Head {
     signals_queued: u32,
     signal: Option<Signal>,
     stats: HeadStats,
+    /// The memory that data of the stream's modules is charged to.
+    memory: Option<Arc<dyn StreamMemory>>,
 }
 
 impl Head {
@@ -92,7 +96,17 @@ impl Head {
             signals_queued: 0,
             signal: None,
             stats: HeadStats::default(),
+            memory: None,
         }
+    }
+
+    /// Returns the memory that data of the stream's modules is charged to.
+    pub(crate) fn memory(&self) -> Option<&Arc<dyn StreamMemory>> {
+        self.memory.as_ref()
+    }
+
+    pub(crate) fn set_memory(&mut self, memory: Option<Arc<dyn StreamMemory>>) {
+        self.memory = memory;
     }
 
     /// Returns the options in effect.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::head::Head;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
+use crate::memory::Charge;
 use crate::message::{CopyRequest, Credit, Flush, IocAck, IocNak, Ioctl, Kind, Message, Seen};
 use crate::queue::{Queue, QueueInfo, QueuePair};
 use crate::scheduler::{DriverCall, Post, Scheduler};
@@ -350,6 +351,26 @@ impl<'a> Q<'a> {
     pub fn credit(&mut self, association: Which, bytes: usize) {
         let credit = Credit { association, bytes, charges: 1 };
         self.scheduler.defer(DriverCall::Consumed { stream: self.stream, credit });
+    }
+
+    /// Charges the memory of the stream for data of this length that the module makes: [`Charge::on`] joins the two. Without
+    /// memory that counts ([`Cx::set_memory`](crate::Cx::set_memory)), the charge is of nothing.
+    ///
+    /// On the way up, returns `None` if the memory is used up, or other queues wait for it; then this side's service procedure is
+    /// enabled once it is this queue's turn (`bufcall`). On the way down the data takes the place of data that the module frees,
+    /// and is always charged.
+    pub fn charge(&mut self, bytes: usize) -> Option<Charge> {
+        let bytes = Charge::cost_of(bytes);
+        let memory = self.head.memory().cloned();
+        if let Some(memory) = &memory {
+            let waiter = (flow::module_at(self.stream, self.index, self.side), self.serial);
+            match self.side {
+                Side::Read if !self.scheduler.memory.take(memory, waiter, bytes) => return None,
+                Side::Read => {}
+                Side::Write => memory.charge_write(bytes),
+            }
+        }
+        Some(Charge::counted(memory, self.side, bytes))
     }
 
     /// Answers an ioctl that was carried out.

@@ -193,8 +193,10 @@ impl Queue {
     pub(crate) fn detach(&mut self, blocks: &mut DetachedBlocks) {
         let from = self.messages.len() - self.attached;
         self.attached = 0;
-        let mut left_bytes: usize = self.messages.range(from..).map(|m| m.data.len()).sum();
-        for m in self.messages.range_mut(from..).filter(|m| !m.data.is_empty()) {
+        let is_copied = |m: &Message| !m.data.is_empty() && !m.marks.contains(Marks::CHARGED);
+        let copied = self.messages.range(from..).filter(|m| is_copied(m));
+        let mut left_bytes: usize = copied.map(|m| m.data.len()).sum();
+        for m in self.messages.range_mut(from..).filter(|m| is_copied(m)) {
             let bytes = m.data.len();
             m.data.move_into(blocks.room(bytes, left_bytes));
             left_bytes -= bytes;

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use crate::head::readiness::Woken;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
+use crate::memory::MemoryWaits;
 use crate::message::{Credit, Message};
 use crate::queue::Queue;
 use crate::timers::Timers;
@@ -61,6 +62,7 @@ pub(crate) struct Scheduler {
     /// Streams that are closed once their drivers' queues are empty.
     draining: VecDeque<StreamId>,
     pub(crate) timers: Timers,
+    pub(crate) memory: MemoryWaits,
 }
 
 impl Scheduler {
@@ -77,6 +79,7 @@ impl Scheduler {
             signals: VecDeque::new(),
             draining: VecDeque::new(),
             timers: Timers::new(now),
+            memory: MemoryWaits::default(),
         }
     }
 
@@ -101,7 +104,7 @@ impl Scheduler {
 
     #[inline]
     pub(crate) fn is_runnable(&self) -> bool {
-        !self.run_queue.is_empty()
+        !self.run_queue.is_empty() || self.memory.is_due()
     }
 
     /// Sends a message on its way. Compiled into its callers: a call would cost as much as all else that a module does.

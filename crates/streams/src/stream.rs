@@ -116,7 +116,19 @@ impl Streams {
         if self.get_mut(s)?.head.waiters().has_programs() {
             self.scheduler.forget_signals(s, None);
         }
+        self.scheduler.memory.forget(|(at, _)| at.stream == s);
         self.slab.try_remove(s.index())
+    }
+
+    /// Enables the service procedure of the next queue that waits for memory and is to try again. Returns false if there is none.
+    pub(crate) fn enable_next_due(&mut self) -> bool {
+        let Some((at, serial)) = self.scheduler.memory.next_due() else { return false };
+        if let Place::Module(index) = at.place
+            && let Some((stream, scheduler)) = self.parts(at.stream)
+        {
+            stream.enable_module(at, index.into(), serial, scheduler);
+        }
+        true
     }
 
     #[inline]
@@ -626,6 +638,13 @@ impl Stream {
         } else {
             // The head has learned of a fault.
             let _ = self.run(s, index, side, Procedure::Service, scheduler);
+        }
+    }
+
+    /// Enables the service procedure of the module with this index and serial number, unless that was popped.
+    fn enable_module(&mut self, at: QueueRef, index: usize, serial: u32, scheduler: &mut Scheduler) {
+        if let Some(slot) = self.modules.get_mut(index).filter(|slot| slot.serial == serial) {
+            scheduler.qenable(slot.queues.side(at.side), at);
         }
     }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 pub use sctp::{
-    AssociationView, POOL_RESERVED_PART, PathView, ReceiveBudget, SEND_RESERVED_PART, SendBudget,
-    TimeoutPacer,
+    AssociationView, MadeData, Notify, POOL_RESERVED_PART, PathView, ReceiveBudget, ReleaseWaiters,
+    SEND_RESERVED_PART, SendBudget, TimeoutPacer,
 };
 use sctp::{FlushWhen, RecvInfo, Stage};
 use streams::{Interest, Kind, Message as Block, RunMessages, Which};

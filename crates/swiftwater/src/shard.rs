@@ -97,6 +97,13 @@ impl Shard {
             background: Background::default(),
             busy_poll_max: options.busy_poll,
         });
+        let weak = Arc::downgrade(&shard);
+        let tell = move || {
+            if let Some(shard) = weak.upgrade() {
+                shard.on_memory_released();
+            }
+        };
+        shard.enter().executive.with_messages_queued().set_memory_notify(Box::new(tell));
         shard.background.start(&shard)?;
         Ok(Arc::new(ShardOwner(shard)))
     }
@@ -153,6 +160,13 @@ impl Shard {
 
     /// Arms the background thread: nothing polls the sockets, or a message is unsent.
     pub(crate) fn arm_background(&self) {
+        self.background.arm();
+    }
+
+    /// Ensures that the executive runs soon, since a module waits for memory that was released. The caller may be inside the
+    /// perimeter, or not.
+    fn on_memory_released(&self) {
+        Sleeper::ALL.into_iter().for_each(|sleeper| self.watch.interrupt(sleeper));
         self.background.arm();
     }
 

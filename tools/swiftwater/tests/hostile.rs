@@ -511,6 +511,39 @@ fn the_receive_windows_of_one_user_together_hold_no_more_than_its_memory() {
 
 #[test]
 #[ignore = "needs root: ./test --all"]
+fn what_modules_unpack_for_one_user_takes_no_more_than_its_memory() {
+    const BUDGET_BYTES: u64 = 8 << 20;
+    /// A message may exceed the budget while no other one is unpacked.
+    const MESSAGE_BYTES: u64 = 64 << 10;
+    const ASSOCIATIONS: u64 = 200;
+    /// Messages of 60,000 bytes: 300 MB, of which a module above `compress` holds 1 MiB of each association.
+    const MESSAGES: u64 = 25;
+    let rules = std::env::temp_dir().join(format!("swiftwater-inflate-{}", std::process::id()));
+    std::fs::write(&rules, format!("user={ATTACKER} filter compress filter\n")).expect("a file");
+    let script = format!(
+        "exec \"$0\" \"$@\" --user-receive-memory 8M --user-memory 8M --autopush {}",
+        rules.display()
+    );
+    let Some(scene) = Scene::set_by("inflate", &script) else { return };
+    std::fs::remove_file(rules).expect("the daemon has read it");
+    let victim = Held::start(scene.victim("victim", &["hold"]));
+    scene.assert_victim_works();
+    let before = scene.memory_bytes("RssAnon");
+    let attacker =
+        Held::start(scene.neighbour("inflate", &[&ASSOCIATIONS.to_string(), &MESSAGES.to_string()]));
+    // Rings are in other memory.
+    let (held, during) = (scene.of_attacker("received_bytes"), scene.memory_bytes("RssAnon"));
+    println!("{before} bytes before, {during} during, {held} charged");
+    assert!(held > BUDGET_BYTES / 2 && held <= BUDGET_BYTES + MESSAGE_BYTES, "{held} bytes are charged");
+    assert!(during <= before + 2 * BUDGET_BYTES + SLACK_BYTES, "{before} before, {during} during");
+    scene.assert_victim_works();
+    assert_success("the victim", &victim.go_on());
+    assert_success("the attacker, which reads all that it has sent", &attacker.go_on());
+    wait_until("it is charged for ever", || scene.of_attacker("received_bytes") == 0);
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
 fn the_pages_of_one_user_take_no_more_than_its_memory() {
     const BUDGET_BYTES: u64 = 1 << 20;
     /// Sizes of the status pages of a one-to-one and of a one-to-many socket, each with a page that may stay pinned.

@@ -33,8 +33,6 @@ use crate::users::requester::Requester;
 
 /// Time that a pop waits for a module that cannot leave yet.
 const LEAVE_WAIT: Duration = Duration::from_secs(3);
-/// The name of [`swiftwater::modules::Compress`].
-const COMPRESS: &str = "compress";
 /// Maximum number of modules on one stream. Each module delays every message.
 const MODULES_MAX: usize = 8;
 
@@ -63,10 +61,6 @@ pub(crate) async fn report_streams(registry: &Registry, requester: Requester) ->
 }
 
 /// Pushes a module by its name.
-///
-/// # Errors
-///
-/// `PERM`: `compress` is for the administrator alone, because what it unpacks is charged to nobody until it is read.
 pub(crate) async fn push(
     registry: &Registry,
     id: AssocId,
@@ -75,9 +69,6 @@ pub(crate) async fn push(
 ) -> Result<Reply, Errno> {
     let mut words = module.split_ascii_whitespace().map(str::to_owned);
     let name = words.next().ok_or(Errno::INVAL)?;
-    if name == COMPRESS && !requester.may_use_uncharged_memory() {
-        return Err(Errno::PERM);
-    }
     let arguments: Vec<String> = words.collect();
     push_with(registry, id, requester, |association| association.stream().push_named(&name, &arguments))
         .await
@@ -379,22 +370,4 @@ pub struct QueueStatus {
     pub lowat_bytes: usize,
     /// Whether senders must wait.
     pub is_full: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use swiftwater::modules::Compress;
-
-    use super::*;
-    use crate::testing::{ID, registry};
-    use crate::users::requester::tests::requester;
-
-    #[tokio::test(flavor = "local")]
-    async fn compress_is_for_the_administrator_alone() {
-        assert_eq!(COMPRESS, Compress::default().name());
-        let registry = registry();
-        let error = async |user| push(&registry, ID, "compress", requester(user)).await.err();
-        assert_eq!(error(1).await, Some(Errno::PERM));
-        assert_eq!(error(0).await, Some(Errno::NOENT), "there is no such association");
-    }
 }

@@ -20,7 +20,10 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
 use channel_protocol::record::MESSAGE_BYTES_MAX;
-use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget, SEND_RESERVED_PART, SendBudget};
+use swiftwater::internals::{
+    MadeData, Notify as Notified, POOL_RESERVED_PART, ReceiveBudget, ReleaseWaiters, SEND_RESERVED_PART,
+    SendBudget,
+};
 use tokio::sync::Notify;
 
 use self::wait_queue::Queue;
@@ -83,6 +86,8 @@ pub(crate) struct Budget {
     waiting: AtomicUsize,
     /// Notified when the charges reach [`MUCH_BYTES`].
     much_charged: Notify,
+    /// The modules of all users that wait for memory: while little is free for all, each release gives some to each user.
+    waiting_modules: ReleaseWaiters,
 }
 
 /// The memory that is charged to one user.
@@ -95,6 +100,8 @@ pub(crate) struct Account {
     waiting: AtomicUsize,
     /// Number of times that a message had to wait.
     waits: AtomicU64,
+    /// What modules have made of received data.
+    made: MadeData,
 }
 
 /// Memory that is charged to a user until this is dropped.
@@ -126,6 +133,7 @@ impl Budget {
             queue: Mutex::default(),
             waiting: AtomicUsize::new(0),
             much_charged: Notify::new(),
+            waiting_modules: ReleaseWaiters::default(),
         })
     }
 
@@ -142,6 +150,7 @@ impl Budget {
             charged_bytes: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             waits: AtomicU64::new(0),
+            made: MadeData::default(),
         });
         accounts.insert(user, Arc::downgrade(&account));
         account
@@ -292,9 +301,14 @@ impl Account {
     /// Releases a charge of `bytes`, and grants memory to waiting users.
     fn release_charge(&self, bytes: usize) {
         self.charged_bytes.fetch_sub(bytes, SeqCst);
-        self.budget.charged_bytes.fetch_sub(bytes, SeqCst);
+        let of_all_before = self.budget.charged_bytes.fetch_sub(bytes, SeqCst);
         if self.budget.waiting.load(SeqCst) > 0 {
             self.budget.grant(self.user);
+        }
+        self.made.waiting.notify();
+        let ByteLimits { user_bytes, .. } = self.budget.limits;
+        if self.budget.limits.of_user(of_all_before) < user_bytes {
+            self.budget.waiting_modules.notify();
         }
     }
 
@@ -317,6 +331,19 @@ impl ReceiveBudget for Account {
 
     fn free_bytes(&self, is_reserve: bool) -> usize {
         Account::free_bytes(self, self.kept_bytes(is_reserve))
+    }
+
+    fn charge(&self, bytes: usize) {
+        self.count_anyway(bytes);
+    }
+
+    fn made(&self) -> &MadeData {
+        &self.made
+    }
+
+    fn when_released(&self, notify: Weak<Notified>) {
+        self.budget.waiting_modules.add(Weak::clone(&notify));
+        self.made.waiting.add(notify);
     }
 }
 

@@ -72,11 +72,6 @@ impl Requester {
         self.is_administrator
     }
 
-    /// Returns whether the requester may push a module whose messages are charged to nobody.
-    pub(crate) fn may_use_uncharged_memory(self) -> bool {
-        self.is_administrator
-    }
-
     /// Returns whether the requester may bind any port, as root may in the kernel.
     pub(crate) fn may_bind_any_port(self) -> bool {
         self.credentials.uid.is_root()
@@ -103,12 +98,10 @@ pub(crate) mod tests {
         let rights = |user| {
             let requester = Requester::of_daemon(credentials(user), Uid::from_raw(5));
             let manages = [5, 6].map(|owner| requester.may_manage(owner));
-            let administers =
-                [requester.sees_daemon(), requester.may_unanchor(), requester.may_use_uncharged_memory()];
-            (manages, administers, requester.may_bind_any_port())
+            (manages, requester.sees_daemon(), requester.may_unanchor(), requester.may_bind_any_port())
         };
-        assert_eq!(rights(0), ([true; 2], [true; 3], true));
-        assert_eq!(rights(5), ([true; 2], [true; 3], false), "the kernel lets root alone bind such a port");
-        assert_eq!(rights(6), ([false, true], [false; 3], false));
+        assert_eq!(rights(0), ([true; 2], true, true, true));
+        assert_eq!(rights(5), ([true; 2], true, true, false), "the kernel lets root alone bind such a port");
+        assert_eq!(rights(6), ([false, true], false, false, false));
     }
 }

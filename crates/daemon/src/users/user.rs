@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use swiftwater::internals::{ReceiveBudget, SendBudget, TimeoutPacer};
+use swiftwater::internals::{MadeData, Notify, ReceiveBudget, SendBudget, TimeoutPacer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::budget::{Account, Budget, Charge};
@@ -236,6 +236,18 @@ impl ReceiveBudget for User {
 
     fn free_bytes(&self, is_reserve: bool) -> usize {
         ReceiveBudget::free_bytes(&*self.received, is_reserve)
+    }
+
+    fn charge(&self, bytes: usize) {
+        ReceiveBudget::charge(&*self.received, bytes);
+    }
+
+    fn made(&self) -> &MadeData {
+        self.received.made()
+    }
+
+    fn when_released(&self, notify: Weak<Notify>) {
+        self.received.when_released(notify);
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `charges` | the memory of unread messages of ended associations |
 //! | `detach` | copies waiting data out of receive blocks |
 //! | `interrupt` | exchanges batches with the link, and handles timers |
+//! | `memory` | the memory that data of modules is charged to |
 
 mod charges;
 mod control;
@@ -20,6 +21,7 @@ mod detach;
 mod driver;
 mod indication;
 mod interrupt;
+mod memory;
 mod minor;
 mod options;
 mod ports;

@@ -1,6 +1,7 @@
 //! Handles requests from above (TPI 2.0): bind, connect, accept, release.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use ::sctp::{AssociationConfig, ConnectError, Lifetime, ListenerId, SendInfo};
 use links::SCTP_TUNNELING_PORT;
@@ -10,10 +11,10 @@ use tpi::{
     TError, Which,
 };
 
-use super::SctpDriver;
 use super::minor::{Minor, Owner, Waiting};
 use super::options::SendDefaults;
 use super::refusal::Refusal;
+use super::{SctpDriver, memory};
 
 /// Maximum amount of data that is sent to the peer with an abort.
 const DISCONNECT_BYTES_MAX: usize = 256;
@@ -138,7 +139,7 @@ impl SctpDriver {
 
     fn bind(
         &mut self,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         s: StreamId,
         addresses: &Addresses,
         backlog: u32,
@@ -149,12 +150,13 @@ impl SctpDriver {
         if backlog == 0 {
             self.minors.set(s, Minor::Bound { port });
         } else {
-            let config = AssociationConfig::clone(&self.association_config(s));
-            let listener = self.endpoint.listen(port, config);
+            let config = self.association_config(s);
+            let listener = self.endpoint.listen(port, AssociationConfig::clone(&config));
             let listener = listener.ok_or(Refusal(TError::AddressBusy, Errno(0)))?;
             self.tell_ports().map_err(Refusal::system)?;
             // A peer that connects as soon as the user has the answer must not meet the filter against a flood.
             self.tell_expected(self.now(cx));
+            cx.set_memory(s, memory::of(config));
             let minor = match backlog {
                 Self::ONE_TO_MANY => Minor::OneToMany { port, listener },
                 _ => Minor::Listening { port, listener, backlog, waiting: 0 },
@@ -235,6 +237,7 @@ impl SctpDriver {
             _ => return Err(Refusal::system(Errno::EISCONN)),
         };
         let (now, config) = (self.now(cx), self.association_config(s));
+        cx.set_memory(s, memory::of(Arc::clone(&config)));
         let id = self
             .with_endpoint(cx, |endpoint, host| {
                 endpoint.connect(now, local_port, peer_port, &remotes, config, host)
@@ -266,6 +269,8 @@ impl SctpDriver {
         if is_here {
             self.rest(s);
         }
+        let config = waiting.association.and_then(|association| self.endpoint.config(association));
+        cx.set_memory(stream, memory::of(config.unwrap_or_else(|| self.association_config(s))));
         match waiting.association {
             Some(association) => {
                 self.minors.set(stream, Minor::Connected { association });

@@ -1,11 +1,13 @@
 //! The operations of a driver on its streams.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use crate::driver::WriteData;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
+use crate::memory::StreamMemory;
 use crate::message::{CopyRequest, Flush, IocAck, IocNak, Ioctl, Kind, Message, Run};
 use crate::names::Names;
 use crate::queue::Queue;
@@ -90,6 +92,13 @@ impl<'a> Cx<'a> {
     /// `pause`, memory of a burst is freed, too.
     pub fn detach(&mut self, pause: bool) {
         self.streams.detach(pause);
+    }
+
+    /// Sets the memory that the data of the stream's modules is charged to; without any, it is not counted.
+    pub fn set_memory(&mut self, s: StreamId, memory: Option<Arc<dyn StreamMemory>>) {
+        if let Some(stream) = self.streams.get_mut(s) {
+            stream.head.set_memory(memory);
+        }
     }
 
     /// Returns whether the queue above has room in this band. If not, the executive calls

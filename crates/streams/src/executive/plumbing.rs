@@ -101,9 +101,10 @@ impl Executive {
         let _ = stream.run(s, index, Side::Write, Procedure::Close, scheduler);
         self.deliver_posts();
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
-        let Some(Slot { module, mut queues, .. }) = stream.pop() else {
+        let Some(Slot { module, mut queues, serial, .. }) = stream.pop() else {
             return Err(PopError::NoModule);
         };
+        scheduler.memory.forget(|(at, other)| at.stream == s && *other == serial);
         while let Some(m) = queues.write.getq() {
             scheduler.post(QueueRef { stream: s, place: Place::BelowHead, side: Side::Write }, m);
         }

@@ -3,6 +3,7 @@
 use crate::Executive;
 use crate::driver::Cx;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
+use crate::memory::Notify;
 use crate::message::{Credit, Message};
 use crate::scheduler::DriverCall;
 use crate::stream::Streams;
@@ -13,9 +14,14 @@ impl Executive {
         self.deliver_posts();
         self.streams.turn = self.streams.turn.wrapping_add(1);
         let turn = self.streams.turn;
-        while let Some(at) = self.streams.scheduler.next_to_run() {
-            self.run_service(at, turn);
-            self.deliver_posts();
+        loop {
+            while let Some(at) = self.streams.scheduler.next_to_run() {
+                self.run_service(at, turn);
+                self.deliver_posts();
+            }
+            if !self.streams.enable_next_due() {
+                break;
+            }
         }
         self.end_drained();
     }
@@ -24,6 +30,12 @@ impl Executive {
     #[inline]
     pub fn is_runnable(&self) -> bool {
         self.streams.scheduler.is_runnable()
+    }
+
+    /// Sets the function that is called, from any thread, when memory that a module waits for was released: then the owner calls
+    /// [`At::run`](super::At::run) soon. The first function that is set stays.
+    pub fn set_memory_notify(&mut self, notify: Box<Notify>) {
+        self.streams.scheduler.memory.set_owner(notify);
     }
 
     fn run_service(&mut self, at: QueueRef, turn: u32) {

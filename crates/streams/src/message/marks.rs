@@ -28,6 +28,9 @@ impl Marks {
     /// A module has made the message as a duplicate of another one: no module duplicates it again. Otherwise a few modules on one
     /// stream would make thousands of messages of each.
     pub const DUPLICATE: Self = Self(256);
+    /// The data is in memory of its own, which is charged as long as the data exists ([`Charge`](crate::Charge)): queues do not
+    /// copy it to shared memory.
+    pub const CHARGED: Self = Self(512);
     /// The message was part of a run: its charge beyond the data returns with the run.
     pub(crate) const OF_RUN: Self = Self(64);
 }

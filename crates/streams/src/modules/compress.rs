@@ -6,9 +6,10 @@ use bytes::Bytes;
 use lz4_flex::block::{compress, decompress};
 use tpi::{Primitive, RecvInfo, SendInfo, Which};
 
+use crate::identifiers::Side;
 use crate::message::{Control, Kind, Marks, Message};
 use crate::module::{Module, ModuleInfo, Q};
-use crate::queue::QueueInfo;
+use crate::queue::{Queue, QueueInfo};
 use crate::timers::TimerId;
 use crate::{Chain, Errno};
 
@@ -19,15 +20,17 @@ use crate::{Chain, Errno};
 /// end has answered, and where compression saves nothing, messages pass unchanged. So do parts of a record and messages longer
 /// than [`Compress::BYTES_MAX`].
 ///
-/// The module decompresses a received message when the reader has room for it. Until then the message keeps its place in the
-/// receive window, so that a peer cannot turn one window into many. An unacknowledged message keeps its plain form alive, so that
-/// its sender is charged for all that it holds.
+/// The module decompresses a received message when the reader has room for it, and the memory of the stream, too
+/// ([`Q::charge`]): what it makes is charged as long as it exists, wherever it waits. Until then the message keeps its place in
+/// the receive window, so that a peer cannot turn one window into many. A message on its way down is charged in its compressed
+/// form.
 ///
 /// The module sends its own messages between records of the program, the announcement behind the first one: in a record they
 /// would be part of it. An end without the module receives the announcement as one message of one byte with that payload protocol
 /// identifier. An end that pops the module says so, once no record is open. The other end stops compressing and answers how many
 /// messages it has wrapped. When they have come, the module is popped; until then, and for [`Compress::LEAVE_WAIT`] at most, the
-/// pop fails with [`PopError::Busy`](crate::PopError::Busy). Messages that arrive after that reach the program compressed.
+/// pop fails with [`PopError::Busy`](crate::PopError::Busy), and as long as such messages wait for the reader. Messages that arrive
+/// after that reach the program compressed.
 #[derive(Debug, Default)]
 pub struct Compress {
     announced: bool,
@@ -79,17 +82,9 @@ const LEAVING: u8 = 4;
 /// Answer to [`LEAVING`], followed by the same number of the other end.
 const LEFT: u8 = 5;
 
-/// A compressed message, with the plain one that its sender is charged for.
-struct Packed {
-    bytes: Vec<u8>,
-    _plain: Chain,
-}
-
-impl AsRef<[u8]> for Packed {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
+/// Type, payload protocol identifier and plain length: the beginning of a compressed message, and of a stored one the first two.
+const HEADER_BYTES: usize = 9;
+const STORED_HEADER_BYTES: usize = 5;
 
 impl Compress {
     /// Payload protocol identifier of the module's messages: `SWL4`.
@@ -104,28 +99,59 @@ impl Compress {
     /// Bytes that may wait for the reader before messages from below must wait; the receive window bounds them, too.
     const HIWAT_BYTES: usize = 64 * 1024;
 
-    /// Sends up a message of either type.
-    fn take(&mut self, q: &mut Q<'_>, m: Message) {
+    /// Sends up a message of either type. Returns one that is to be unpacked and finds no memory.
+    fn take(&mut self, q: &mut Q<'_>, m: Message) -> Result<(), Message> {
         let m = m.decoded();
         let Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, info })) = m.kind else {
-            return q.putnext(m);
+            q.putnext(m);
+            return Ok(());
         };
+        let mut what = [0];
         match info.ppid {
             Self::PPID if info.more => self.refuse(q, m),
-            Self::PPID => {
-                self.handle(q, association, &info, m);
+            Self::PPID if m.data.copy_to(&mut what) > 0 => {
+                match what {
+                    [COMPRESSED | STORED] => self.unwrap(q, association, &info, m)?,
+                    [what] => self.handle(q, association, what, m),
+                }
                 self.tell_poppers(q);
             }
             _ => q.putnext(m),
         }
+        Ok(())
     }
 
-    /// Handles a message of the other end's module.
-    fn handle(&mut self, q: &mut Q<'_>, association: Which, info: &RecvInfo, m: Message) {
+    /// Sends up the content of a message. Returns it if there is no memory for the content.
+    fn unwrap(
+        &mut self,
+        q: &mut Q<'_>,
+        association: Which,
+        info: &RecvInfo,
+        m: Message,
+    ) -> Result<(), Message> {
+        let Some((ppid, len)) = described(&m.data) else {
+            self.refuse(q, m);
+            return Ok(());
+        };
+        let Some(charge) = q.charge(len) else { return Err(m) };
+        let Some(data) = unpacked(&m.data, len) else {
+            self.refuse(q, m);
+            return Ok(());
+        };
+        self.unwrapped = self.unwrapped.saturating_add(1);
+        q.credit(association, m.data.len());
+        let info = RecvInfo { ppid, ..*info };
+        // The window of the message that has brought it is returned.
+        let marks = Marks::CREDITED | Marks::CHARGED;
+        q.putnext(Message::optdata_ind(association, info, charge.on(data).into()).marked(marks));
+        Ok(())
+    }
+
+    /// Handles a message of the other end's module for this one.
+    fn handle(&mut self, q: &mut Q<'_>, association: Which, what: u8, m: Message) {
         let bytes = m.data.to_vec();
-        let wire = m.data.len();
-        let Some((what, rest)) = bytes.split_first() else { return q.putnext(m) };
-        match (*what, rest.split_first_chunk::<4>()) {
+        let rest = &bytes[1..];
+        match (what, rest.split_first_chunk::<4>()) {
             (ANNOUNCEMENT, None) => {
                 // It comes from a module that has unwrapped nothing yet.
                 (self.answered, self.wrapped) = (true, 0);
@@ -145,7 +171,7 @@ impl Compress {
             (LEAVING | LEFT, _) => {
                 let Ok(wrapped) = rest.try_into().map(i64::from_be_bytes) else { return self.refuse(q, m) };
                 q.freemsg(m);
-                if *what == LEAVING {
+                if what == LEAVING {
                     self.answered = false;
                     self.unwrapped = self.unwrapped.saturating_sub(wrapped);
                     match self.in_record {
@@ -157,32 +183,22 @@ impl Compress {
                 }
                 // Any other answer is late: this end has not waited for it.
             }
-            (STORED, Some((ppid, data))) => {
-                self.unwrapped = self.unwrapped.saturating_add(1);
-                q.credit(association, wire);
-                q.putnext(plain(association, info, *ppid, data.to_vec()));
-            }
-            (COMPRESSED, Some((ppid, rest))) => match unpack(rest) {
-                Some(data) => {
-                    self.unwrapped = self.unwrapped.saturating_add(1);
-                    q.credit(association, wire);
-                    q.putnext(plain(association, info, *ppid, data));
-                }
-                None => self.refuse(q, m),
-            },
             _ => self.refuse(q, m),
         }
     }
 
     /// Fails the stream after the other end has broken the rules: nothing that follows can be relied upon.
     fn refuse(&self, q: &mut Q<'_>, m: Message) {
+        Self::fail(q, m, Errno::EBADMSG);
+    }
+
+    fn fail(q: &mut Q<'_>, m: Message, errno: Errno) {
         q.freemsg(m);
-        let error = Some(Errno::EBADMSG);
-        q.putnext(Message::new(Kind::Error { read: error, write: error }));
+        q.putnext(Message::new(Kind::Error { read: Some(errno), write: Some(errno) }));
     }
 
     /// Returns the compressed or wrapped form of a message on its way down; `None` leaves the message unchanged.
-    fn pack(&self, info: &SendInfo, data: &Chain) -> Option<Bytes> {
+    fn pack(&self, q: &mut Q<'_>, info: &SendInfo, data: &Chain) -> Option<Bytes> {
         let is_own = info.ppid == Self::PPID;
         let fits = data.len() <= Self::BYTES_MAX && !info.more && !self.in_record;
         if !self.answered || !fits {
@@ -190,7 +206,7 @@ impl Compress {
         }
         let plain = data.to_vec();
         let block = compress(&plain);
-        let mut packed = Vec::with_capacity(9 + block.len());
+        let mut packed = Vec::with_capacity(HEADER_BYTES + block.len());
         // The plain length is at most `BYTES_MAX`.
         let header = [&[COMPRESSED][..], &info.ppid.to_be_bytes(), &(plain.len() as u32).to_be_bytes()];
         header.iter().for_each(|part| packed.extend_from_slice(part));
@@ -201,7 +217,7 @@ impl Compress {
             false if is_own => [&[STORED][..], &info.ppid.to_be_bytes(), &plain].concat(),
             false => return None,
         };
-        Some(Bytes::from_owner(Packed { bytes, _plain: data.clone() }))
+        Some(q.charge(bytes.len())?.on(bytes))
     }
 
     /// Sends the module's own messages that are due, behind a record.
@@ -244,18 +260,22 @@ impl Compress {
         own(association, &[&[what][..], &self.wrapped.to_be_bytes()].concat())
     }
 
-    /// Returns whether no record is open, and everything has come that the other end has wrapped, or the wait for it is over.
-    fn has_left(&self) -> bool {
-        match self.leaving {
+    /// Returns whether no record is open, and everything has come that the other end has wrapped, or the wait for it is over, and
+    /// nothing of that waits here.
+    fn has_left(&self, q: &mut Q<'_>) -> bool {
+        let has_come = match self.leaving {
             Leaving::No | Leaving::Owed | Leaving::Announced => false,
-            Leaving::Until(wrapped) => self.unwrapped >= wrapped && !self.in_record,
-            Leaving::Overdue => !self.in_record,
-        }
+            Leaving::Until(wrapped) => self.unwrapped >= wrapped,
+            Leaving::Overdue => true,
+        };
+        let holds = |queue: &Queue| queue.iter().any(is_wrapped);
+        let is_waiting = if q.side() == Side::Read { holds(q.queue()) } else { holds(q.other().queue()) };
+        has_come && !self.in_record && !is_waiting
     }
 
     /// Tells those who wait to pop the module once it may leave.
     fn tell_poppers(&self, q: &mut Q<'_>) {
-        if self.has_left() {
+        if self.has_left(q) {
             q.may_leave();
         }
     }
@@ -271,20 +291,35 @@ fn own(association: Which, bytes: &[u8]) -> Message {
     Message::optdata_req(association, info, bytes.to_vec().into())
 }
 
-/// Returns a message as its sender wrote it. The window of the message that brought it has been returned.
-fn plain(association: Which, info: &RecvInfo, ppid: [u8; 4], data: Vec<u8>) -> Message {
-    let info = RecvInfo { ppid: u32::from_be_bytes(ppid), ..*info };
-    Message::optdata_ind(association, info, data.into()).marked(Marks::CREDITED)
+/// Returns whether a module at the other end has compressed or wrapped a message.
+fn is_wrapped(m: &Message) -> bool {
+    let what = m.data.blocks().first().and_then(|block| block.first());
+    matches!(what, Some(&(COMPRESSED | STORED)))
+        && m.user_data().is_some_and(|data| data.ppid == Compress::PPID)
 }
 
-/// Decompresses a length and a block; returns `None` if they are invalid.
-fn unpack(rest: &[u8]) -> Option<Vec<u8>> {
-    let (len, block) = rest.split_first_chunk()?;
-    let len = u32::from_be_bytes(*len) as usize;
-    if len > Compress::BYTES_MAX {
-        return None;
+/// Returns the payload protocol identifier and the length of the content of a compressed or stored message; `None` if it is
+/// invalid.
+fn described(wire: &Chain) -> Option<(u32, usize)> {
+    let mut header = [0; HEADER_BYTES];
+    let copied = wire.copy_to(&mut header);
+    let [what, p0, p1, p2, p3, len @ ..] = header;
+    let len = match what {
+        STORED if copied >= STORED_HEADER_BYTES => wire.len() - STORED_HEADER_BYTES,
+        COMPRESSED if copied == HEADER_BYTES => u32::from_be_bytes(len) as usize,
+        _ => return None,
+    };
+    let is_valid = what == STORED || len <= Compress::BYTES_MAX;
+    is_valid.then_some((u32::from_be_bytes([p0, p1, p2, p3]), len))
+}
+
+/// Returns the content of a message that [`described`] says to have this length; `None` if it is invalid.
+fn unpacked(wire: &Chain, len: usize) -> Option<Vec<u8>> {
+    let bytes = wire.to_vec();
+    match bytes.split_first()? {
+        (&STORED, _) => Some(bytes[STORED_HEADER_BYTES..].to_vec()),
+        _ => decompress(&bytes[HEADER_BYTES..], len).ok().filter(|data| data.len() == len),
     }
-    decompress(block, len).ok().filter(|data| data.len() == len)
 }
 
 impl Module for Compress {
@@ -312,7 +347,7 @@ impl Module for Compress {
             return q.pass(m);
         };
         self.plain_bytes += m.data.len() as u64;
-        let packed = self.pack(&info, &m.data);
+        let packed = self.pack(q, &info, &m.data);
         self.in_record = info.more;
         let m = match packed {
             Some(packed) => {
@@ -334,8 +369,14 @@ impl Module for Compress {
         if matches!(m.kind, Kind::Flush(_)) {
             return q.pass(m);
         }
-        let waits = !m.kind.is_high_priority() && (!q.queue().is_empty() || !q.canputnext(m.band));
-        if waits { q.putq(m) } else { self.take(q, m) }
+        // Many messages may be on their way here, and would all be unpacked before the first content counts above: only the service
+        // procedure, which counts what it has sent on, unpacks.
+        let waits = is_wrapped(&m) || !q.queue().is_empty() || !q.canputnext(m.band);
+        if waits && !m.kind.is_high_priority() {
+            q.putq(m);
+        } else if let Err(m) = self.take(q, m) {
+            q.putq(m);
+        }
     }
 
     fn rsrv(&mut self, q: &mut Q<'_>) {
@@ -343,8 +384,11 @@ impl Module for Compress {
             if !m.kind.is_high_priority() && !q.canputnext(m.band) {
                 return q.putbq(m);
             }
-            self.take(q, m);
+            if let Err(m) = self.take(q, m) {
+                return q.putbq(m);
+            }
         }
+        self.tell_poppers(q);
     }
 
     /// Tells the other end, and waits for what it has compressed. An end that was not announced is not known to the other one.
@@ -357,7 +401,7 @@ impl Module for Compress {
                 self.tell_leaving(q, Which::Only);
                 false
             }
-            _ => self.has_left(),
+            _ => self.has_left(q),
         }
     }
 
@@ -371,11 +415,14 @@ impl Module for Compress {
         self.tell_poppers(q);
     }
 
-    /// Sends up the waiting messages now: behind the module nothing could decompress them.
+    /// Sends up the waiting messages now: behind the module nothing could decompress them. The stream fails if there is no memory
+    /// for them, unless it is closed. A module that was asked to leave has none.
     fn close(&mut self, q: &mut Q<'_>) {
         let mut q = q.other();
         while let Some(m) = q.getq() {
-            self.take(&mut q, m);
+            if let Err(m) = self.take(&mut q, m) {
+                Self::fail(&mut q, m, Errno::ENOBUFS);
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ fn carry(from: &mut Rig, to: &mut Rig) -> usize {
         wire_bytes += m.data.len();
         to.up(Message::optdata_ind(ONE, info, m.data));
     }
+    to.executive.at(epoch()).run();
     wire_bytes
 }
 
@@ -228,6 +229,7 @@ fn compress_refuses_what_the_other_end_cannot_have_sent() {
         let info = RecvInfo { ppid: Compress::PPID, more, ..RecvInfo::default() };
         let len = bytes.len();
         rig.up(Message::optdata_ind(ONE, info, Chain::from(bytes)));
+        rig.executive.at(epoch()).run();
         assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::EBADMSG)));
         assert_eq!(rig.state().consumed, [(ONE, len)]);
     }

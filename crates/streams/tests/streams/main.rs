@@ -16,6 +16,7 @@ mod faults;
 mod flow_control;
 mod flushing;
 mod ioctls;
+mod memory;
 mod modules;
 mod multiplexors;
 mod names;

@@ -5,9 +5,11 @@ use std::time::Instant;
 
 use streams::{Chain, IoctlRequest, Kind, Message, Module, Q, Seen, SendInfo, Side, Which};
 use swiftwater::modules::{BufMod, Counter};
-use swiftwater::{AssociationState, SendError};
+use swiftwater::{
+    Association, AssociationOptions, AssociationState, ReceivePool, RecvError, SendError, StackOptions,
+};
 
-use crate::pair::{must_end, pair, recv_whole};
+use crate::pair::{listen_with, must_end, pair, recv_whole};
 
 #[test]
 fn a_counter_sees_every_message_in_both_directions() {
@@ -58,6 +60,46 @@ fn much_passes_a_module() {
         assert_eq!(bytes, 2000 * 5000);
         assert_eq!(counts.bytes_down(), 2000 * 5000);
         sender.join().unwrap();
+    });
+}
+
+/// The memory comes back on a thread that makes no call of the stack.
+#[test]
+fn a_module_that_waits_for_memory_goes_on_when_a_program_drops_a_message() {
+    const MESSAGE_BYTES: usize = 60_000;
+    must_end(|| {
+        let pool = ReceivePool::with_limit(100_000);
+        let options = AssociationOptions::default().with_receive_pool(pool.clone());
+        let listener = listen_with(&StackOptions::default().with_association(options));
+        let compressing = || {
+            let client = Association::connect(listener.address()).unwrap();
+            let ends = [client, listener.accept().unwrap().0];
+            ends.iter().for_each(|end| end.stream().push_named("compress", &[]).unwrap());
+            for (from, to) in [(0, 1), (1, 0), (0, 1), (1, 0)] {
+                ends[from].send(b"hello").unwrap();
+                assert_eq!(recv_whole(&ends[to]).unwrap(), b"hello");
+            }
+            ends
+        };
+        let [[to_one, one], [to_other, other]] = [compressing(), compressing()];
+        to_one.send(&[1; MESSAGE_BYTES]).unwrap();
+        let held = one.recv().unwrap().unwrap();
+        assert!(!pool.has(100_000 - MESSAGE_BYTES), "the program holds what it has read");
+        to_other.send(&[2; MESSAGE_BYTES]).unwrap();
+        let waits = || {
+            let stream = other.stream().describe().unwrap();
+            stream.modules.iter().any(|module| module.read.messages == 1)
+        };
+        while !waits() {
+            std::thread::yield_now();
+        }
+        assert!(other.try_recv().is_err_and(|error| error == RecvError::WouldBlock));
+        let reader = std::thread::spawn(move || recv_whole(&other).unwrap());
+        // Most of the time the reader sleeps by now.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        drop(held);
+        assert_eq!(reader.join().unwrap(), [2; MESSAGE_BYTES]);
+        assert!(pool.has(100_000));
     });
 }
 

@@ -2,6 +2,8 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use swiftwater::ReceivePool;
+
 use super::wait_queue::USERS_EXAMINED_MAX;
 use super::*;
 
@@ -258,6 +260,30 @@ fn the_receive_memory_of_all_users_bounds_that_of_each() {
     };
     let (most, rest) = (all_of(&first), all_of(&second));
     assert!(rest > 0 && most + rest <= 750, "{most} and {rest}");
+}
+
+#[test]
+fn what_modules_make_waits_for_the_user_and_while_little_is_left_for_all_users() {
+    let budget = budget(1000, 4000);
+    let (first, second) = (budget.account(1), budget.account(2));
+    let pool = ReceivePool::new(Arc::<Account>::clone(&first));
+    assert!(pool.take_made(700) && !pool.take_made(100), "a quarter is for associations that hold little");
+    let told = Arc::new(AtomicUsize::new(0));
+    let tell = Arc::clone(&told);
+    let notify: Arc<Notified> = Arc::new(move || tell.store(tell.load(SeqCst) + 1, SeqCst));
+    let wait = || pool.when_released(Arc::downgrade(&notify));
+    wait();
+    drop(second.take(100));
+    assert_eq!(told.load(SeqCst), 0, "the memory of another user");
+    drop(first.take(100));
+    drop(first.take(100));
+    assert_eq!(told.load(SeqCst), 1, "each is told once");
+    wait();
+    let _much = second.charge_anyway(2000);
+    drop(second.charge_anyway(10));
+    assert_eq!(told.load(SeqCst), 2, "it was the memory of all");
+    pool.release_made(700);
+    assert_eq!(first.charged_bytes(), 0);
 }
 
 #[test]

@@ -1,0 +1,227 @@
+//! Memory for the data that modules make, and the queues that wait for it.
+//!
+//! A driver tells the memory of a stream ([`Cx::set_memory`](crate::Cx::set_memory)), and a module charges it for the data that it
+//! makes ([`Q::charge`](crate::Q::charge)). Several streams may share one memory, also streams of other executives.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock, Weak};
+
+use bytes::Bytes;
+
+use crate::identifiers::{QueueRef, Side};
+
+/// The memory that the data of a stream's modules is charged to. The executive knows no users: its owner counts.
+///
+/// Data on its way up may be refused, and waits then. Data on its way down takes the place of data that the module frees, so it is
+/// charged whatever the limit.
+pub trait StreamMemory: fmt::Debug + Send + Sync {
+    /// Returns a number that other memory for data on its way up does not have.
+    fn id(&self) -> usize;
+    /// Charges bytes on their way up, or returns false.
+    fn take_read(&self, bytes: usize) -> bool;
+    /// Returns memory of [`StreamMemory::take_read`].
+    fn release_read(&self, bytes: usize);
+    /// Charges bytes on their way down.
+    fn charge_write(&self, bytes: usize);
+    /// Returns memory of [`StreamMemory::charge_write`].
+    fn release_write(&self, bytes: usize);
+    /// Calls `notify` once when memory for data on its way up is released, from any thread. A call too many does no harm.
+    fn when_released(&self, notify: Weak<Notify>);
+}
+
+/// A function that memory calls when some is released.
+pub type Notify = dyn Fn() + Send + Sync;
+
+/// Memory that is charged for data that a module makes, until this is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    /// Without memory, nothing is counted.
+    memory: Option<Arc<dyn StreamMemory>>,
+    side: Side,
+    bytes: usize,
+}
+
+/// Data with its charge.
+struct Charged<T> {
+    content: T,
+    _charge: Charge,
+}
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Charged<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.content.as_ref()
+    }
+}
+
+impl Charge {
+    /// Cost of a message in addition to its bytes, wherever it waits.
+    const COST_BYTES: usize = 256;
+
+    pub(crate) fn cost_of(bytes: usize) -> usize {
+        bytes + Self::COST_BYTES
+    }
+
+    /// Returns the charge for `bytes` that the memory has counted.
+    pub(crate) fn counted(memory: Option<Arc<dyn StreamMemory>>, side: Side, bytes: usize) -> Self {
+        Self { memory, side, bytes }
+    }
+
+    /// Returns `content`, which stays charged as long as any part of it exists. A message with it on its way up has the mark
+    /// [`Marks::CHARGED`](crate::Marks::CHARGED).
+    pub fn on(self, content: impl AsRef<[u8]> + Send + 'static) -> Bytes {
+        Bytes::from_owner(Charged { content, _charge: self })
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let Some(memory) = &self.memory else { return };
+        match self.side {
+            Side::Read => memory.release_read(self.bytes),
+            Side::Write => memory.release_write(self.bytes),
+        }
+    }
+}
+
+/// A queue of a module, with the serial number of the module.
+pub(crate) type Waiter = (QueueRef, u32);
+
+/// The queues whose modules wait for memory. Those that share memory wait in line: when some is released, the service procedure
+/// of the first one runs, and then that of the next, until one finds too little.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryWaits {
+    lines: HashMap<usize, Line>,
+    /// The queue that has left its line for a try, and the line.
+    trying: Option<(usize, Waiter)>,
+    signal: Arc<Signal>,
+}
+
+/// The queues that wait for the same memory.
+struct Line {
+    queues: VecDeque<Waiter>,
+    members: HashSet<Waiter>,
+    /// The first queue is to try again.
+    is_due: Arc<AtomicBool>,
+    notify: Arc<Notify>,
+    /// Keeps the number of the memory from other memory.
+    _memory: Arc<dyn StreamMemory>,
+}
+
+/// Tells the owner of the executive that a line is due.
+#[derive(Default)]
+struct Signal {
+    is_given: AtomicBool,
+    owner: OnceLock<Box<Notify>>,
+}
+
+impl Signal {
+    fn give(&self) {
+        if !self.is_given.swap(true, SeqCst)
+            && let Some(owner) = self.owner.get()
+        {
+            owner();
+        }
+    }
+}
+
+impl Line {
+    fn new(memory: Arc<dyn StreamMemory>, signal: &Arc<Signal>) -> Self {
+        let is_due = Arc::new(AtomicBool::new(false));
+        let (due, signal) = (Arc::clone(&is_due), Arc::clone(signal));
+        let notify = Arc::new(move || {
+            due.store(true, SeqCst);
+            signal.give();
+        });
+        Self { queues: VecDeque::new(), members: HashSet::new(), is_due, notify, _memory: memory }
+    }
+}
+
+impl MemoryWaits {
+    /// Sets the function that is called, from any thread, when queues are to try again. The owner then runs the executive.
+    pub(crate) fn set_owner(&mut self, owner: Box<Notify>) {
+        // The first one stays.
+        let _ = self.signal.owner.set(owner);
+    }
+
+    /// Charges bytes on their way up. If that fails, the queue waits in line.
+    pub(crate) fn take(&mut self, memory: &Arc<dyn StreamMemory>, waiter: Waiter, bytes: usize) -> bool {
+        let id = memory.id();
+        let is_trying = self.trying == Some((id, waiter));
+        if !is_trying
+            && let Some(line) = self.lines.get_mut(&id)
+            && !line.queues.is_empty()
+        {
+            if line.members.insert(waiter) {
+                line.queues.push_back(waiter);
+                // Those in front may be gone, and no release may follow.
+                (line.notify)();
+            }
+            return false;
+        }
+        if memory.take_read(bytes) {
+            return true;
+        }
+        self.trying = None;
+        let line = self.lines.entry(id).or_insert_with(|| Line::new(Arc::clone(memory), &self.signal));
+        line.is_due.store(false, SeqCst);
+        memory.when_released(Arc::downgrade(&line.notify));
+        // Memory may have been released before it knew of the line.
+        let is_taken = memory.take_read(bytes);
+        if !is_taken && line.members.insert(waiter) {
+            line.queues.push_front(waiter);
+        }
+        is_taken
+    }
+
+    /// Forgets queues that are gone.
+    pub(crate) fn forget(&mut self, is_gone: impl Fn(&Waiter) -> bool) {
+        for line in self.lines.values_mut() {
+            let before = line.queues.len();
+            line.queues.retain(|waiter| !is_gone(waiter));
+            if line.queues.len() < before {
+                line.members.retain(|waiter| !is_gone(waiter));
+                // The next one may need less.
+                (line.notify)();
+            }
+        }
+    }
+
+    /// Returns whether a queue may have to try again.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.signal.is_given.load(SeqCst)
+    }
+
+    /// Takes the next queue that is to try again from its line.
+    pub(crate) fn next_due(&mut self) -> Option<Waiter> {
+        self.trying = None;
+        if !self.signal.is_given.swap(false, SeqCst) {
+            return None;
+        }
+        self.lines.retain(|_, line| !line.queues.is_empty());
+        let (id, line) = self.lines.iter_mut().find(|(_, line)| line.is_due.load(SeqCst))?;
+        let waiter = line.queues.pop_front()?;
+        line.members.remove(&waiter);
+        self.trying = Some((*id, waiter));
+        // The others in the line, and other lines, come next.
+        self.signal.is_given.store(true, SeqCst);
+        Some(waiter)
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line")
+            .field("queues", &self.queues)
+            .field("is_due", &self.is_due)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signal").field("is_given", &self.is_given).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,272 @@
+//! The memory that the data of modules is charged to, and the modules that wait for it (SVR4.2 DDI/DKI `bufcall(D3)`).
+
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use streams::modules::Compress;
+use streams::{
+    Chain, Errno, Executive, Message, Notify, PopError, ReadError, RecvInfo, SendInfo, StreamId,
+    StreamMemory, Which,
+};
+
+use crate::support::{Device, ONE, Rig, epoch, pushed};
+
+/// Length of a message, most of which are waiting in vain where `FEW_BYTES` is the limit.
+const PLAIN_BYTES: usize = 60_000;
+/// Room for two messages with what they cost besides.
+const FEW_BYTES: usize = 2 * PLAIN_BYTES + 1000;
+
+/// Memory of a user.
+#[derive(Debug)]
+struct Memory(Mutex<Counted>);
+
+#[derive(Default)]
+struct Counted {
+    limit_bytes: usize,
+    read_bytes: usize,
+    write_bytes: usize,
+    refusals: usize,
+    waiting: Vec<Weak<Notify>>,
+}
+
+impl std::fmt::Debug for Counted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} bytes", self.read_bytes, self.limit_bytes)
+    }
+}
+
+impl Memory {
+    fn of(limit_bytes: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Counted { limit_bytes, ..Counted::default() })))
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.0.lock().unwrap()
+    }
+
+    fn read_bytes(&self) -> usize {
+        self.counted().read_bytes
+    }
+
+    /// Charges data of somebody else, so that only `bytes` are free.
+    fn leave(&self, bytes: usize) -> usize {
+        let mut counted = self.counted();
+        let others_bytes = counted.limit_bytes - counted.read_bytes - bytes;
+        counted.read_bytes += others_bytes;
+        others_bytes
+    }
+}
+
+impl StreamMemory for Memory {
+    fn id(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+    fn take_read(&self, bytes: usize) -> bool {
+        let mut counted = self.counted();
+        let fits = counted.read_bytes + bytes <= counted.limit_bytes;
+        counted.read_bytes += if fits { bytes } else { 0 };
+        counted.refusals += usize::from(!fits);
+        fits
+    }
+    fn release_read(&self, bytes: usize) {
+        self.counted().read_bytes -= bytes;
+        let waiting = std::mem::take(&mut self.counted().waiting);
+        waiting.iter().filter_map(Weak::upgrade).for_each(|notify| notify());
+    }
+    fn charge_write(&self, bytes: usize) {
+        self.counted().write_bytes += bytes;
+    }
+    fn release_write(&self, bytes: usize) {
+        self.counted().write_bytes -= bytes;
+    }
+    fn when_released(&self, notify: Weak<Notify>) {
+        self.counted().waiting.push(notify);
+    }
+}
+
+fn share(rig: &mut Rig, s: StreamId, memory: &Arc<Memory>) {
+    let memory = Arc::clone(memory);
+    let set = |_: &mut Device, cx: &mut streams::Cx<'_>| cx.set_memory(s, Some(memory));
+    rig.executive.at(epoch()).with_driver(rig.driver, set).unwrap();
+}
+
+/// Returns a stream with `compress`, and its memory.
+fn rig(limit_bytes: usize) -> (Rig, Arc<Memory>) {
+    let (mut rig, _) = pushed("compress", &[]);
+    let (memory, s) = (Memory::of(limit_bytes), rig.s);
+    share(&mut rig, s, &memory);
+    (rig, memory)
+}
+
+/// Returns messages as the module of the other end compresses them: each is as long as `PLAIN_BYTES` says, and of one byte.
+fn compressed(bytes: &[u8]) -> Vec<Message> {
+    let (mut other, _) = pushed("compress", &[]);
+    other.up(own(vec![1]));
+    for &byte in bytes {
+        let plain = [byte; PLAIN_BYTES];
+        other.executive.write(other.s, Which::Only, SendInfo::default(), &plain, epoch).unwrap();
+    }
+    let mut sent = std::mem::take(&mut other.state().received);
+    sent.retain(|m| m.data.len() > 1);
+    sent.into_iter().map(|m| own(m.data)).collect()
+}
+
+/// Returns a message of the module of the other end.
+fn own(data: impl Into<Chain>) -> Message {
+    Message::optdata_ind(ONE, RecvInfo { ppid: Compress::PPID, ..RecvInfo::default() }, data.into())
+}
+
+fn up(rig: &mut Rig, messages: Vec<Message>) {
+    rig.device(|cx, s| messages.into_iter().for_each(|m| cx.putnext(s, m)));
+    rig.executive.at(epoch()).run();
+}
+
+/// Takes the first message of a stream; returns its data.
+fn take(executive: &mut Executive, s: StreamId) -> Option<Chain> {
+    executive.getmsg(s).unwrap().map(|m| m.data)
+}
+
+#[test]
+fn what_a_module_makes_is_charged_as_long_as_it_exists() {
+    let (mut rig, memory) = rig(usize::MAX);
+    rig.executive.push_named(rig.s, "bufmod", &[]).unwrap();
+    up(&mut rig, compressed(&[1, 2, 3, 4, 5]));
+    let charged = memory.read_bytes();
+    assert!(charged > 5 * PLAIN_BYTES, "{charged}: the head and a module hold them");
+    let first = take(&mut rig.executive, rig.s).unwrap();
+    let s = rig.s;
+    rig.executive.at(epoch()).close_now(s);
+    assert!((PLAIN_BYTES..charged / 4).contains(&memory.read_bytes()), "the reader holds one");
+    assert_eq!(first, [1; PLAIN_BYTES][..]);
+    drop(first);
+    assert_eq!(memory.read_bytes(), 0);
+}
+
+/// A reader that waits has the data of receive blocks copied; data with a charge of its own stays where it is.
+#[test]
+fn data_with_a_charge_keeps_it_when_queues_are_copied() {
+    let (mut rig, memory) = rig(usize::MAX);
+    up(&mut rig, compressed(&[1, 2]));
+    let charged = memory.read_bytes();
+    rig.device(|cx, _| cx.detach(false));
+    assert_eq!(memory.read_bytes(), charged);
+    assert_eq!(take(&mut rig.executive, rig.s).unwrap(), [1; PLAIN_BYTES][..]);
+}
+
+#[test]
+fn a_compressed_message_is_charged_in_this_form() {
+    let (mut rig, memory) = rig(0);
+    rig.up(own(vec![1]));
+    rig.executive.write(rig.s, Which::Only, SendInfo::default(), &[7; PLAIN_BYTES], epoch).unwrap();
+    let bytes = rig.state().received[0].data.len();
+    let charged = memory.counted().write_bytes;
+    assert!((bytes..PLAIN_BYTES / 2).contains(&charged), "{charged} for {bytes}");
+    rig.state().received.clear();
+    assert_eq!(memory.counted().write_bytes, 0);
+}
+
+#[test]
+fn a_module_without_memory_waits_with_its_window_until_some_is_released() {
+    let (mut rig, memory) = rig(FEW_BYTES);
+    let told = Arc::new(Mutex::new(0));
+    let tell = Arc::clone(&told);
+    rig.executive.set_memory_notify(Box::new(move || *tell.lock().unwrap() += 1));
+    let others_bytes = memory.leave(0);
+    let messages = compressed(&[1, 2, 3]);
+    let wire_bytes: usize = messages.iter().map(|m| m.data.len()).sum();
+    up(&mut rig, messages);
+    let refusals = memory.counted().refusals;
+    for _ in 0..100 {
+        rig.executive.at(epoch()).run();
+    }
+    assert_eq!(memory.counted().refusals, refusals, "it does not ask again and again");
+    assert_eq!((rig.executive.getmsg(rig.s), *told.lock().unwrap()), (Ok(None), 0));
+    assert!(rig.state().consumed.is_empty(), "their window is not returned");
+    memory.release_read(others_bytes);
+    assert!(rig.executive.is_runnable());
+    assert_eq!(*told.lock().unwrap(), 1);
+    rig.executive.at(epoch()).run();
+    assert_eq!(rig.executive.describe(rig.s).unwrap().head_queue.messages, 2);
+    for byte in [1, 2, 3] {
+        assert_eq!(take(&mut rig.executive, rig.s).unwrap(), [byte; PLAIN_BYTES][..]);
+        rig.executive.at(epoch()).run();
+    }
+    let credit: usize = rig.state().consumed.iter().map(|(_, bytes)| bytes).sum();
+    assert_eq!((memory.read_bytes(), credit), (0, wire_bytes));
+}
+
+#[test]
+fn streams_that_share_memory_wait_in_line() {
+    let (mut rig, memory) = rig(FEW_BYTES);
+    let driver = rig.driver;
+    let open = |rig: &mut Rig| {
+        let s = rig.executive.open(driver).unwrap();
+        rig.executive.push_named(s, "compress", &[]).unwrap();
+        share(rig, s, &memory);
+        s
+    };
+    let streams = [rig.s, open(&mut rig), open(&mut rig), open(&mut rig)];
+    let free = memory.leave(0) / 2;
+    for s in streams {
+        let message = compressed(&[s.index() as u8]).pop().unwrap();
+        rig.executive.at(epoch()).with_driver(driver, |_: &mut Device, cx| cx.putnext(s, message)).unwrap();
+        rig.executive.at(epoch()).run();
+    }
+    // A stream that is gone holds up nobody.
+    rig.executive.at(epoch()).close_now(streams[1]);
+    rig.executive.at(epoch()).run();
+    for next in [streams[0], streams[2], streams[3]] {
+        memory.release_read(free);
+        rig.executive.at(epoch()).run();
+        let ready = streams.map(|s| rig.executive.describe(s).is_some_and(|s| s.head_queue.messages > 0));
+        assert_eq!(ready, streams.map(|s| s == next), "one message fits, that of {next}");
+        assert_eq!(take(&mut rig.executive, next).unwrap(), [next.index() as u8; PLAIN_BYTES][..]);
+        memory.leave(0);
+    }
+}
+
+/// Messages that a module below sends on together are all on their way before the first content arrives above.
+#[test]
+fn a_burst_from_below_is_unpacked_as_the_reader_has_room() {
+    let mut rig = Rig::new();
+    streams::modules::add_all(&mut rig.executive);
+    rig.executive.push_named(rig.s, "bufmod", &[]).unwrap();
+    rig.executive.push_named(rig.s, "compress", &[]).unwrap();
+    let (memory, s) = (Memory::of(usize::MAX), rig.s);
+    share(&mut rig, s, &memory);
+    up(&mut rig, compressed(&[7; 100]));
+    let described = rig.executive.describe(rig.s).unwrap();
+    assert_eq!(described.head_queue.messages, Rig::INFO.head.hiwat_bytes.div_ceil(PLAIN_BYTES));
+    assert!(memory.read_bytes() < 4 * PLAIN_BYTES);
+}
+
+#[test]
+fn a_module_that_has_no_memory_for_what_waits_is_not_popped() {
+    let (mut rig, memory) = rig(FEW_BYTES);
+    rig.write("x").unwrap();
+    up(&mut rig, vec![own(vec![1])]);
+    up(&mut rig, compressed(&[1, 2, 3]));
+    let start = epoch() + Compress::LEAVE_WAIT;
+    assert_eq!(rig.executive.pop(rig.s).err(), Some(PopError::Busy));
+    (0..3).for_each(|n| rig.executive.timeout(start + n * Compress::LEAVE_WAIT));
+    assert_eq!(rig.executive.pop(rig.s).err(), Some(PopError::Busy), "the third message waits");
+    for _ in 0..3 {
+        take(&mut rig.executive, rig.s).unwrap();
+        rig.executive.at(epoch()).run();
+    }
+    rig.executive.pop(rig.s).unwrap();
+    assert_eq!(memory.read_bytes(), 0);
+}
+
+/// A stream that was hung up pops its modules at once.
+#[test]
+fn a_stream_fails_whose_module_is_popped_without_memory_for_what_waits() {
+    let (mut rig, memory) = rig(FEW_BYTES);
+    up(&mut rig, compressed(&[1, 2, 3]));
+    rig.up(Message::new(streams::Kind::Hangup));
+    rig.executive.at(epoch()).run();
+    take(&mut rig.executive, rig.s).unwrap();
+    memory.leave(0);
+    rig.device(|cx, s| cx.error(s, Errno::EIO));
+    rig.executive.pop(rig.s).unwrap();
+    assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::ENOBUFS)));
+}
