@@ -49,6 +49,8 @@ pub(crate) struct Head {
     hang_up_is_delayed: bool,
     /// The uppermost module could not leave, and has announced since that it may.
     poppable: bool,
+    /// The driver has announced that the other end sends no more.
+    read_hung_up: bool,
     /// Messages that come up are not for a reader: the stream is linked or closing.
     diverted: bool,
     /// The stream is linked under a multiplexor, whose driver handles messages that come up.
@@ -86,6 +88,7 @@ impl Head {
             hung_up: false,
             hang_up_is_delayed: false,
             poppable: false,
+            read_hung_up: false,
             diverted: false,
             link: None,
             user_waits: false,
@@ -483,7 +486,7 @@ impl Head {
     /// Returns what the program can do now (`poll`).
     pub(crate) fn poll(&self, below: &Queue) -> Readiness {
         if self.user_waits {
-            return Readiness::default();
+            return Readiness { read_hangup: self.read_hung_up, ..Readiness::default() };
         }
         let front = self.queue.front();
         let priority = front.is_some_and(|m| m.kind.is_high_priority());
@@ -499,6 +502,7 @@ impl Head {
             read_band: ordinary_band.is_some_and(|band| band > 0),
             write_band: !self.hung_up && below.has_room_in_a_band(),
             poppable: self.poppable,
+            read_hangup: self.read_hung_up,
             hangup: self.hung_up && !self.hang_up_is_delayed,
             error: self.read_error.is_some() || self.write_error.is_some(),
         }
@@ -508,6 +512,14 @@ impl Head {
     pub(crate) fn on_poppable(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         self.poppable = true;
         self.waiters.wake(s, Interest::POPPABLE, scheduler);
+    }
+
+    /// Sets whether the other end sends no more, and wakes those who wait for that.
+    pub(crate) fn set_read_hung_up(&mut self, s: StreamId, hung_up: bool, scheduler: &mut Scheduler) {
+        self.read_hung_up = hung_up;
+        if hung_up {
+            self.wake_quietly(s, Interest::READ_HANGUP, scheduler);
+        }
     }
 
     /// Forgets whether a module may be popped: it is asked now.

@@ -193,6 +193,12 @@ pub fn set_has_upper_data(association: &Association, has_upper_data: bool) {
         .command(|driver, cx| driver.set_has_upper_data(cx, socket.stream, Which::Only, has_upper_data));
 }
 
+/// Waits until the peer has shut the association down, or the association has ended. Does not wait for messages that can still be
+/// received.
+pub async fn peer_shutdown(association: &crate::tokio::Association) {
+    association.peer_shutdown().await;
+}
+
 /// Keeps received messages of at least this many bytes charged to the receive window until [`release_window`].
 pub fn hold_window_from(association: &Association, bytes: usize) {
     association.shared.socket.hold_window_from(bytes);

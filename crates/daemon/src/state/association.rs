@@ -188,6 +188,14 @@ impl SocketAssociation {
         self.has_upper_data() && self.view(|view| view.state()) == Some(AssociationState::ShutdownReceived)
     }
 
+    /// Waits until the peer has shut the association down, or the association has ended.
+    pub(crate) async fn peer_shutdown(&self) {
+        match self.stack_association() {
+            Some(association) => internals::peer_shutdown(association).await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Returns the header with the association's default parameters, if the program gave the message none. Called as soon as the
     /// message was taken, because later changes do not concern it.
     pub(crate) fn complete(&self, header: Header) -> Header {

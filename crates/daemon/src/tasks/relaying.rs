@@ -117,22 +117,24 @@ impl Default for ShutdownGrace {
 
 impl ShutdownGrace {
     /// Waits for an event that only programs of the socket's user bring about. Returns `None` when the peer has waited for such
-    /// events for [`STUCK_WAIT`]. A shutdown that comes during the wait is noticed within this time.
+    /// events for [`STUCK_WAIT`].
     async fn wait<T>(&mut self, assoc: &SocketAssociation, event: impl Future<Output = T>) -> Option<T> {
         let mut event = pin!(event);
-        loop {
-            let (began, peer_waits) = (Instant::now(), assoc.has_last_upper_data());
-            let limit = if peer_waits { self.left } else { STUCK_WAIT };
-            let waited = timeout(limit, event.as_mut()).await;
-            if peer_waits {
-                self.left = self.left.saturating_sub(began.elapsed());
-            }
-            match waited {
-                Ok(happened) => return Some(happened),
-                Err(_) if peer_waits => return None,
-                Err(_) => {}
+        if !assoc.has_last_upper_data() {
+            tokio::select! {
+                biased;
+                happened = event.as_mut() => return Some(happened),
+                () = assoc.peer_shutdown() => {}
             }
         }
+        if !assoc.has_last_upper_data() {
+            // The association has ended: no peer waits.
+            return Some(event.await);
+        }
+        let began = Instant::now();
+        let waited = timeout(self.left, event).await;
+        self.left = self.left.saturating_sub(began.elapsed());
+        waited.ok()
     }
 }
 
@@ -385,18 +387,21 @@ mod tests {
         peer: Association,
     }
 
+    /// Rounds of the runtime in which a relay notices a shutdown.
+    const NOTICE_ROUNDS: usize = 10;
+
     impl Relayed {
-        /// Shuts the association down at the peer, and lets so much time pass that it waits for the program no longer.
+        /// Shuts the association down at the peer, and lets so much time pass that it waits for the program no longer, once the
+        /// relay has noticed the shutdown.
         async fn shut_down_at_peer(&self) {
             self.peer.shutdown().await.expect("it is open");
             until("the shutdown comes", || self.assoc.has_last_upper_data()).await;
-            // The relay notices the shutdown at the end of the first.
-            for _ in 0..2 {
-                tokio::time::pause();
-                tokio::time::advance(STUCK_WAIT + Duration::from_millis(1)).await;
-                tokio::time::resume();
+            for _ in 0..NOTICE_ROUNDS {
                 yield_now().await;
             }
+            tokio::time::pause();
+            tokio::time::advance(STUCK_WAIT + Duration::from_millis(1)).await;
+            tokio::time::resume();
             soon(self.peer.closed()).await;
         }
     }

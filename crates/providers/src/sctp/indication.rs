@@ -120,6 +120,7 @@ impl Host for Upper<'_, '_> {
             }
             Event::PeerShutdown => {
                 self.on_event(id, tpi::Event::OrdrelInd);
+                self.set_read_hangup(id, true);
                 let association = self.minors.which(id);
                 self.up(id, Message::proto(Primitive::OrdrelInd { association }));
             }
@@ -296,8 +297,16 @@ impl Upper<'_, '_> {
         }
     }
 
+    /// Sets whether the peer of a one-to-one stream sends no more.
+    fn set_read_hangup(&mut self, id: AssociationId, hung_up: bool) {
+        if let Some((s, Which::Only)) = self.minors.stream(id) {
+            self.cx.set_read_hangup(s, hung_up);
+        }
+    }
+
     /// Reports the restart of an association: a second `T_CONN_CON`, whose data describes the restart.
     fn restarted(&mut self, id: AssociationId, streams: (u16, u16), text: String) {
+        self.set_read_hangup(id, false);
         let confirmation = Primitive::ConnCon {
             addresses: Box::new(Addresses::default()),
             association: self.minors.which(id),

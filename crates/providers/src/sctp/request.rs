@@ -353,6 +353,7 @@ impl SctpDriver {
             self.minors.set_owner(id, Owner::NoUser);
             let idle = self.idle(s, port);
             self.minors.set(s, idle);
+            cx.set_read_hangup(s, false);
             cx.putnext(s, Message::new(Kind::Flush(Flush { all: false, ..Flush::READ })));
         }
         if let Some(id) = id {

@@ -198,6 +198,24 @@ fn a_connection_that_began_before_its_listener_accepted_by_itself_is_refused() {
     assert!(is_refused(&mut rig, late));
 }
 
+/// T_ORDREL_IND: the stream knows at once that its peer sends no more, and forgets that with the association.
+#[test]
+fn a_listener_that_ends_a_released_association_knows_nothing_of_the_release() {
+    let mut rig = Rig::new();
+    let listener = rig.bound(PORT, 2);
+    let client = connecting_to(&mut rig, PORT);
+    let sequence = rig.indication(listener);
+    accept(&mut rig, listener, sequence, listener);
+    assert!(matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))));
+    assert!(!rig.executive.poll(listener).read_hangup);
+    rig.put(client, &release());
+    rig.flush();
+    rig.step();
+    assert!(rig.executive.poll(listener).read_hangup);
+    assert_eq!(rig.ask(listener, &disconnect(0)), ok(PrimitiveCode::DisconReq));
+    assert!(!rig.executive.poll(listener).read_hangup);
+}
+
 /// T_DISCON_REQ: brings the listening stream that had accepted by itself, or had connected, back to TS_IDLE, where it listens.
 #[test]
 fn a_listener_without_its_own_connection_listens_again() {

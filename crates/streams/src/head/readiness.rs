@@ -26,8 +26,10 @@ impl Interest {
     pub const WRITE_BAND: Self = Self(32);
     /// A module that could not leave may be popped now ([`Q::may_leave`](crate::Q::may_leave)). `poll` has no such bit.
     pub const POPPABLE: Self = Self(64);
+    /// The other end sends no more, even if messages are left to read (`POLLRDHUP` of Linux).
+    pub const READ_HANGUP: Self = Self(128);
 
-    const NAMES: [(Self, &'static str); 7] = [
+    const NAMES: [(Self, &'static str); 8] = [
         (Self::READABLE, "READABLE"),
         (Self::WRITABLE, "WRITABLE"),
         (Self::PRIORITY, "PRIORITY"),
@@ -35,6 +37,7 @@ impl Interest {
         (Self::READ_BAND, "READ_BAND"),
         (Self::WRITE_BAND, "WRITE_BAND"),
         (Self::POPPABLE, "POPPABLE"),
+        (Self::READ_HANGUP, "READ_HANGUP"),
     ];
 
     /// Returns the union; `|` cannot be used in constants.
@@ -54,7 +57,8 @@ impl fmt::Debug for Interest {
     }
 }
 
-/// Readiness of a stream: all bits of `poll`, and whether a module that could not leave may be popped.
+/// Readiness of a stream: all bits of `poll`, whether a module that could not leave may be popped, and whether the other end sends
+/// no more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
     /// A read would return something: a message, an error or the end.
@@ -72,6 +76,8 @@ pub struct Readiness {
     pub write_band: bool,
     /// A module that could not leave may be popped now.
     pub poppable: bool,
+    /// The other end sends no more, even if messages are left to read (`POLLRDHUP` of Linux).
+    pub read_hangup: bool,
     /// The other end is gone (`POLLHUP`).
     pub hangup: bool,
     /// The stream has failed (`POLLERR`).
@@ -89,6 +95,7 @@ impl Readiness {
             (self.read_band, Interest::READ_BAND),
             (self.write_band, Interest::WRITE_BAND),
             (self.poppable, Interest::POPPABLE),
+            (self.read_hangup, Interest::READ_HANGUP),
         ];
         bits.iter().filter(|(is_true, _)| *is_true).fold(Interest::NONE, |all, (_, bit)| all | *bit)
     }

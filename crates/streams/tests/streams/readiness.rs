@@ -10,7 +10,15 @@ fn every_bit_of_poll_says_what_it_should() {
     fn fill_band(rig: &mut Rig) {
         rig.device(|cx, s| cx.putq(s, Message::data(vec![0; 64 * 1024]).in_band(2)));
     }
-    let cases: [Case; 15] = [
+    fn release(rig: &mut Rig) {
+        rig.data_up("x");
+        rig.device(|cx, s| cx.set_read_hangup(s, true));
+    }
+    fn connect_again(rig: &mut Rig) {
+        release(rig);
+        rig.device(|cx, s| cx.set_read_hangup(s, false));
+    }
+    let cases: [Case; 18] = [
         ("POLLIN, empty", |_| {}, |r| r.readable, false),
         ("POLLIN", |rig| rig.data_up("x"), |r| r.readable, true),
         ("POLLRDNORM", |rig| rig.data_up("x"), |r| r.read_normal, true),
@@ -24,6 +32,9 @@ fn every_bit_of_poll_says_what_it_should() {
         ("POLLWRBAND, no band was used", |_| {}, |r| r.write_band, false),
         ("POLLWRBAND", |rig| rig.device(|cx, s| cx.putq(s, data("x").in_band(2))), |r| r.write_band, true),
         ("POLLWRBAND, full", fill_band, |r| r.write_band, false),
+        ("POLLRDHUP, not yet", |rig| rig.data_up("x"), |r| r.read_hangup, false),
+        ("POLLRDHUP", release, |r| r.read_hangup && r.writable && !r.hangup, true),
+        ("POLLRDHUP, another connection", connect_again, |r| r.read_hangup, false),
         ("POLLHUP", |rig| rig.device(|cx, s| cx.hangup(s)), |r| r.hangup && !r.writable, true),
         ("POLLERR", |rig| rig.device(|cx, s| cx.error(s, Errno::EIO)), |r| r.error, true),
     ];
@@ -39,6 +50,16 @@ fn woken(rig: &mut Rig) -> Vec<(u64, Interest)> {
     let mut woken = Vec::new();
     rig.executive.take_woken(&mut woken);
     woken.into_iter().map(|Woken { waiter, ready, .. }| (waiter.0, ready)).collect()
+}
+
+#[test]
+fn a_waiter_is_told_at_once_that_the_other_end_sends_no_more() {
+    let mut rig = Rig::new();
+    rig.data_up("x");
+    assert!(rig.executive.wait(rig.s, WaiterId(1), Interest::READ_HANGUP));
+    assert!(woken(&mut rig).is_empty());
+    rig.device(|cx, s| cx.set_read_hangup(s, true));
+    assert_eq!(woken(&mut rig), [(1, Interest::READ_HANGUP)], "before the reader takes what is there");
 }
 
 #[test]

@@ -72,6 +72,12 @@ pub(crate) enum WakeTarget {
     Task(std::task::Waker),
 }
 
+/// Returns what waiters of a stream wait for: all of it holds once the stream has failed or was hung up.
+fn of_failed() -> Interest {
+    let ends = Interest::POPPABLE | Interest::READ_HANGUP;
+    Interest::READABLE | Interest::WRITABLE | Interest::PRIORITY | ends
+}
+
 impl WakeTarget {
     /// Returns the thread, if it may become the leader.
     fn as_next_leader(&self) -> Option<&Thread> {
@@ -214,8 +220,7 @@ impl Inner {
     pub(crate) fn notify_all(&mut self) {
         let all: Vec<StreamId> = self.waiting.by_stream.keys().copied().collect();
         for s in all {
-            let all = Interest::READABLE | Interest::WRITABLE | Interest::PRIORITY | Interest::POPPABLE;
-            self.waiting.notify(s, all);
+            self.waiting.notify(s, of_failed());
         }
         for sleeper in Sleeper::ALL {
             self.waiting.interrupt(sleeper);
@@ -250,7 +255,7 @@ impl Inner {
     fn readiness(&mut self, s: StreamId) -> Interest {
         let ready = self.executive.poll(s);
         match ready.error || ready.hangup {
-            true => Interest::READABLE | Interest::WRITABLE | Interest::PRIORITY | Interest::POPPABLE,
+            true => of_failed(),
             false => ready.interest(),
         }
     }

@@ -327,6 +327,13 @@ impl Association {
         let _ = ready(self.shared.socket(), Interest::POPPABLE).await;
     }
 
+    /// Waits until the peer has shut the association down, or the association has ended.
+    #[cfg(feature = "internals")]
+    pub(crate) async fn peer_shutdown(&self) {
+        // Sockets that have failed receive no shutdown any more.
+        let _ = ready(self.shared.socket(), Interest::READ_HANGUP).await;
+    }
+
     /// Ends sending (RFC 9260 §9.2): everything sent is still delivered.
     ///
     /// SCTP has no half-closed state: once the peer has received the SHUTDOWN, it can send no more. Messages that it had sent

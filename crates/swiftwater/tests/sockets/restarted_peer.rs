@@ -1,12 +1,15 @@
 //! A peer whose process was killed and started again on the same ports: the existing association continues, and its
 //! user is told (RFC 9260 §5.2.4 A).
 
+use std::future::Future;
 use std::io::{BufRead, BufReader};
+use std::pin::pin;
 use std::process::{Child, Command, Stdio};
+use std::task::{Context, Waker};
 
-use swiftwater::{AssociationOptions, Endpoint, Event, Listener, Received, RecvError, SendInfo};
+use swiftwater::{AssociationOptions, Endpoint, Event, Listener, Received, RecvError, SendInfo, internals};
 
-use crate::pair::must_end;
+use crate::pair::{for_tasks, must_end};
 
 /// Set in the process that plays the peer: its address, and the address that it connects to.
 const ROLE: &str = "SWIFTWATER_TEST_RESTART";
@@ -21,7 +24,12 @@ fn peer_process() {
     loop {
         match endpoint.recv().unwrap() {
             (id, Received::Event(Event::Up)) => endpoint.send_to(id, b"hello", &SendInfo::default()).unwrap(),
-            (_, Received::Message(_)) => println!("\nanswered"),
+            (id, Received::Message(message)) => {
+                if message.to_vec() == b"shut down" {
+                    endpoint.shutdown(id).unwrap();
+                }
+                println!("\nanswered");
+            }
             _ => {}
         }
     }
@@ -75,6 +83,36 @@ fn is_told_to_the_reader_of_its_association() {
         assert_eq!(association.recv().unwrap().unwrap().to_vec(), b"hello");
         association.send(b"welcome back").unwrap();
         assert!(is_answered(&mut peer));
+    });
+}
+
+#[test]
+fn ends_the_shutdown_of_the_peer_before_it() {
+    must_end(|| {
+        let listener = Listener::bind("127.0.0.1:0/udp:0").unwrap();
+        let role = format!("{} {}", own_address(), listener.address());
+        let mut peer = start_peer(&role);
+        let (association, _) = listener.accept().unwrap();
+        assert_eq!(association.recv().unwrap().unwrap().to_vec(), b"hello");
+        let association = for_tasks(&association);
+        // The association waits for more of this end.
+        internals::set_has_upper_data(&association, true);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            association.send(b"shut down").await.unwrap();
+            internals::peer_shutdown(&association).await;
+            assert!(is_answered(&mut peer));
+            drop(peer);
+            let _peer = start_peer(&role);
+            let told = loop {
+                if let Err(told) = association.recv().await {
+                    break told;
+                }
+            };
+            assert!(matches!(&told, RecvError::Restarted(_)), "{told}");
+            let peer_shutdown = pin!(internals::peer_shutdown(&association));
+            assert!(peer_shutdown.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        });
     });
 }
 

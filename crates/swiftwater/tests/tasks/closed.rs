@@ -1,10 +1,12 @@
 //! Waiting for readiness and for the end.
 
 use std::net::Ipv4Addr;
+use std::pin::{Pin, pin};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use swiftwater::tokio::Stack;
-use swiftwater::{CloseReason, LossKind, SendError, SendInfo, StackOptions};
+use swiftwater::{CloseReason, LossKind, SendError, SendInfo, StackOptions, internals};
 use tokio::time::timeout;
 
 use crate::{on_runtimes, pair};
@@ -25,6 +27,35 @@ fn the_end_is_told_while_messages_wait() {
         assert_eq!(server.recv().await.unwrap().unwrap().to_vec(), b"unread");
         assert_eq!(server.closed().await, CloseReason::Lost(loss));
     });
+}
+
+#[test]
+fn a_shutdown_of_the_peer_is_told_while_messages_wait() {
+    on_runtimes(|| async {
+        let (client, server) = pair().await;
+        client.send(b"unread").await.unwrap();
+        server.readable().await.unwrap();
+        let mut peer_shutdown = pin!(internals::peer_shutdown(&server));
+        assert!(is_pending(peer_shutdown.as_mut()), "messages do not end it");
+        client.shutdown().await.unwrap();
+        peer_shutdown.await;
+        assert_eq!(server.recv().await.unwrap().unwrap().to_vec(), b"unread");
+    });
+}
+
+#[test]
+fn an_end_without_a_shutdown_is_told_to_those_who_wait_for_one() {
+    on_runtimes(|| async {
+        let (client, server) = pair().await;
+        let mut peer_shutdown = pin!(internals::peer_shutdown(&server));
+        assert!(is_pending(peer_shutdown.as_mut()));
+        client.abort("enough");
+        peer_shutdown.await;
+    });
+}
+
+fn is_pending(future: Pin<&mut impl Future<Output = ()>>) -> bool {
+    future.poll(&mut Context::from_waker(Waker::noop())).is_pending()
 }
 
 #[test]
