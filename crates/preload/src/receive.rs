@@ -93,8 +93,8 @@ fn receive_at(
             return received(result);
         }
         let moved = if pages.sharers.is_writing_shut() && system::waits(fd, flags) {
-            // The page shows the end before all notifications have come, and the daemon answers after that. Another thread may have
-            // read what had come.
+            // The page shows the end before all notifications have come, and the daemon answers after that. Another thread may
+            // have read what had come.
             if seen.state == State::Lost && has_ended.get() {
                 return received(end(fd, pages));
             }

@@ -88,8 +88,8 @@ impl ReceivePool {
         charge.grow_from_reserve_to(bytes).then_some(charge)
     }
 
-    /// Charges this many bytes for data that is made of received data, or returns false. While nothing else is made, the bytes may
-    /// exceed the limit.
+    /// Charges this many bytes for data that is made of received data, or returns false. While nothing else is made, the bytes
+    /// may exceed the limit.
     ///
     /// ```
     /// # use sctp::ReceivePool;

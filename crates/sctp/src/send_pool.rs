@@ -76,7 +76,8 @@ impl SendPool {
         Bytes::from_owner(Copied { message: message.into(), _charge: charge })
     }
 
-    /// Charges bytes that take the place of others, whatever the limit.
+    /// Charges bytes that take the place of others, whatever the limit. The send buffer charges them a second time, as those of
+    /// [`SendPool::copy`].
     pub fn charge_bytes(&self, bytes: usize) {
         self.0.charge(bytes);
     }

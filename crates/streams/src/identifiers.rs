@@ -39,7 +39,7 @@ impl LinkId {
 }
 
 /// Identifies one queue of one stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueRef {
     pub(crate) stream: StreamId,
     pub(crate) place: Place,
@@ -47,7 +47,7 @@ pub(crate) struct QueueRef {
 }
 
 /// A position along a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Head,
     /// The next position below the head.
@@ -58,7 +58,7 @@ pub(crate) enum Place {
 }
 
 /// The direction of a queue or message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Up, to the reader.
     Read,

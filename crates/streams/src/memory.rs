@@ -1,21 +1,22 @@
 //! Memory for the data that modules make, and the queues that wait for it.
 //!
-//! A driver tells the memory of a stream ([`Cx::set_memory`](crate::Cx::set_memory)), and a module charges it for the data that it
-//! makes ([`Q::charge`](crate::Q::charge)). Several streams may share one memory, also streams of other executives.
+//! A driver tells the memory of a stream ([`Cx::set_memory`](crate::Cx::set_memory)), and a module charges it for the data that
+//! it makes ([`Q::charge`](crate::Q::charge)). Several streams may share one memory, also streams of other executives.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 
-use crate::identifiers::{QueueRef, Side};
+use crate::identifiers::{QueueRef, Side, StreamId};
 
 /// The memory that the data of a stream's modules is charged to. The executive knows no users: its owner counts.
 ///
-/// Data on its way up may be refused, and waits then. Data on its way down takes the place of data that the module frees, so it is
-/// charged whatever the limit.
+/// Data on its way up may be refused, and waits then. Data on its way down takes the place of data that the module frees, so it
+/// is charged whatever the limit.
 pub trait StreamMemory: fmt::Debug + Send + Sync {
     /// Returns a number that other memory for data on its way up does not have.
     fn id(&self) -> usize;
@@ -88,6 +89,13 @@ impl Drop for Charge {
 /// A queue of a module, with the serial number of the module.
 pub(crate) type Waiter = (QueueRef, u32);
 
+/// A module by its stream and serial number. Only its queue for reading waits.
+type Member = (StreamId, u32);
+
+fn member((at, serial): Waiter) -> Member {
+    (at.stream, serial)
+}
+
 /// The queues whose modules wait for memory. Those that share memory wait in line: when some is released, the service procedure
 /// of the first one runs, and then that of the next, until one finds too little.
 #[derive(Debug, Default)]
@@ -98,10 +106,10 @@ pub(crate) struct MemoryWaits {
     signal: Arc<Signal>,
 }
 
-/// The queues that wait for the same memory.
+/// The queues that wait for the same memory, in order. A queue joins or leaves without a search, however many wait.
 struct Line {
-    queues: VecDeque<Waiter>,
-    members: HashSet<Waiter>,
+    queues: BTreeMap<i64, Waiter>,
+    places: HashMap<Member, i64>,
     /// The first queue is to try again.
     is_due: Arc<AtomicBool>,
     notify: Arc<Notify>,
@@ -134,7 +142,38 @@ impl Line {
             due.store(true, SeqCst);
             signal.give();
         });
-        Self { queues: VecDeque::new(), members: HashSet::new(), is_due, notify, _memory: memory }
+        Self { queues: BTreeMap::new(), places: HashMap::new(), is_due, notify, _memory: memory }
+    }
+
+    /// Adds a queue behind the others. Returns false if it is in the line already.
+    fn push_back(&mut self, waiter: Waiter) -> bool {
+        let place = self.queues.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.insert(place, waiter)
+    }
+
+    /// Adds a queue before the others. Returns false if it is in the line already.
+    fn push_front(&mut self, waiter: Waiter) -> bool {
+        let place = self.queues.first_key_value().map_or(0, |(first, _)| first - 1);
+        self.insert(place, waiter)
+    }
+
+    fn insert(&mut self, place: i64, waiter: Waiter) -> bool {
+        let Entry::Vacant(vacant) = self.places.entry(member(waiter)) else { return false };
+        vacant.insert(place);
+        self.queues.insert(place, waiter);
+        true
+    }
+
+    fn pop_front(&mut self) -> Option<Waiter> {
+        let (_, waiter) = self.queues.pop_first()?;
+        self.places.remove(&member(waiter));
+        Some(waiter)
+    }
+
+    /// Removes a queue. Returns whether it was in the line.
+    fn remove(&mut self, member: Member) -> bool {
+        let Some(place) = self.places.remove(&member) else { return false };
+        self.queues.remove(&place).is_some()
     }
 }
 
@@ -153,8 +192,7 @@ impl MemoryWaits {
             && let Some(line) = self.lines.get_mut(&id)
             && !line.queues.is_empty()
         {
-            if line.members.insert(waiter) {
-                line.queues.push_back(waiter);
+            if line.push_back(waiter) {
                 // Those in front may be gone, and no release may follow.
                 (line.notify)();
             }
@@ -169,19 +207,16 @@ impl MemoryWaits {
         memory.when_released(Arc::downgrade(&line.notify));
         // Memory may have been released before it knew of the line.
         let is_taken = memory.take_read(bytes);
-        if !is_taken && line.members.insert(waiter) {
-            line.queues.push_front(waiter);
+        if !is_taken {
+            line.push_front(waiter);
         }
         is_taken
     }
 
-    /// Forgets queues that are gone.
-    pub(crate) fn forget(&mut self, is_gone: impl Fn(&Waiter) -> bool) {
+    /// Forgets the queue of a module that is gone.
+    pub(crate) fn forget(&mut self, stream: StreamId, serial: u32) {
         for line in self.lines.values_mut() {
-            let before = line.queues.len();
-            line.queues.retain(|waiter| !is_gone(waiter));
-            if line.queues.len() < before {
-                line.members.retain(|waiter| !is_gone(waiter));
+            if line.remove((stream, serial)) {
                 // The next one may need less.
                 (line.notify)();
             }
@@ -202,8 +237,7 @@ impl MemoryWaits {
         }
         self.lines.retain(|_, line| !line.queues.is_empty());
         let (id, line) = self.lines.iter_mut().find(|(_, line)| line.is_due.load(SeqCst))?;
-        let waiter = line.queues.pop_front()?;
-        line.members.remove(&waiter);
+        let waiter = line.pop_front()?;
         self.trying = Some((*id, waiter));
         // The others in the line, and other lines, come next.
         self.signal.is_given.store(true, SeqCst);

@@ -116,8 +116,10 @@ impl Streams {
         if self.get_mut(s)?.head.waiters().has_programs() {
             self.scheduler.forget_signals(s, None);
         }
-        self.scheduler.memory.forget(|(at, _)| at.stream == s);
-        self.slab.try_remove(s.index())
+        let stream = self.slab.try_remove(s.index())?;
+        // Those that a fault has left.
+        stream.modules.iter().for_each(|module| self.scheduler.memory.forget(s, module.serial));
+        Some(stream)
     }
 
     /// Enables the service procedure of the next queue that waits for memory and is to try again. Returns false if there is none.

@@ -10,9 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 /// A function that a [`ReceiveBudget`](super::ReceiveBudget) calls when memory is released.
 pub type Notify = dyn Fn() + Send + Sync;
 
-/// The data that was made of received data, such as decompressed messages, in one [`ReceiveBudget`](super::ReceiveBudget): it takes
-/// more memory than the receive windows count. While there is none, some may be made whatever the limit, so that received data
-/// which fills the memory does not wait for itself.
+/// The data that was made of received data, such as decompressed messages, in one [`ReceiveBudget`](super::ReceiveBudget): it
+/// takes more memory than the receive windows count. While there is none, some may be made whatever the limit, so that received
+/// data which fills the memory does not wait for itself.
 #[derive(Debug, Default)]
 pub struct MadeData {
     bytes: AtomicUsize,

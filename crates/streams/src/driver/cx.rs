@@ -181,8 +181,8 @@ impl<'a> Cx<'a> {
         self.putnext(s, Message::new(Kind::Hangup));
     }
 
-    /// Sets whether the other end sends no more ([`Interest::READ_HANGUP`](crate::Interest::READ_HANGUP)). Unlike the message that
-    /// tells the reader so, this passes by all messages on their way up.
+    /// Sets whether the other end sends no more ([`Interest::READ_HANGUP`](crate::Interest::READ_HANGUP)). Unlike the message
+    /// that tells the reader so, this passes by all messages on their way up.
     pub fn set_read_hangup(&mut self, s: StreamId, hung_up: bool) {
         if let Some((stream, scheduler)) = self.streams.parts(s) {
             stream.head.set_read_hung_up(s, hung_up, scheduler);

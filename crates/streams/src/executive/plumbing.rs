@@ -104,7 +104,7 @@ impl Executive {
         let Some(Slot { module, mut queues, serial, .. }) = stream.pop() else {
             return Err(PopError::NoModule);
         };
-        scheduler.memory.forget(|(at, other)| at.stream == s && *other == serial);
+        scheduler.memory.forget(s, serial);
         while let Some(m) = queues.write.getq() {
             scheduler.post(QueueRef { stream: s, place: Place::BelowHead, side: Side::Write }, m);
         }

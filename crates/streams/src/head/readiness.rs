@@ -57,8 +57,8 @@ impl fmt::Debug for Interest {
     }
 }
 
-/// Readiness of a stream: all bits of `poll`, whether a module that could not leave may be popped, and whether the other end sends
-/// no more.
+/// Readiness of a stream: all bits of `poll`, whether a module that could not leave may be popped, and whether the other end
+/// sends no more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
     /// A read would return something: a message, an error or the end.

@@ -29,8 +29,8 @@ use crate::{Chain, Errno};
 /// would be part of it. An end without the module receives the announcement as one message of one byte with that payload protocol
 /// identifier. An end that pops the module says so, once no record is open. The other end stops compressing and answers how many
 /// messages it has wrapped. When they have come, the module is popped; until then, and for [`Compress::LEAVE_WAIT`] at most, the
-/// pop fails with [`PopError::Busy`](crate::PopError::Busy), and as long as such messages wait for the reader. Messages that arrive
-/// after that reach the program compressed.
+/// pop fails with [`PopError::Busy`](crate::PopError::Busy), and as long as such messages wait for the reader. Messages that
+/// arrive after that reach the program compressed.
 #[derive(Debug, Default)]
 pub struct Compress {
     announced: bool,
@@ -369,8 +369,8 @@ impl Module for Compress {
         if matches!(m.kind, Kind::Flush(_)) {
             return q.pass(m);
         }
-        // Many messages may be on their way here, and would all be unpacked before the first content counts above: only the service
-        // procedure, which counts what it has sent on, unpacks.
+        // Many messages may be on their way here, and would all be unpacked before the first content counts above: only the
+        // service procedure, which counts what it has sent on, unpacks.
         let waits = is_wrapped(&m) || !q.queue().is_empty() || !q.canputnext(m.band);
         if waits && !m.kind.is_high_priority() {
             q.putq(m);

@@ -69,10 +69,14 @@ fn a_module_that_waits_for_memory_goes_on_when_a_program_drops_a_message() {
     const MESSAGE_BYTES: usize = 60_000;
     must_end(|| {
         let pool = ReceivePool::with_limit(100_000);
-        let options = AssociationOptions::default().with_receive_pool(pool.clone());
+        // No timer of the stack runs the module later.
+        let quiet =
+            AssociationOptions::default().with_heartbeat_interval(None).with_path_mtu_discovery(false);
+        let options = quiet.clone().with_receive_pool(pool.clone());
+        let of_client = StackOptions::default().with_association(quiet);
         let listener = listen_with(&StackOptions::default().with_association(options));
         let compressing = || {
-            let client = Association::connect(listener.address()).unwrap();
+            let client = Association::connect_with(listener.address(), &of_client).unwrap();
             let ends = [client, listener.accept().unwrap().0];
             ends.iter().for_each(|end| end.stream().push_named("compress", &[]).unwrap());
             for (from, to) in [(0, 1), (1, 0), (0, 1), (1, 0)] {
@@ -95,8 +99,8 @@ fn a_module_that_waits_for_memory_goes_on_when_a_program_drops_a_message() {
         }
         assert!(other.try_recv().is_err_and(|error| error == RecvError::WouldBlock));
         let reader = std::thread::spawn(move || recv_whole(&other).unwrap());
-        // Most of the time the reader sleeps by now.
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        // Most of the time the reader sleeps by now, and the timers of its acknowledgements have expired.
+        std::thread::sleep(std::time::Duration::from_millis(500));
         drop(held);
         assert_eq!(reader.join().unwrap(), [2; MESSAGE_BYTES]);
         assert!(pool.has(100_000));
