@@ -74,9 +74,8 @@ pub(crate) fn opened_whole(registry: &Registry, style: Style) -> Opened {
     registry.open(owner, Family::V4, style, style.initial_state(), options).expect("a channel")
 }
 
-/// Closes a socket as its program does, after it has sent more than the peer, which reads nothing, has room for if `sends`.
-/// Returns the other end of its association.
-pub(crate) async fn closed_socket(registry: &Registry, listener: &Listener, sends: bool) -> Association {
+/// Opens a one-to-one socket with an association. Returns the other end of that, too.
+pub(crate) async fn connected_socket(registry: &Registry, listener: &Listener) -> (Rc<Socket>, Association) {
     let (connected, accepted) =
         tokio::join!(registry.stack().connect(server_address(registry)), listener.accept());
     let (peer, _) = accepted.expect("an association comes");
@@ -85,13 +84,21 @@ pub(crate) async fn closed_socket(registry: &Registry, listener: &Listener, send
     let assoc = Rc::new(SocketAssociation::new(ID, address, socket.future_options()));
     socket.on_connecting(&assoc, None);
     socket.on_connected(1);
-    let association = connected.expect("it listens");
+    assoc.set_up(connected.expect("it listens"));
+    (socket, peer)
+}
+
+/// Closes a socket as its program does, after it has sent more than the peer, which reads nothing, has room for if `sends`.
+/// Returns the other end of its association.
+pub(crate) async fn closed_socket(registry: &Registry, listener: &Listener, sends: bool) -> Association {
+    let (socket, peer) = connected_socket(registry, listener).await;
+    let assoc = socket.associations().first().expect("its only one");
+    let association = assoc.stack_association().expect("it is up");
     if sends {
         for _ in 0..MESSAGES_BEYOND_WINDOW {
             soon(association.send(&[7; MESSAGE_BYTES])).await.expect("there is room");
         }
     }
-    assoc.set_up(association);
     registry.forget(&socket);
     peer
 }

@@ -36,7 +36,7 @@ use sctp_wire::{Tsn, VerificationTag};
 use smallvec::SmallVec;
 
 use crate::association::{Association, BatchRules, Context, RETURNED_MAX};
-use crate::config::{AssociationConfig, EndpointConfig, PathOptions};
+use crate::config::{AssociationConfig, EndpointConfig, PEER_ADDRESSES_MAX, PathOptions};
 use crate::cookie::CookieJar;
 use crate::error::{ConnectError, PathError};
 use crate::event::Host;
@@ -184,7 +184,8 @@ impl Endpoint {
         })
     }
 
-    /// Starts an association, which is up at the event [`Event::Connected`](crate::Event::Connected).
+    /// Starts an association, which is up at the event [`Event::Connected`](crate::Event::Connected). Of the peer's addresses,
+    /// the first [`PEER_ADDRESSES_MAX`] are used.
     pub fn connect<H: Host + ?Sized>(
         &mut self,
         now: Time,
@@ -203,7 +204,7 @@ impl Endpoint {
             return Err(ConnectError::Exists);
         }
         let families = local.families();
-        let usable = remotes.iter().filter(|remote| families.has(remote.ip()));
+        let usable = remotes.iter().filter(|remote| families.has(remote.ip())).take(PEER_ADDRESSES_MAX);
         let paths: Vec<_> = usable.map(|&r| (r, host.path_hints(r))).collect();
         if paths.is_empty() {
             return Err(ConnectError::NoSource);
@@ -320,9 +321,9 @@ impl Endpoint {
         });
     }
 
-    /// Limits an association whose user has gone, or is about to go: in whatever state it is, it is aborted when the peer has
-    /// acknowledged nothing for five times RTO.Max (T5, RFC 9260 §9.2), which counts as at most `rto_max`. The association keeps
-    /// `until_end` until it ends; if it has ended, `until_end` is dropped at once.
+    /// Limits an association whose user has gone, or is about to go: in whatever state it is, it is aborted when the peer has not
+    /// advanced the cumulative TSN for five times RTO.Max (T5, RFC 9260 §9.2), which counts as at most `rto_max`. The association
+    /// keeps `until_end` until it ends; if it has ended, `until_end` is dropped at once.
     pub fn orphan<H: Host + ?Sized>(
         &mut self,
         now: Time,

@@ -8,6 +8,7 @@ use channel_protocol::request::{Addresses, InitMessage, Start};
 use channel_protocol::status_page::State;
 use rustix::io::Errno;
 use swiftwater::Address;
+use swiftwater::internals;
 use swiftwater::tokio::Stack;
 
 use super::bind::bound;
@@ -107,13 +108,16 @@ fn connect_one_to_one(
         _ => return Err(Errno::ISCONN),
     }
     let bound = bound(registry, socket)?;
-    // The pair must not poll writable before the outcome is known.
-    daemon_end::fill(program_end)?;
     let local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port()));
     let remote = SocketAddr::new(hosts[0], seen.port());
     visible_name::of_association(program_end, local.unwrap_or_else(|| bound.first()), remote);
     let id = registry.next_association();
     let assoc = Rc::new(SocketAssociation::new(id, seen, socket.future_options()));
+    if !registry.charge_paths(socket, &assoc, paths_to(&hosts)) {
+        return Err(Errno::NOBUFS);
+    }
+    // The pair must not poll writable before the outcome is known.
+    daemon_end::fill(program_end)?;
     socket.on_connecting(&assoc, local);
     // A program that waits for the answer learns of a failure from it, and may connect the same socket again.
     let ends_content = socket.style() == Style::TcpStream && start == Start::Now;
@@ -146,13 +150,14 @@ fn connect_one_to_many(
     if registry.is_peeled_off(port, &hosts, seen.port()) {
         return Err(Errno::ADDRNOTAVAIL);
     }
+    let paths = paths_to(&hosts);
     let request = ConnectRequest {
         stack: stack_for(registry, socket, init),
         port,
         server: address(registry, socket, hosts, seen.port()),
         ends_content: false,
     };
-    let permit = registry.admit_association(socket, 1).ok_or(Errno::NOBUFS)?;
+    let permit = registry.admit_association(socket, paths).ok_or(Errno::NOBUFS)?;
     // The peer may accept fewer streams.
     let streams_out = request.stack.options().association.streams_out;
     let assoc = SocketAssociation::new(registry.next_association(), seen, socket.future_options());
@@ -160,6 +165,11 @@ fn connect_one_to_many(
     let command = OneToManyCommand::Connect { request, start, assoc: Rc::clone(&assoc) };
     socket.commands().one_to_many(command)?;
     Ok(assoc)
+}
+
+/// Returns the number of paths that an association begins with.
+fn paths_to(hosts: &[IpAddr]) -> usize {
+    hosts.len().min(internals::PEER_ADDRESSES_MAX)
 }
 
 /// Returns a handle to the stack with the options and addresses for an association of the socket.

@@ -43,7 +43,8 @@ pub(crate) async fn report(registry: &Registry, requester: Requester) -> Result<
     let mut walk = Walk::over(registry);
     while let Some(next) = walk.next().await {
         for socket in next.iter().filter(|socket| requester.may_manage(socket.owner().user)) {
-            if sockets.take() {
+            // One whose associations are being left is reported with them below.
+            if !socket.is_left() && sockets.take() {
                 report.add_socket(socket, &mut associations, &mut walk).await?;
             }
         }

@@ -209,7 +209,8 @@ pub struct UserStatus {
     pub associations: usize,
     /// Limit of `associations` (`--user-associations`).
     pub associations_limit: usize,
-    /// Number of associations that were refused because the user had the maximum, or no memory for one.
+    /// Number of associations that were refused, or aborted after their sockets were closed, because the user had the maximum, or
+    /// no memory.
     pub associations_refused: u64,
 }
 

@@ -158,8 +158,8 @@ impl SharedPages {
         account: &Arc<Account>,
         pins: &Arc<Pins>,
     ) -> Result<SharedPages, Errno> {
-        let bytes = if style == Style::OneToMany { PAGE_BYTES } else { FIELDS_BYTES };
-        let charge = account.take(bytes + PINNED_BYTES).ok_or(Errno::NOBUFS)?;
+        let charge = account.take(Self::bytes_of(style)).ok_or(Errno::NOBUFS)?;
+        let bytes = Self::status_bytes(style);
         let (ring, words) = (RING_AT..STATUS_BYTES, size_of::<ReaderWords>() / 8);
         let status = OwnedMapping::with_bytes("swiftwater-status", bytes, words, ring, pins)?;
         let sharers = memfd_create("swiftwater-sharers", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -177,6 +177,15 @@ impl SharedPages {
         pages.set_fragmentation_limit(0);
         pages.set_state(state);
         Ok(pages)
+    }
+
+    fn status_bytes(style: Style) -> usize {
+        if style == Style::OneToMany { PAGE_BYTES } else { FIELDS_BYTES }
+    }
+
+    /// Returns the memory that is charged for the pages of a socket.
+    pub(crate) fn bytes_of(style: Style) -> usize {
+        Self::status_bytes(style) + PINNED_BYTES
     }
 
     /// Checks that this process can have pages. Warns if they cannot be pinned.

@@ -1,8 +1,10 @@
 //! Associations of sockets.
 
+use std::any::Any;
 use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::time::Duration;
 
 use channel_protocol::assoc_id::AssocId;
 use channel_protocol::record::{Flags, Header, PAYLOAD_BYTES_MAX};
@@ -19,7 +21,12 @@ use super::notification_type::NotificationType;
 use super::path_parameters::mtu_as_seen;
 use super::send_queue::SendQueue;
 use crate::channel::window_credit::ReceiveWindow;
+use crate::users::budget::Charge;
 use crate::users::user::AssociationPermit;
+
+/// What RTO.Max counts as at most once the program has gone: the default of RFC 9260 §16. T5, five times that, bounds how long a
+/// peer that acknowledges nothing keeps the association.
+const LEFT_RTO_MAX: Duration = Duration::from_secs(60);
 
 /// An association of a socket.
 pub(crate) struct SocketAssociation {
@@ -54,6 +61,8 @@ pub(crate) struct SocketAssociation {
     linked_with: Cell<AssocId>,
     /// The permit of an association of a one-to-many socket that is not closed.
     permit: RefCell<Option<AssociationPermit>>,
+    /// The charge for the further paths of an association of a one-to-one socket, whose first counts with the page.
+    further_paths: RefCell<Option<Charge>>,
 }
 
 /// The outcome of setting up an association.
@@ -62,6 +71,11 @@ pub(crate) enum Outcome {
     Pending,
     Up,
     Failed(Errno),
+}
+
+/// Returns the number of the peer's addresses of an association.
+pub(crate) fn paths_of(association: &Association) -> usize {
+    association.peer().map_or(1, |peer| peer.hosts.len())
 }
 
 impl SocketAssociation {
@@ -84,6 +98,7 @@ impl SocketAssociation {
             has_upper_records: Cell::new(false),
             linked_with: Cell::default(),
             permit: RefCell::default(),
+            further_paths: RefCell::default(),
         }
     }
 
@@ -101,21 +116,39 @@ impl SocketAssociation {
         *self.permit.borrow_mut() = Some(permit);
     }
 
+    /// Keeps the charge for the further paths of an association of a one-to-one socket, in place of an earlier one.
+    pub(super) fn hold_further_paths(&self, charge: Option<Charge>) {
+        *self.further_paths.borrow_mut() = charge;
+    }
+
     /// Takes the permit of an association whose socket was closed.
     pub(super) fn take_permit(&self) -> Option<AssociationPermit> {
+        self.further_paths.take();
         self.permit.take()
     }
 
-    /// Charges the paths of an association that has come up to its user. Returns false if there is no memory left for them.
-    pub(crate) fn charge_paths(&self) -> bool {
+    /// Bounds the time for which a peer that acknowledges nothing keeps the association (T5): the program has closed its socket,
+    /// and what it has sent is still to be delivered.
+    pub(crate) fn guard_end(&self) {
+        self.guard_end_with(Box::new(()));
+    }
+
+    /// Bounds the time as [`SocketAssociation::guard_end`] does. `until_end` is dropped when the association has ended.
+    pub(super) fn guard_end_with(&self, until_end: Box<dyn Any + Send>) {
+        if let Some(association) = self.stack_association() {
+            internals::orphan(association, LEFT_RTO_MAX, until_end);
+        }
+    }
+
+    /// Charges this many paths to the user of an association of a one-to-many socket. Returns false if there is no memory left.
+    pub(super) fn charge_paths(&self, paths: usize) -> bool {
         let mut permit = self.permit.borrow_mut();
-        permit.as_mut().is_none_or(|permit| permit.charge_paths(self.paths()))
+        permit.as_mut().is_none_or(|permit| permit.grow_to(paths))
     }
 
     /// Returns the number of the peer's addresses.
     pub(super) fn paths(&self) -> usize {
-        let peer = self.stack_association().and_then(Association::peer);
-        peer.map_or(1, |peer| peer.hosts.len())
+        self.stack_association().map_or(1, paths_of)
     }
 
     /// Returns an association that is up.

@@ -1,19 +1,26 @@
 //! The associations of one socket.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::ops::Bound;
 use std::rc::Rc;
 
 use channel_protocol::assoc_id::AssocId;
+use swiftwater::tokio::Association;
 
 use super::association::SocketAssociation;
+
+/// Maximum number of associations that are looked at because their peers have the same address.
+const LISTING_LOOKED_AT_MAX: usize = 64;
 
 /// The associations of a socket, by number. A query returns counted references, so the caller may change the socket.
 #[derive(Default)]
 pub(crate) struct Associations {
     by_id: RefCell<BTreeMap<AssocId, Rc<SocketAssociation>>>,
+    /// Finds those of `by_id` by the addresses of their peers.
+    by_peer: RefCell<PeerIndex>,
     /// Associations that have ended, while the channel may contain messages that the program has sent to them. Only
     /// [`Associations::addressee`] finds them.
     ended: RefCell<BTreeMap<AssocId, Rc<SocketAssociation>>>,
@@ -44,11 +51,13 @@ impl Associations {
         self.by_id.borrow().range(above(id)).next().map(|(_, assoc)| Rc::clone(assoc))
     }
 
-    /// Returns the association with the peer that has this address.
+    /// Returns the association with the peer that has this address. Of those whose peers have listed it, a few are looked at:
+    /// hostile peers may list an address in thousands of associations.
     pub(crate) fn with_peer(&self, address: SocketAddr) -> Option<Rc<SocketAssociation>> {
-        let by_id = self.by_id.borrow();
-        let set_up = by_id.values().find(|assoc| assoc.is_set_up_with(address));
-        set_up.or_else(|| by_id.values().find(|assoc| assoc.has_confirmed(address))).cloned()
+        let index = self.by_peer.borrow();
+        let set_up = index.set_up_with(address).find_map(|id| self.get(id));
+        let mut listed = index.listing(address).take(LISTING_LOOKED_AT_MAX).filter_map(|id| self.get(id));
+        set_up.or_else(|| listed.find(|assoc| assoc.has_confirmed(address)))
     }
 
     /// Returns up to `count` associations, those with the lowest numbers.
@@ -78,19 +87,29 @@ impl Associations {
     }
 
     pub(super) fn insert(&self, assoc: &Rc<SocketAssociation>) {
+        self.by_peer.borrow_mut().insert(assoc);
         self.by_id.borrow_mut().insert(assoc.id(), Rc::clone(assoc));
     }
 
     /// Keeps an association that has ended only as an addressee of messages.
     pub(super) fn on_ended(&self, assoc: &SocketAssociation) {
         let ended = self.by_id.borrow_mut().remove_entry(&assoc.id());
+        self.by_peer.borrow_mut().remove(assoc.id());
         self.ended.borrow_mut().extend(ended);
     }
 
     pub(super) fn remove(&self, assoc: &SocketAssociation) {
+        self.by_peer.borrow_mut().remove(assoc.id());
         let removed = [&self.by_id, &self.ended].map(|of| of.borrow_mut().remove(&assoc.id()));
         // The last reference ends the association, which needs no borrow of the others.
         drop(removed);
+    }
+
+    /// Records the addresses of the peer of an association that has come up.
+    pub(crate) fn on_up(&self, assoc: &SocketAssociation) {
+        if self.by_id.borrow().contains_key(&assoc.id()) {
+            self.by_peer.borrow_mut().list(assoc);
+        }
     }
 
     /// Enters an association that begins to deliver to the program. Returns the previous association with the same peer if it has
@@ -118,6 +137,7 @@ impl Associations {
 
     /// Removes all associations, also those that have ended, and returns them.
     pub(super) fn take_all(&self) -> Vec<Rc<SocketAssociation>> {
+        self.by_peer.take();
         self.by_id.take().into_values().chain(self.ended.take().into_values()).collect()
     }
 
@@ -134,9 +154,70 @@ impl Associations {
     }
 }
 
+/// The numbers of associations by the addresses of their peers.
+#[derive(Default)]
+struct PeerIndex {
+    /// By the address with which they were set up.
+    set_up: HashMap<SocketAddr, BTreeSet<AssocId>>,
+    /// By each address of the peer, once it is known.
+    listed: HashMap<SocketAddr, BTreeSet<AssocId>>,
+    /// The addresses at which each association is entered: the first in `set_up`, the others in `listed`.
+    entered: HashMap<AssocId, Vec<SocketAddr>>,
+}
+
+impl PeerIndex {
+    fn insert(&mut self, assoc: &SocketAssociation) {
+        let key = peer_key(assoc);
+        self.set_up.entry(key).or_default().insert(assoc.id());
+        self.entered.insert(assoc.id(), vec![key]);
+        self.list(assoc);
+    }
+
+    fn list(&mut self, assoc: &SocketAssociation) {
+        let Some(entered) = self.entered.get_mut(&assoc.id()) else { return };
+        let peer = assoc.stack_association().and_then(Association::peer);
+        for host in peer.into_iter().flat_map(|peer| peer.hosts) {
+            let key = SocketAddr::new(host.to_canonical(), assoc.peer().port());
+            if self.listed.entry(key).or_default().insert(assoc.id()) {
+                entered.push(key);
+            }
+        }
+    }
+
+    fn remove(&mut self, id: AssocId) {
+        let mut addresses = self.entered.remove(&id).into_iter().flatten();
+        if let Some(address) = addresses.next() {
+            remove_from(&mut self.set_up, address, id);
+        }
+        addresses.for_each(|address| remove_from(&mut self.listed, address, id));
+    }
+
+    fn set_up_with(&self, address: SocketAddr) -> impl Iterator<Item = AssocId> {
+        self.set_up.get(&key_of(address)).into_iter().flatten().copied()
+    }
+
+    fn listing(&self, address: SocketAddr) -> impl Iterator<Item = AssocId> {
+        self.listed.get(&key_of(address)).into_iter().flatten().copied()
+    }
+}
+
+fn remove_from(index: &mut HashMap<SocketAddr, BTreeSet<AssocId>>, address: SocketAddr, id: AssocId) {
+    if let Entry::Occupied(mut ids) = index.entry(address) {
+        ids.get_mut().remove(&id);
+        if ids.get().is_empty() {
+            ids.remove();
+        }
+    }
+}
+
+/// Returns an address in one form, without the scope of a link-local one.
+fn key_of(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
 /// Returns the address with which an association was set up, in one form.
 fn peer_key(assoc: &SocketAssociation) -> SocketAddr {
-    SocketAddr::new(assoc.peer().ip().to_canonical(), assoc.peer().port())
+    key_of(assoc.peer())
 }
 
 /// Returns the range of the numbers that are greater than `id`.
@@ -148,6 +229,30 @@ fn above(id: AssocId) -> (Bound<AssocId>, Bound<AssocId>) {
 mod tests {
     use super::super::association_options::AssocOptions;
     use super::*;
+
+    fn set_up_with(associations: &Associations, id: u32, peer: SocketAddr) -> Rc<SocketAssociation> {
+        let assoc = Rc::new(SocketAssociation::new(AssocId::new(id), peer, AssocOptions::default()));
+        associations.insert(&assoc);
+        assoc
+    }
+
+    #[test]
+    fn of_many_associations_with_one_peer_the_first_is_found_until_it_is_gone() {
+        let associations = Associations::default();
+        let (peer, mapped) = (([192, 0, 2, 1], 7).into(), "[::ffff:192.0.2.1]:7".parse().unwrap());
+        let others: Vec<_> = (10..1000).map(|id| set_up_with(&associations, id, peer)).collect();
+        let (first, mut second) = (set_up_with(&associations, 3, mapped), others.into_iter());
+        let found = |address| associations.with_peer(address).map(|assoc| assoc.id().get());
+        assert_eq!((found(peer), found(mapped)), (Some(3), Some(3)));
+        associations.on_ended(&first);
+        assert_eq!(found(peer), Some(10));
+        associations.remove(&second.next().unwrap());
+        assert_eq!(found(mapped), Some(11));
+        associations.take_all();
+        assert_eq!(found(peer), None);
+        let index = associations.by_peer.borrow();
+        assert!(index.set_up.is_empty() && index.listed.is_empty() && index.entered.is_empty());
+    }
 
     #[test]
     fn associations_are_found_in_the_order_of_their_numbers() {

@@ -2,13 +2,12 @@
 //! background.
 //!
 //! Each counts for its user until it has ended, as one of a one-to-many socket does. If a user has no room for a socket or an
-//! association, the oldest of those of closed sockets is aborted, so peers that do not answer keep no program from its work.
+//! association, the oldest of those of closed sockets are aborted, so peers that do not answer keep no program from its work.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use channel_protocol::assoc_id::AssocId;
 use swiftwater::AssociationId;
@@ -20,11 +19,7 @@ use super::socket::Socket;
 use crate::channel::style::Style;
 use crate::system::lock::lock;
 use crate::users::owner::Owner;
-use crate::users::user::AssociationPermit;
-
-/// What RTO.Max counts as at most once the program has gone: the default of RFC 9260 §16. T5, five times that, bounds how long a
-/// peer that acknowledges nothing keeps the association.
-const RTO_MAX: Duration = Duration::from_secs(60);
+use crate::users::user::{AssociationPermit, User};
 
 /// Maximum number of associations that are aborted to make room for one socket or association.
 const ABORTED_MAX: usize = 16;
@@ -67,7 +62,7 @@ struct Table {
 struct Entry {
     socket: Arc<ClosedSocket>,
     association: LeftAssociation,
-    _permit: AssociationPermit,
+    permit: AssociationPermit,
 }
 
 impl Table {
@@ -116,37 +111,41 @@ impl ClosedSockets {
     pub(super) fn add(&self, socket: &Socket, assoc: &SocketAssociation, permit: AssociationPermit) {
         let Some(association) = assoc.stack_association() else { return };
         let Some(stack_id) = internals::identifier(association) else { return };
-        let closed = socket.closed_as(|| ClosedSocket {
-            place: self.next_place(),
-            number: socket.number(),
-            style: socket.style(),
-            owner: socket.owner(),
-            local: socket.addresses().all_local(),
-            peer: socket.addresses().peer(),
-        });
+        let closed = self.describe(socket);
         let user = closed.owner.user;
         let place = (closed.place, assoc.id());
         let left = LeftAssociation { id: assoc.id(), peer: assoc.peer(), stack_id };
-        let entry = Entry { socket: Arc::clone(closed), association: left, _permit: permit };
+        let entry = Entry { socket: Arc::clone(closed), association: left, permit };
         self.table().users.entry(user).or_default().insert(place, entry);
         let until_end = UntilEnd { table: Arc::clone(&self.table), user, place };
-        internals::orphan(association, RTO_MAX, Box::new(until_end));
+        assoc.guard_end_with(Box::new(until_end));
     }
 
-    /// Attempts something for which a user may lack room, and aborts the oldest associations of closed sockets of this user until
-    /// it succeeds.
-    pub(super) fn make_room<T>(&self, user: u32, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-        let mut attempts =
-            (0..=ABORTED_MAX).map(|aborted| (aborted == 0 || self.abort_oldest(user)).then(&mut attempt));
-        attempts.find_map(|outcome| outcome.flatten())
-    }
-
-    /// Aborts the oldest association of the closed sockets of a user. Returns false if there is none.
-    fn abort_oldest(&self, user: u32) -> bool {
-        let oldest = self.table().take_oldest(user);
-        let Some(Entry { association, .. }) = &oldest else { return false };
-        internals::abort(&self.stack, association.stack_id, "its user needs the memory");
+    /// Makes room for `bytes` of a user, and for another association below a maximum, by aborting the oldest associations of
+    /// closed sockets. Returns false, and aborts none, if the oldest [`ABORTED_MAX`] are not enough.
+    pub(super) fn make_room(&self, user: &User, bytes: usize, associations_max: Option<usize>) -> bool {
+        let Some(count) = self.enough_for(user, bytes, associations_max) else { return false };
+        for _ in 0..count {
+            let oldest = self.table().take_oldest(user.id());
+            if let Some(Entry { association, .. }) = oldest {
+                internals::abort(&self.stack, association.stack_id, "its user needs the room");
+                user.count_refused_association();
+            }
+        }
         true
+    }
+
+    /// Returns how many of the oldest associations are enough to be aborted.
+    fn enough_for(&self, user: &User, bytes: usize, associations_max: Option<usize>) -> Option<usize> {
+        let table = self.table();
+        let oldest = table.users.get(&user.id())?.values().take(ABORTED_MAX);
+        let mut released_bytes = 0;
+        let is_enough = |(at, entry): (usize, &Entry)| {
+            released_bytes += entry.permit.bytes();
+            user.pages().would_have_room(bytes, released_bytes)
+                && associations_max.is_none_or(|most| user.associations() < most + at + 1)
+        };
+        oldest.enumerate().map(is_enough).position(|is_enough| is_enough).map(|at| at + 1)
     }
 
     /// Returns the users that have associations of closed sockets, in order.
@@ -170,6 +169,18 @@ impl ClosedSockets {
         following.map(|(place, entry)| (*place, Arc::clone(&entry.socket), entry.association)).collect()
     }
 
+    /// Describes a socket for reports, as it is when its program closes it.
+    pub(super) fn describe<'a>(&self, socket: &'a Socket) -> &'a Arc<ClosedSocket> {
+        socket.closed_as(|| ClosedSocket {
+            place: self.next_place(),
+            number: socket.number(),
+            style: socket.style(),
+            owner: socket.owner(),
+            local: socket.addresses().all_local(),
+            peer: socket.addresses().peer(),
+        })
+    }
+
     fn next_place(&self) -> u64 {
         let mut table = self.table();
         table.next_place += 1;
@@ -183,13 +194,11 @@ impl ClosedSockets {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
-
+    use swiftwater::RecvError;
     use swiftwater::tokio::Association;
-    use swiftwater::{CloseReason, RecvError};
 
     use super::*;
-    use crate::testing::{closed_socket, opened, registry_with, soon};
+    use crate::testing::{closed_socket, connected_socket, opened, registry_with, soon, until};
     use crate::users::limits::Limits;
 
     /// Returns whether an association was aborted by its peer; otherwise the peer may have closed it or not.
@@ -213,19 +222,21 @@ mod tests {
         for _ in 0..3 {
             peers.push(closed_socket(&registry, &listener, true).await);
         }
-        assert_eq!(user.associations(), 2);
+        assert_eq!((user.associations(), user.associations_refused()), (2, 1));
         assert!(is_aborted(&peers[0]).await, "the oldest one");
         // One of a socket that is open, too.
         let (socket, _program_end) = opened(&registry, Style::OneToMany);
         let permit = registry.admit_association(&socket, 1).expect("the second gives way");
-        assert_eq!((user.associations(), user.associations_refused()), (2, 0));
+        assert_eq!((user.associations(), user.associations_refused()), (2, 2));
         assert!(is_aborted(&peers[1]).await);
         assert!(!is_aborted(&peers[2]).await, "it was delivered whole");
+        drop(peers);
+        until("the last one ends", || registry.closed().users().is_empty()).await;
         // Open ones do not give way.
         let other = registry.admit_association(&socket, 1);
         let refused = registry.admit_association(&socket, 1);
-        assert_eq!((other.is_some(), refused.is_some(), user.associations_refused()), (true, false, 1));
-        drop(permit);
+        assert_eq!((other.is_some(), refused.is_some(), user.associations_refused()), (true, false, 3));
+        drop((permit, other));
     }
 
     #[tokio::test(flavor = "local")]
@@ -238,10 +249,42 @@ mod tests {
             closed_socket(&registry, &listener, true).await,
             closed_socket(&registry, &listener, true).await,
         ];
-        let _rest = user.pages().charge_anyway(limits.user_page_bytes - user.pages().charged_bytes());
+        let rest = user.pages().charge_anyway(limits.user_page_bytes - user.pages().charged_bytes());
         let (_socket, _program_end) = opened(&registry, Style::OneToOne);
         assert!(is_aborted(&peers[0]).await);
         assert!(!is_aborted(&peers[1]).await);
+        drop(rest);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn none_is_aborted_in_vain() {
+        let registry =
+            registry_with(&Limits { user_page_bytes: 1 << 20, page_bytes: 2 << 20, ..Limits::default() });
+        let listener = registry.stack().listen(7).expect("a free port");
+        let (user, other) = (registry.resources().users().user(1), registry.resources().users().user(2));
+        let peer = closed_socket(&registry, &listener, true).await;
+        let (socket, second) = connected_socket(&registry, &listener).await;
+        // The memory of all is used up, and the user far above its part.
+        let _much = (user.pages().charge_anyway(1 << 20), other.pages().charge_anyway(1 << 20));
+        assert!(!registry.closed().make_room(&user, 1, None));
+        assert_eq!(registry.closed().users(), [1]);
+        // An association that exists is no new memory.
+        registry.forget(&socket);
+        assert_eq!((user.associations(), user.associations_refused()), (2, 0));
+        assert!(!is_aborted(&peer).await && !is_aborted(&second).await);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn an_association_that_has_ended_needs_no_room() {
+        let registry = registry_with(&Limits { user_associations: 1, ..Limits::default() });
+        let listener = registry.stack().listen(7).expect("a free port");
+        let peer = closed_socket(&registry, &listener, true).await;
+        let (socket, ended) = connected_socket(&registry, &listener).await;
+        drop(ended);
+        let association = socket.associations().first().expect("its only one");
+        until("it has ended", || association.has_ended()).await;
+        registry.forget(&socket);
+        assert!(!is_aborted(&peer).await);
     }
 
     #[tokio::test(flavor = "local")]
@@ -250,22 +293,17 @@ mod tests {
         let listener = registry.stack().listen(7).expect("a free port");
         let peer = closed_socket(&registry, &listener, true).await;
         let other = registry.resources().users().user(2);
-        let attempts = std::cell::Cell::new(0);
-        let refused = registry.closed().make_room(other.id(), || {
-            attempts.set(attempts.get() + 1);
-            None::<Rc<()>>
-        });
-        assert_eq!((refused, attempts.get()), (None, 1));
+        assert!(!registry.closed().make_room(&other, 1, Some(0)));
         assert_eq!(registry.closed().users(), [1]);
         assert!(!is_aborted(&peer).await);
     }
 
     #[tokio::test(flavor = "local")]
-    async fn one_that_has_no_room_is_aborted() {
+    async fn one_whose_socket_is_closed_is_never_refused() {
         let registry = registry_with(&Limits { user_associations: 0, ..Limits::default() });
         let listener = registry.stack().listen(7).expect("a free port");
-        let peer = closed_socket(&registry, &listener, false).await;
-        let CloseReason::Lost(_) = soon(peer.closed()).await else { panic!("it ended in order") };
-        assert_eq!(registry.closed().users(), [0; 0]);
+        let peer = closed_socket(&registry, &listener, true).await;
+        assert_eq!(registry.resources().users().user(1).associations(), 1);
+        assert!(!is_aborted(&peer).await);
     }
 }

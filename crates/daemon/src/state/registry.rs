@@ -185,12 +185,13 @@ impl Registry {
         let accounts = Accounts::of(&user);
         let closer = resources.closer(owner.user, Source::Pairs);
         let pins = resources.pins_of_pages();
-        let new_pages = || match SharedPages::new(family, style, state, message_bytes_max, user.pages(), pins)
-        {
-            Err(Errno::NOBUFS) => None,
-            outcome => Some(outcome),
-        };
-        let pages = self.closed.make_room(owner.user, new_pages).ok_or(Errno::NOBUFS)??;
+        let new_pages = || SharedPages::new(family, style, state, message_bytes_max, user.pages(), pins);
+        let pages = match new_pages() {
+            Err(Errno::NOBUFS) if self.closed.make_room(&user, SharedPages::bytes_of(style), None) => {
+                new_pages()
+            }
+            outcome => outcome,
+        }?;
         let ring = OutboundRing::new(pages.memory(), Arc::clone(resources.rings()), owner.user);
         let (endpoint, program_end) = endpoint::pair(&self.busy_polling, closer, accounts, ring)?;
         let cookie = Cookie::of(&program_end)?;
@@ -218,15 +219,37 @@ impl Registry {
         Ok(Opened { socket, program_end, commands: receiver })
     }
 
-    /// Counts another association of a one-to-many socket or of a closed one, and charges its memory. Returns `None` if its user
-    /// has as many as it may, or no memory left for one.
+    /// Counts another association of a one-to-many socket, and charges its memory. Returns `None` if its user has as many as it
+    /// may, or no memory left for one.
     pub(crate) fn admit_association(&self, socket: &Socket, paths: usize) -> Option<AssociationPermit> {
-        let user = socket.user();
-        let permit = self.closed.make_room(user.id(), || self.resources.admit_association(user, paths));
+        let permit = self.try_admit_association(socket, paths);
         if permit.is_none() {
-            user.count_refused_association();
+            socket.user().count_refused_association();
         }
         permit
+    }
+
+    fn try_admit_association(&self, socket: &Socket, paths: usize) -> Option<AssociationPermit> {
+        let (user, most) = (socket.user(), self.resources.limits().user_associations);
+        let admit = || user.admit_association(most, paths);
+        let has_room = || self.closed.make_room(user, AssociationPermit::bytes_of(paths), Some(most));
+        admit().or_else(|| has_room().then(admit).flatten())
+    }
+
+    /// Charges this many paths of an association to the user of its socket. Returns false if there is no memory left for them.
+    pub(crate) fn charge_paths(&self, socket: &Socket, assoc: &SocketAssociation, paths: usize) -> bool {
+        let user = socket.user();
+        let has_room = |bytes| self.closed.make_room(user, bytes, None);
+        if socket.style() == Style::OneToMany {
+            let bytes = AssociationPermit::bytes_of(paths);
+            return assoc.charge_paths(paths) || has_room(bytes) && assoc.charge_paths(paths);
+        }
+        let bytes = AssociationPermit::bytes_of_further(paths);
+        let take = || user.pages().take(bytes);
+        let charge = if bytes == 0 { None } else { take().or_else(|| has_room(bytes).then(take).flatten()) };
+        let is_charged = bytes == 0 || charge.is_some();
+        assoc.hold_further_paths(charge);
+        is_charged
     }
 
     /// Returns the socket whose pair has this cookie at the program's end.
@@ -324,6 +347,9 @@ impl Registry {
 
     /// Releases the port of a closed socket for the next bind. Messages that it has sent are still delivered.
     pub(crate) fn release_port(&self, socket: &Socket) {
+        if !socket.associations().is_empty() {
+            self.closed.describe(socket);
+        }
         if let Some(bound) = socket.addresses().bound() {
             self.ports.borrow_mut().release(socket.number(), bound.port());
             socket.on_port_released();
@@ -370,21 +396,30 @@ impl Registry {
                 drop(share);
             });
         }
-        socket.on_closed().iter().for_each(|assoc| self.leave(socket, assoc));
+        self.take_associations(socket).iter().for_each(|assoc| self.leave(socket, assoc));
         self.release_port(socket);
         socket.on_forgotten();
     }
 
     /// Leaves an association of a socket that its program has closed to the stack, which delivers what was sent and shuts the
     /// association down when its last handle is dropped. It counts for its user until it has ended. If there is no room for it,
-    /// it is aborted.
+    /// the oldest ones of the user that were left so are aborted; it exists already, and is not refused.
     pub(crate) fn leave(&self, socket: &Socket, assoc: &SocketAssociation) {
-        let Some(association) = assoc.stack_association() else { return };
-        let admit = || self.admit_association(socket, assoc.paths());
-        match assoc.take_permit().or_else(admit) {
-            Some(permit) => self.closed.add(socket, assoc, permit),
-            None => association.abort("its user has no room for it"),
+        if assoc.stack_association().is_none() || assoc.has_ended() {
+            return;
         }
+        let admitted = assoc.take_permit().or_else(|| self.try_admit_association(socket, assoc.paths()));
+        let permit = admitted.unwrap_or_else(|| socket.user().admit_association_anyway(assoc.paths()));
+        self.closed.add(socket, assoc, permit);
+    }
+
+    /// Takes the associations of a socket that its program has closed. The caller leaves each ([`Registry::leave`]).
+    pub(crate) fn take_associations(&self, socket: &Socket) -> Vec<Rc<SocketAssociation>> {
+        let associations = socket.on_closed();
+        if !associations.is_empty() {
+            self.closed.describe(socket);
+        }
+        associations
     }
 
     /// Waits until no socket and no association is left.

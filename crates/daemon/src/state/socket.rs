@@ -448,6 +448,11 @@ impl Socket {
         self.closed.get_or_init(|| Arc::new(describe()))
     }
 
+    /// Returns whether the socket was closed, and its associations are left to the stack.
+    pub(crate) fn is_left(&self) -> bool {
+        self.closed.get().is_some() && self.associations.is_empty()
+    }
+
     /// Removes all associations, because the program has closed the socket.
     pub(crate) fn on_closed(&self) -> Vec<Rc<SocketAssociation>> {
         self.associations.take_all()

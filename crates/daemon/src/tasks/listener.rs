@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
 
 use crate::calls::options;
-use crate::state::association::SocketAssociation;
+use crate::relay::abort;
+use crate::state::association::{SocketAssociation, paths_of};
 use crate::state::commands::OneToOneCommand;
 use crate::state::inbound_queue::Ended;
 use crate::state::registry::Registry;
@@ -21,6 +22,9 @@ use crate::state::socket_addresses::Bound;
 use crate::system::addresses::{as_seen, local_toward};
 use crate::system::journal::{Cause, log};
 use crate::system::visible_name;
+
+/// The reason for the abort of an association whose paths cannot be charged.
+const NO_MEMORY: &str = "the server has no memory left for the client's addresses";
 
 /// Hands each accepted association to the listening program, with a channel of its own.
 pub(super) async fn accept(registry: &Rc<Registry>, socket: &Rc<Socket>, listener: Arc<Listener>) {
@@ -54,6 +58,7 @@ async fn hand_over(
 ) -> Result<(), Errno> {
     let (options, bound) = (listener.options().clone(), listener.addresses().bound());
     let has_ended = association.peer().is_none();
+    let paths = paths_of(&association);
     let assoc_options = options.future().clone();
     let opened =
         registry.open(listener.owner(), listener.family(), listener.style(), State::Connected, options)?;
@@ -61,6 +66,11 @@ async fn hand_over(
     let (socket, program_end) = super::start(registry, opened);
     let assoc =
         Rc::new(SocketAssociation::with(registry.next_association(), peer, association, assoc_options));
+    if !registry.charge_paths(&socket, &assoc, paths) {
+        let association = assoc.stack_association();
+        association.into_iter().for_each(|association| abort(association, NO_MEMORY));
+        return Err(Errno::NOBUFS);
+    }
     options::apply_when_up(&socket, &assoc);
     let local = bound.as_ref().map(|bound| local_of(bound, peer));
     if let Some(local) = local {

@@ -16,7 +16,7 @@ use crate::relay::drain::{BatchEnd, take_batch};
 use crate::relay::notifications::USER_ABORT;
 use crate::relay::outbound::unsent;
 use crate::relay::{BROKEN, Departure, NO_REASON, abort, notifications};
-use crate::state::association::SocketAssociation;
+use crate::state::association::{SocketAssociation, paths_of};
 use crate::state::commands::{ConnectRequest, OneToManyCommand};
 use crate::state::registry::Registry;
 use crate::state::send_queue::{QueueFront, SendQueue};
@@ -128,6 +128,7 @@ async fn close_early(socket: &Rc<Socket>) -> Option<Departure> {
         return Some(Departure::Closed);
     }
     for assoc in socket.associations().all() {
+        assoc.guard_end();
         let queue = assoc.send_queue();
         if let Some(queue) = queue.filter(|_| assoc.stack_association().is_none()) {
             set_up_soon(socket, assoc, queue);
@@ -168,8 +169,7 @@ async fn next(socket: &Socket, listener: &mut Option<Arc<Listener>>) -> Associat
 
 fn accept(registry: &Rc<Registry>, socket: &Rc<Socket>, association: Association) {
     let peer = as_seen(socket.family(), association.peer_addr());
-    let paths = association.peer().map_or(1, |peer| peer.hosts.len());
-    let Some(permit) = registry.admit_association(socket, paths) else {
+    let Some(permit) = registry.admit_association(socket, paths_of(&association)) else {
         return abort(&association, "the server has as many associations as it may");
     };
     let options = socket.future_options();
@@ -217,12 +217,14 @@ async fn relay(
         Ok(association) => association,
         Err((error, cause)) => return cannot_start(&socket, &assoc, &queue, error, cause).await,
     };
+    if !registry.charge_paths(&socket, &assoc, paths_of(&association)) {
+        abort(&association, "the client has no memory left for the server's addresses");
+        return cannot_start(&socket, &assoc, &queue, Errno::NOBUFS, 0).await;
+    }
     queue.show_streams_out(association.streams_out());
     assoc.set_up(association.clone());
-    if !assoc.charge_paths() {
-        abort(&association, "the client has no memory left for the server's addresses");
-    }
     options::apply_when_up(&socket, &assoc);
+    socket.associations().on_up(&assoc);
     let before = socket.associations().on_delivery_begun(&assoc);
     let guard = InboundGuard { socket: Rc::clone(&socket), assoc: Rc::clone(&assoc) };
     if queue.is_closed() {
@@ -300,10 +302,10 @@ async fn relay_inbound_to_end(guard: InboundGuard, before: Option<Rc<SocketAssoc
     socket.remove(assoc);
 }
 
-/// Ends the associations of a socket that its program has closed. Dropping the last handle of an association delivers its
-/// messages and shuts it down.
+/// Ends the associations of a socket that its program has closed, and leaves them to the stack before. Dropping the last handle
+/// of an association delivers its messages and shuts it down.
 async fn close(registry: &Registry, socket: &Rc<Socket>, departure: Departure) {
-    let (associations, lingers) = (socket.on_closed(), socket.options().lingers());
+    let (associations, lingers) = (registry.take_associations(socket), socket.options().lingers());
     let reason = match departure {
         Departure::HalfClosed | Departure::Closed if lingers => None,
         Departure::HalfClosed | Departure::Closed | Departure::Unread => Some(NO_REASON),

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use swiftwater::tokio::Association;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -15,7 +16,7 @@ use crate::calls::options;
 use crate::channel::incoming::Incoming;
 use crate::channel::style::Style;
 use crate::relay::{BROKEN, Departure, NO_REASON, abort, notifications, other_end};
-use crate::state::association::SocketAssociation;
+use crate::state::association::{SocketAssociation, paths_of};
 use crate::state::commands::{ConnectRequest, OneToOneCommand};
 use crate::state::inbound_queue::Ended;
 use crate::state::registry::Registry;
@@ -34,7 +35,7 @@ pub(super) async fn run(
         command = match current {
             OneToOneCommand::Connect { request, assoc } => {
                 let is_up = tokio::select! {
-                    is_up = connect(socket, &request, &assoc) => is_up,
+                    is_up = connect(registry, socket, &request, &assoc) => is_up,
                     // Dropping the future cancels the setup.
                     () = ended_by_program(socket) => return,
                 };
@@ -78,16 +79,32 @@ async fn ended_by_program(socket: &Socket) {
 }
 
 /// Sets an association up. Returns false if the setup has failed: the socket may try again.
-async fn connect(socket: &Rc<Socket>, request: &ConnectRequest, assoc: &Rc<SocketAssociation>) -> bool {
-    match request.stack.connect_from(request.port, &request.server).await {
+async fn connect(
+    registry: &Registry,
+    socket: &Rc<Socket>,
+    request: &ConnectRequest,
+    assoc: &Rc<SocketAssociation>,
+) -> bool {
+    let connected = request.stack.connect_from(request.port, &request.server).await;
+    let charged = connected.map_err(|error| errno::of_connect(&error)).and_then(|association| {
+        let paths = paths_of(&association);
+        match registry.charge_paths(socket, assoc, paths) {
+            true => Ok(association),
+            false => {
+                abort(&association, "the client has no memory left for the server's addresses");
+                Err(Errno::NOBUFS)
+            }
+        }
+    });
+    match charged {
         Ok(association) => {
             socket.on_connected(association.streams_out());
             assoc.set_up(association);
+            socket.associations().on_up(assoc);
             options::apply_when_up(socket, assoc);
             true
         }
         Err(error) => {
-            let error = errno::of_connect(&error);
             socket.on_connect_failed(error, request.ends_content);
             // The channel becomes writable, and the socket may connect again.
             discard_all(socket.channel()).await;

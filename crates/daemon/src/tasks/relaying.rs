@@ -85,16 +85,18 @@ async fn until_over<'a>(
         }
         OutboundWait::Own(ChannelWait::InboundDone) => {
             let inbound = pin!(assoc.inbound_done());
-            return unless_broken(socket, unless_discarded(socket, association, inbound)).await.flatten();
+            return unless_broken(socket, unless_discarded(socket, assoc, association, inbound))
+                .await
+                .flatten();
         }
         OutboundWait::Own(ChannelWait::UserMemory) => {
             let memory = pin!(channel.room());
-            let needed = unless_broken(socket, unless_discarded(socket, association, memory));
+            let needed = unless_broken(socket, unless_discarded(socket, assoc, association, memory));
             grace.wait(assoc, needed).await.map(Result::flatten)
         }
         OutboundWait::Association => {
             let room = pin!(room(association));
-            return unless_broken(socket, unless_discarded(socket, association, room)).await.flatten();
+            return unless_broken(socket, unless_discarded(socket, assoc, association, room)).await.flatten();
         }
     };
     over.unwrap_or_else(|| {
@@ -219,6 +221,7 @@ pub(super) async fn breach(socket: &Socket) {
 /// discards these messages, or has closed it and the association has ended.
 async fn unless_discarded(
     socket: &Socket,
+    assoc: &SocketAssociation,
     association: &Association,
     mut needed: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<(), Departure> {
@@ -233,6 +236,7 @@ async fn unless_discarded(
     if socket.channel().is_left_unread(0).await {
         return Err(Departure::Unread);
     }
+    assoc.guard_end();
     tokio::select! {
         biased;
         // Memory may be there again and again, and not suffice.
@@ -311,6 +315,7 @@ mod tests {
     use channel_protocol::assoc_id::AssocId;
     use channel_protocol::record::{Flags, Header};
     use rustix::net::{RecvFlags, SendFlags, recv};
+    use swiftwater::AssociationOptions;
 
     use super::*;
     use crate::channel::style::Style;
@@ -364,6 +369,10 @@ mod tests {
         assert!(received.is_ok_and(|(_, bytes)| bytes > 0), "a notification");
     }
 
+    fn peer_address() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 7))
+    }
+
     #[tokio::test(flavor = "local")]
     async fn a_closed_socket_without_an_association_waits_for_no_memory() {
         let registry = registry();
@@ -372,10 +381,32 @@ mod tests {
         let (connected, accepted) = tokio::join!(registry.stack().connect(server), listener.accept());
         let association = connected.expect("it listens");
         let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let assoc = SocketAssociation::with(ID, peer_address(), association.clone(), socket.future_options());
         drop(program_end);
         accepted.expect("an association comes").0.abort("it ends");
         let no_memory = pin!(std::future::pending());
-        let waited = soon(unless_discarded(&socket, &association, no_memory)).await;
+        let waited = soon(unless_discarded(&socket, &assoc, &association, no_memory)).await;
+        assert!(matches!(waited, Err(Departure::Closed)), "{waited:?}");
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_peer_that_takes_nothing_keeps_no_closed_socket() {
+        let registry = registry();
+        let listener = registry.stack().listen(7).expect("a free port");
+        // T5 expires after half a second.
+        let rto = Duration::from_millis(100);
+        let options = AssociationOptions::default().with_rto_initial(rto).with_rto_min(rto).with_rto_max(rto);
+        let client = registry.stack().with_options(&options);
+        let (connected, accepted) =
+            tokio::join!(client.connect(server_address(&registry)), listener.accept());
+        let (association, _peer) = (connected.expect("it listens"), accepted.expect("an association comes"));
+        // More than both buffers hold, because the peer reads nothing.
+        while timeout(2 * rto, association.send(&[7; 50_000])).await.is_ok() {}
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let assoc = SocketAssociation::with(ID, peer_address(), association.clone(), socket.future_options());
+        drop(program_end);
+        let no_room = pin!(std::future::pending());
+        let waited = soon(unless_discarded(&socket, &assoc, &association, no_room)).await;
         assert!(matches!(waited, Err(Departure::Closed)), "{waited:?}");
     }
 

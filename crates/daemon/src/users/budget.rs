@@ -258,6 +258,13 @@ impl Account {
         Some(self.charge_anyway(bytes))
     }
 
+    /// Returns whether there would be room for `bytes` after the user has released `released_bytes`.
+    pub(crate) fn would_have_room(&self, bytes: usize, released_bytes: usize) -> bool {
+        let of_all = self.budget.charged_bytes.load(SeqCst).saturating_sub(released_bytes);
+        let of_user = self.charged_bytes.load(SeqCst).saturating_sub(released_bytes);
+        of_user.saturating_add(bytes) <= self.budget.limits.of_user(of_all)
+    }
+
     /// Charges `bytes` that exist already and cannot be refused; later charges find less room.
     pub(crate) fn charge_anyway(self: &Arc<Self>, bytes: usize) -> Charge {
         self.count_anyway(bytes);

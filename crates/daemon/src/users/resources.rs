@@ -11,7 +11,7 @@ use super::descriptor_budget::DescriptorBudget;
 use super::limits::Limits;
 use super::owner::{Owner, Rings, Share, Shares};
 use super::tap_files::TapFiles;
-use super::user::{AssociationPermit, User, Users};
+use super::user::Users;
 use super::user_permits::{Permit, UserPermits};
 
 /// Maximum number of requests that wait for a peer, in all and of one user.
@@ -74,11 +74,6 @@ impl Resources {
         &self.users
     }
 
-    /// Counts another association of a one-to-many socket or of a closed one for its user.
-    pub(crate) fn admit_association(&self, user: &Arc<User>, paths: usize) -> Option<AssociationPermit> {
-        user.admit_association(self.limits.user_associations, paths)
-    }
-
     /// Takes a place for one more request of this user that waits for its answer.
     pub(crate) fn take_waiting(&self, user: u32) -> Result<Permit, Errno> {
         self.waiting.take(user).ok_or(Errno::NOBUFS)
@@ -136,19 +131,6 @@ impl Resources {
 mod tests {
     use super::*;
     use crate::users::descriptor_budget::MESSAGE_DESCRIPTORS_MAX;
-
-    #[test]
-    fn a_user_has_as_many_associations_as_the_limits_permit() {
-        let limits = Limits { user_associations: 2, ..Limits::default() };
-        let resources = Resources::new(&limits, DescriptorBudget::with_max(1 << 16));
-        let user = resources.users().user(1);
-        let _two = [(); 2].map(|()| resources.admit_association(&user, 1).expect("room"));
-        assert!(resources.admit_association(&user, 1).is_none());
-        assert!(
-            resources.admit_association(&resources.users().user(2), 1).is_some(),
-            "another user has its own"
-        );
-    }
 
     #[tokio::test(flavor = "local")]
     async fn connections_and_answers_have_a_part_of_few_descriptors() {

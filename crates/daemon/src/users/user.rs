@@ -59,18 +59,29 @@ pub(crate) struct Users {
 #[derive(Debug)]
 pub(crate) struct AssociationPermit {
     user: Arc<User>,
-    _memory: Charge,
-    further_paths: Option<Charge>,
+    memory: Charge,
 }
 
 impl AssociationPermit {
-    /// Charges the paths beyond the first one. Returns false if there is no memory left for them.
-    pub(crate) fn charge_paths(&mut self, paths: usize) -> bool {
-        let bytes = paths.saturating_sub(1) * PATH_BYTES;
-        if bytes > 0 {
-            self.further_paths = self.user.pages.take(bytes);
-        }
-        bytes == 0 || self.further_paths.is_some()
+    /// Returns the memory of an association with this many paths that neither sends nor receives.
+    pub(crate) fn bytes_of(paths: usize) -> usize {
+        ASSOCIATION_BYTES + paths.saturating_sub(1) * PATH_BYTES
+    }
+
+    /// Returns the memory of the paths beyond the first.
+    pub(crate) fn bytes_of_further(paths: usize) -> usize {
+        Self::bytes_of(paths) - ASSOCIATION_BYTES
+    }
+
+    /// Returns the memory that is charged for the association.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// Charges the memory of an association that has this many paths by now. Returns false if the user has none left.
+    pub(crate) fn grow_to(&mut self, paths: usize) -> bool {
+        let more = Self::bytes_of(paths).saturating_sub(self.bytes());
+        more == 0 || self.memory.grow(more)
     }
 }
 
@@ -194,15 +205,21 @@ impl User {
         associations_max: usize,
         paths: usize,
     ) -> Option<AssociationPermit> {
-        let memory = self.pages.take(ASSOCIATION_BYTES)?;
+        let memory = self.pages.take(AssociationPermit::bytes_of(paths))?;
         let more = |count: usize| (count < associations_max).then_some(count + 1);
         // The memory is released again if this fails.
         self.associations.fetch_update(Relaxed, Relaxed, more).ok()?;
-        let mut permit = AssociationPermit { user: Arc::clone(self), _memory: memory, further_paths: None };
-        permit.charge_paths(paths).then_some(permit)
+        Some(AssociationPermit { user: Arc::clone(self), memory })
     }
 
-    /// Counts an association that was refused.
+    /// Counts an association that exists already and cannot be refused; later ones find less room.
+    pub(crate) fn admit_association_anyway(self: &Arc<Self>, paths: usize) -> AssociationPermit {
+        let memory = self.pages.charge_anyway(AssociationPermit::bytes_of(paths));
+        self.associations.fetch_add(1, Relaxed);
+        AssociationPermit { user: Arc::clone(self), memory }
+    }
+
+    /// Counts an association that was refused, or aborted to make room for another one.
     pub(crate) fn count_refused_association(&self) {
         self.associations_refused.fetch_add(1, Relaxed);
     }
@@ -304,9 +321,9 @@ mod tests {
         let first = user.admit_association(9, 16).expect("room");
         assert_eq!(charged(), ASSOCIATION_BYTES + 15 * PATH_BYTES);
         let mut second = user.admit_association(9, 1).expect("room");
-        assert!(!second.charge_paths(2));
+        assert!(!second.grow_to(2));
         drop(first);
-        assert!(second.charge_paths(2) && second.charge_paths(3));
+        assert!(second.grow_to(2) && second.grow_to(3) && second.grow_to(1));
         assert_eq!(charged(), ASSOCIATION_BYTES + 2 * PATH_BYTES);
         drop(second);
         assert_eq!((charged(), user.associations()), (0, 0));

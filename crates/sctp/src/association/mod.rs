@@ -130,8 +130,7 @@ enum State {
         cookie: Vec<u8>,
     },
     Established,
-    /// The user shut down; data is still to be acknowledged. While the peer's window is closed, T5 guards the wait since the last
-    /// acknowledgement.
+    /// The user shut down; data is still to be acknowledged. T5 guards the wait since the last advance of the cumulative TSN.
     ShutdownPending {
         progress_at: Time,
     },
@@ -183,6 +182,8 @@ pub(crate) struct Association {
     errors: PeerErrors,
     /// Whether the upper layer still has data that it has accepted from others, see [`Association::set_has_upper_data`].
     has_upper_data: bool,
+    /// Whether the user has shut the association down: no message follows, also after a restart of the peer.
+    is_shut_down: bool,
     /// Present once the user has gone ([`Association::orphan`]).
     orphan: Option<Orphan>,
     ecn: Ecn,
@@ -223,6 +224,7 @@ impl Association {
             reaction: Reaction::default(),
             errors: PeerErrors::default(),
             has_upper_data: false,
+            is_shut_down: false,
             orphan: None,
             ecn: Ecn::default(),
             peer: Peer::default(),

@@ -11,7 +11,7 @@ use crate::time::Time;
 
 /// What an association keeps from the time at which its user has gone.
 pub(super) struct Orphan {
-    /// When the peer last acknowledged something for good, or the user has gone.
+    /// When the peer last advanced the cumulative TSN, or the user has gone.
     progress_at: Time,
     rto_max: Duration,
     /// Dropped with the association's end.
@@ -28,17 +28,19 @@ impl fmt::Debug for Orphan {
 }
 
 impl Association {
-    /// Makes this an association without a user. T5 guards it from now on in whatever state it is.
+    /// Makes this an association without a user. T5 guards it from now on in whatever state it is. If it has been one before, the
+    /// peer gets no more time, and what was to live until the end goes.
     pub(crate) fn orphan<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
         rto_max: Duration,
         until_end: Box<dyn Any + Send>,
     ) {
-        self.orphan = Some(Orphan { progress_at: cx.now, rto_max, _until_end: until_end });
+        let progress_at = self.orphan.as_ref().map_or(cx.now, |orphan| orphan.progress_at);
+        self.orphan = Some(Orphan { progress_at, rto_max, _until_end: until_end });
     }
 
-    /// Records that the peer of an association without a user has acknowledged something for good.
+    /// Records that the peer of an association without a user has advanced the cumulative TSN.
     pub(super) fn on_orphan_progress(&mut self, now: Time) {
         if let Some(orphan) = &mut self.orphan {
             orphan.progress_at = now;

@@ -27,7 +27,6 @@ impl Association {
         remotes: &[(SocketAddr, PathHints)],
         route: &Route,
     ) {
-        let shut_down = matches!(self.state, State::ShutdownPending { .. } | State::ShutdownSent { .. });
         let t5_at = if let State::ShutdownSent { t5_at, .. } = self.state { Some(t5_at) } else { None };
         self.tell_end_of_partial_delivery(cx);
         let unacknowledged_bytes = self.outbound.buffered_bytes() as u64;
@@ -44,7 +43,7 @@ impl Association {
         cx.host.event(self.id, Event::Restarted { streams_out, streams_in, unacknowledged_bytes });
         self.tell_adaptation(cx);
         cx.host.event(self.id, Event::Writable);
-        if shut_down {
+        if self.is_shut_down {
             // The user's shutdown applies to the new peer, too.
             self.shutdown(cx);
             // The peer gets no more time by restarting.

@@ -26,6 +26,7 @@ pub(super) const T5_RTO_MAX: u32 = 5;
 impl Association {
     /// Shuts the association down: a SHUTDOWN follows when everything is acknowledged (RFC 9260 §9.2).
     pub(crate) fn shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        self.is_shut_down = true;
         match &mut self.state {
             State::Established => {
                 self.state = State::ShutdownPending { progress_at: cx.now };
@@ -112,7 +113,7 @@ impl Association {
         }
     }
 
-    /// Records that the peer has acknowledged something for good.
+    /// Records that the peer has advanced the cumulative TSN.
     pub(super) fn on_shutdown_progress(&mut self, now: Time) {
         self.on_orphan_progress(now);
         if let State::ShutdownPending { progress_at } | State::ShutdownReceived { progress_at } =

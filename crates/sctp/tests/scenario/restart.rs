@@ -138,15 +138,20 @@ fn data_with_the_cookie_of_a_restart_is_taken() {
 
 #[test]
 fn a_restart_finds_an_association_that_was_shutting_down() {
-    // The user has shut down. The endpoint tells the new peer at once.
-    let mut peer = Peer::established(8);
-    peer.app_sends(SendInfo::default(), vec![1]);
-    peer.expects("DATA 0");
-    peer.app_shuts_down();
-    let cookie = asks_again(&mut peer);
-    echoes(&mut peer, &cookie);
-    peer.expects("COOKIE ACK, SHUTDOWN -1");
-    assert_eq!(restarted(&peer), Some(65));
+    // The user has shut down. The endpoint tells the new peer at once, whether or not the old one had shut down, too.
+    for by_both in [false, true] {
+        let mut peer = Peer::established(8);
+        peer.app_sends(SendInfo::default(), vec![1]);
+        peer.expects("DATA 0");
+        peer.app_shuts_down();
+        if by_both {
+            peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(-1) }.write(out)).go();
+        }
+        let cookie = asks_again(&mut peer);
+        echoes(&mut peer, &cookie);
+        peer.expects("COOKIE ACK, SHUTDOWN -1");
+        assert_eq!(restarted(&peer), Some(65));
+    }
 }
 
 #[test]

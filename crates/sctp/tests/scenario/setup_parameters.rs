@@ -345,6 +345,18 @@ fn addresses_that_the_user_named_are_confirmed() {
 }
 
 #[test]
+fn of_the_addresses_that_a_user_names_the_first_ones_are_used() {
+    let mut peer = Peer::new(41, AssociationConfig::default());
+    let named: Vec<SocketAddr> = (1..=4 * PEER_ADDRESSES_MAX as u8)
+        .map(|host| SocketAddr::from(([10, 0, 3, host], peer.address.port())))
+        .collect();
+    let config = Arc::new(AssociationConfig::default());
+    let id = peer.endpoint.connect(peer.now, ENDPOINT_PORT, PEER_PORT, &named, config, &peer.app).unwrap();
+    let (used, _) = peer.endpoint.peer_addresses(id).unwrap();
+    assert_eq!(used, named[..PEER_ADDRESSES_MAX]);
+}
+
+#[test]
 fn both_ends_have_the_smaller_numbers_of_streams() {
     let config = AssociationConfig { streams_out: 20, streams_in_max: 20, ..AssociationConfig::default() };
     let mut peer = Peer::connecting(40, config);
