@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
@@ -16,6 +16,7 @@ use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket;
 
+use crate::BindError;
 use crate::address_changes::{has_news, subscribe};
 
 /// A list of the interfaces and their addresses.
@@ -63,6 +64,35 @@ pub(crate) fn interfaces() -> io::Result<Rc<[InterfaceAddress]>> {
 fn own_namespace() -> Option<Namespace> {
     let found = std::fs::metadata("/proc/thread-self/ns/net").ok()?;
     Some((found.dev(), found.ino()))
+}
+
+/// A check of the addresses of a host, which is the network namespace of the thread that has made the check.
+#[derive(Clone, Copy, Debug)]
+pub struct AddressCheck {
+    namespace: Option<Namespace>,
+}
+
+impl AddressCheck {
+    /// Returns a check for the namespace of this thread.
+    #[expect(clippy::new_without_default, reason = "the value depends on the thread")]
+    pub fn new() -> AddressCheck {
+        AddressCheck { namespace: own_namespace() }
+    }
+
+    /// Checks that the host has an address. A thread in another namespace cannot know, and gets no error.
+    ///
+    /// # Errors
+    ///
+    /// [`BindError::AddressNotAvailable`].
+    pub fn check(&self, ip: IpAddr) -> Result<(), BindError> {
+        let address = SocketAddr::new(ip.to_canonical(), 0);
+        let refused = UdpSocket::bind(address).err().map(|error| error.kind());
+        let is_known = self.namespace.is_some() && own_namespace() == self.namespace;
+        if is_known && refused == Some(io::ErrorKind::AddrNotAvailable) {
+            return Err(BindError::AddressNotAvailable { address });
+        }
+        Ok(())
+    }
 }
 
 /// Returns the addresses of this host's interfaces.

@@ -52,7 +52,7 @@ pub use bind_error::BindError;
 pub use blocks::BLOCK_BYTES;
 pub use device_syscalls::become_realtime;
 pub use hairpin::Hairpin;
-pub use interface::interface_addresses;
+pub use interface::{AddressCheck, interface_addresses};
 pub use link::{
     BatchLimits, CookieMark, Datagrams, Expected, Link, PathInfo, Sink, Transmit, Unreachable,
     UnreachableReason,

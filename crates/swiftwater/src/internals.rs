@@ -23,8 +23,8 @@ use crate::socket::{Found, Socket, Wait};
 use crate::staged::{StagedExecutive, Written};
 use crate::tokio::Association;
 use crate::{
-    AssociationId, AssociationOptions, AssociationState, Message, Received, RecvError, SendError, SendInfo,
-    Stack, Statistics,
+    AssociationId, AssociationOptions, AssociationState, BindError, ListenerOptions, Message, Received,
+    RecvError, SendError, SendInfo, Stack, Statistics,
 };
 
 /// Receives the next message or event that was already taken from the sockets: makes no system call, and does not flush
@@ -192,6 +192,19 @@ pub fn set_has_upper_data(association: &Association, has_upper_data: bool) {
     // An association that has ended takes no more data.
     let _ = socket
         .command(|driver, cx| driver.set_has_upper_data(cx, socket.stream, Which::Only, has_upper_data));
+}
+
+/// Listens as [`tokio::Stack::listen_with`](crate::tokio::Stack::listen_with) does, also at addresses that the host has lost.
+///
+/// # Errors
+///
+/// The port is in use in this stack, at one of these addresses.
+pub fn listen_as_bound(
+    stack: &crate::tokio::Stack,
+    port: u16,
+    options: &ListenerOptions,
+) -> Result<crate::tokio::Listener, BindError> {
+    stack.listen_as_bound(port, options)
 }
 
 /// Waits until the peer has shut the association down, or the association has ended. Does not wait for messages that can still be

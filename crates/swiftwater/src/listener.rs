@@ -141,7 +141,7 @@ impl Stack {
     ///
     /// # Errors
     ///
-    /// The port is in use in this stack, at one of these addresses.
+    /// The port is in use in this stack, at one of these addresses, or the host does not have one of them.
     pub fn listen(&self, port: u16) -> Result<Listener, BindError> {
         self.listen_with(port, &self.options.listener)
     }
@@ -160,6 +160,7 @@ impl Stack {
     ///
     /// Fails as [`Stack::listen`] does.
     pub fn listen_with(&self, port: u16, options: &ListenerOptions) -> Result<Listener, BindError> {
+        self.check_addresses()?;
         Ok(Listener { shared: Arc::new(SharedListener::on(self, port, options)?) })
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use links::{Hairpin, Link, RawIp, RawIpConfig, UdpEncap, UdpEncapConfig};
+use links::{AddressCheck, Hairpin, Link, RawIp, RawIpConfig, UdpEncap, UdpEncapConfig};
 use providers::{SctpDriver, SctpDriverConfig};
 use sctp::AssociationConfig;
 use streams::{Executive, Module, ModuleFactory, PushError};
@@ -43,6 +43,8 @@ pub struct Stack {
     /// The addresses to which the listeners and associations that this handle opens are restricted; empty for all
     /// addresses of the sockets.
     local_addresses: Arc<[IpAddr]>,
+    /// The check of addresses on the host of the sockets.
+    address_check: AddressCheck,
     /// The configuration of the associations that this handle opens, if it differs from that of the sockets.
     config: Option<Arc<AssociationConfig>>,
     warning: Option<Arc<str>>,
@@ -134,6 +136,7 @@ impl Stack {
             shard,
             options: Arc::new(options.clone()),
             local_addresses: local_addresses.into(),
+            address_check: AddressCheck::new(),
             config: None,
             warning: None,
         })
@@ -185,7 +188,7 @@ impl Stack {
     /// Returns a handle to the same sockets that uses only some of their addresses (`sctp_bindx`). Its listeners and
     /// associations list only these to the peer, send from these, and accept only packets to these, so several
     /// listeners may share a port. Here `0.0.0.0` and `::` stand for all addresses of their family alone, and an empty list for
-    /// all addresses.
+    /// all addresses. [`Stack::listen`] and [`Stack::endpoint`] fail if the host does not have one of the others.
     ///
     /// ```
     /// # use swiftwater::{Stack, StackOptions};
@@ -206,6 +209,12 @@ impl Stack {
         let trace = options.trace.is_some();
         let config = options.association.config(&options.listener, &local_addresses, trace);
         Stack { options: Arc::new(options), local_addresses, config: Some(Arc::new(config)), ..self.clone() }
+    }
+
+    /// Checks that the host has the addresses to which this handle is restricted. The sockets may stand for all addresses.
+    pub(crate) fn check_addresses(&self) -> Result<(), BindError> {
+        let mut named = self.local_addresses.iter().filter(|ip| !ip.is_unspecified());
+        named.try_for_each(|ip| self.address_check.check(*ip)).map_err(BindError::Link)
     }
 
     /// Returns the configuration of the associations of a listener that this handle opens with these options.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use channel_protocol::status_page::State;
 use rustix::io::Errno;
+use swiftwater::internals;
 
 use super::bind::bound;
 use super::waiting::{recall, wait_for};
@@ -70,7 +71,9 @@ pub(crate) fn listen(
         // Programs send to the address that they have received from.
         .with_distinct_peers(is_one_to_many);
     let stack = registry.stack().with_options(&socket.options().for_stack());
-    let listener = stack.with_local_addresses(&socket.local_scope()).listen_with(bound.port(), &options);
+    let stack = stack.with_local_addresses(&socket.local_scope());
+    // As in the kernel, the addresses may be gone that the socket was bound to.
+    let listener = internals::listen_as_bound(&stack, bound.port(), &options);
     let listener = Arc::new(listener.map_err(|error| errno::of_listen(&error))?);
     if !is_one_to_many {
         socket.channel().daemon_end().minimize_backlog();
@@ -135,8 +138,18 @@ mod tests {
     use rustix::event::PollFlags;
 
     use super::*;
+    use crate::state::registry::Opened;
     use crate::system::descriptor_io::polls;
-    use crate::testing::{opened, registry, soon};
+    use crate::testing::{opened, opened_whole, registry, soon};
+
+    #[tokio::test(flavor = "local")]
+    async fn a_socket_listens_at_an_address_that_the_host_has_lost() {
+        let registry = registry();
+        let Opened { socket, program_end, commands: _commands } = opened_whole(&registry, Style::OneToMany);
+        // RFC 5737: an address of documentation.
+        registry.bind(&socket, ([192, 0, 2, 77], 0).into()).expect("a free port");
+        assert_eq!(listen(&registry, &socket, 1, program_end.as_fd()), Ok(()));
+    }
 
     #[tokio::test(flavor = "local")]
     async fn the_daemons_own_records_are_discarded_once_the_socket_is_not_throttled() {

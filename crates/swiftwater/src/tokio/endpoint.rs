@@ -184,7 +184,7 @@ impl Stack {
     ///
     /// # Errors
     ///
-    /// The port is in use in this stack.
+    /// The port is in use in this stack, or the host does not have one of the addresses of this handle.
     pub fn endpoint(&self, port: u16) -> Result<Endpoint, BindError> {
         self.shared.endpoint(port).map(Endpoint::from)
     }

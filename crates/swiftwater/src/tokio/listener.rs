@@ -118,7 +118,7 @@ impl Stack {
     ///
     /// # Errors
     ///
-    /// The port is in use in this stack, at one of these addresses.
+    /// The port is in use in this stack, at one of these addresses, or the host does not have one of them.
     pub fn listen(&self, port: u16) -> Result<Listener, BindError> {
         self.shared.listen(port).map(Listener::from)
     }
@@ -130,6 +130,15 @@ impl Stack {
     /// Fails as [`Stack::listen`] does.
     pub fn listen_with(&self, port: u16, options: &ListenerOptions) -> Result<Listener, BindError> {
         self.shared.listen_with(port, options).map(Listener::from)
+    }
+
+    #[cfg(feature = "internals")]
+    pub(crate) fn listen_as_bound(
+        &self,
+        port: u16,
+        options: &ListenerOptions,
+    ) -> Result<Listener, BindError> {
+        Ok(Listener { shared: Arc::new(SharedListener::on(&self.shared, port, options)?) })
     }
 }
 
