@@ -5,9 +5,7 @@ use sctp_message::SendInfo;
 use super::mtu::payload_bytes_max;
 use super::{Association, FlushWhen, State};
 use crate::error::SendError;
-use crate::outbound::{
-    Batch, Block, FreeBlocks, Stage, copied_bytes_max, is_copied, is_short, owned_copied_bytes_max,
-};
+use crate::outbound::{Batch, Block, FreeBlocks, Stage, copied_bytes_max, is_copied, owned_copied_bytes_max};
 use crate::time::Time;
 
 impl Association {
@@ -89,10 +87,10 @@ impl Association {
         copied_bytes_max(self.fragmentation_point_bytes())
     }
 
-    /// Returns whether a message is copied to the others that wait, if nothing else keeps its bytes.
+    /// Returns whether the bytes of a message are copied, if nothing else keeps them.
     #[inline]
     pub(crate) fn copies(&self, info: &SendInfo, bytes: usize) -> bool {
-        is_short(info, bytes)
+        bytes <= Stage::SHORT_BYTES_MAX
             || (bytes <= Stage::MESSAGE_BYTES_MAX && is_copied(info, bytes, self.copied_bytes_max()))
     }
 

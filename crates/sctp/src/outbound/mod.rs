@@ -406,7 +406,7 @@ impl Outbound {
     }
 
     /// Queues one message, given in blocks. [`Outbound::check`] has found it valid. Borrowed bytes are those of a message that
-    /// [`is_copied`]; others are copied up to `owned_copied_bytes_max`.
+    /// [`is_copied`], or is short; others are copied to the others that wait up to `owned_copied_bytes_max`.
     #[inline]
     pub(crate) fn queue<B: Block>(
         &mut self,
@@ -421,7 +421,7 @@ impl Outbound {
         if self.open_record.is_none() && is_copied {
             self.pending.push_short(info, bytes, blocks, self.buffered_bytes, free);
         } else {
-            self.queue_blocks(now, info, blocks);
+            self.queue_blocks(now, info, bytes, blocks, free);
         }
         self.buffered_bytes += bytes + MESSAGE_OVERHEAD_BYTES;
     }
@@ -477,9 +477,19 @@ impl Outbound {
         batch.renew_block(bytes, |spent, bytes| self.pending.exchange_block(spent, bytes, free));
     }
 
-    /// Queues a message, or a part of one, whose bytes stay where they are.
-    fn queue_blocks<B: Block>(&mut self, now: Time, info: &SendInfo, blocks: impl IntoIterator<Item = B>) {
+    /// Queues a message, or a part of one. Its bytes stay where they are, except for those of short parts and of short messages
+    /// with a lifetime: they may lie in memory that the messages of all associations share, and keep it.
+    fn queue_blocks<B: Block>(
+        &mut self,
+        now: Time,
+        info: &SendInfo,
+        bytes: usize,
+        blocks: impl IntoIterator<Item = B>,
+        free: &mut FreeBlocks,
+    ) {
         let mut beginning = self.open_record.is_none();
+        let stands_alone = beginning && is_plain(info);
+        let copies = bytes <= SHORT_BYTES_MAX && !(B::IS_OWNED && stands_alone);
         let is_charged = !(B::IS_OWNED && self.owned.owners_charge());
         if let Some(lifetime) = info.lifetime.filter(|_| beginning && !info.more) {
             self.pending.expect_expiry(now + Duration::from(lifetime));
@@ -487,11 +497,18 @@ impl Outbound {
         self.open_record = info.more.then_some(OpenRecord { stream: info.stream, unordered: info.unordered });
         let mut blocks = blocks.into_iter().filter(|block| !block.as_ref().is_empty()).peekable();
         while let Some(block) = blocks.next() {
-            let mut message = Message::new(block.into_bytes(), info, beginning);
-            if is_charged {
-                self.owned.charge(message.owned_bytes as usize);
+            let mut message;
+            if copies {
+                let (payload, charge) = self.pending.copy(block.as_ref(), self.buffered_bytes, free);
+                message = Message::new(payload, info, beginning);
+                (message.charge, message.owned_bytes) = (charge, 0);
             } else {
-                message.owned_bytes = 0;
+                message = Message::new(block.into_bytes(), info, beginning);
+                if is_charged {
+                    self.owned.charge(message.owned_bytes as usize);
+                } else {
+                    message.owned_bytes = 0;
+                }
             }
             if blocks.peek().is_none() {
                 message.end(info);

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use sctp_message::{PathId, SendInfo};
 
 use super::blocks::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Block, FreeBlocks, SpentBlocks};
@@ -15,7 +16,7 @@ use super::message::Message;
 use super::run::Freed;
 use super::run::{Run, wire_bytes};
 use super::short::{NewChunks, NextSsn, RunLimits, Short};
-use crate::send_pool::SendPool;
+use crate::send_pool::{BlockCharge, SendPool};
 use crate::time::Time;
 
 #[derive(Debug)]
@@ -90,6 +91,23 @@ impl Pending {
         }
         self.wire_bytes += wire;
         self.tail.push(info, bytes, blocks);
+    }
+
+    /// Copies the bytes of the message that is pushed next into the block for short messages. Returns them with the charge of the
+    /// block.
+    pub(super) fn copy(
+        &mut self,
+        bytes: &[u8],
+        buffered_bytes: usize,
+        free: &mut FreeBlocks,
+    ) -> (Bytes, Option<BlockCharge>) {
+        self.close_tail();
+        if self.tail.wire.capacity() < bytes.len() {
+            let (context, path) = (self.tail.context, self.tail.path);
+            self.begin_short(context, path, bytes.len(), buffered_bytes, free);
+        }
+        self.tail.wire.extend_from_slice(bytes);
+        (self.tail.wire.split().freeze(), self.tail.charge.clone())
     }
 
     /// Lends the short messages behind the queue, and their block. Until they return, nothing else may be done with the queue.
@@ -416,8 +434,6 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     const WIDE: RunLimits = RunLimits {

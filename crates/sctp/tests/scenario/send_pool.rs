@@ -12,6 +12,8 @@ use lab::{A, B, PORT_B, Reading, TwoHosts};
 
 const POOL_BYTES: usize = 1024 * 1024;
 const ASSOCIATIONS: u16 = 6;
+/// Number of streams that A asks for; B allows fewer.
+const STREAMS: u16 = 20;
 /// Bytes of all messages to a peer.
 const BYTES: usize = 2_700_000;
 
@@ -58,16 +60,20 @@ fn connected_with(seed: u64, budget: &Arc<Budget>, events: bool) -> (TwoHosts, V
     hosts.listen(AssociationConfig {
         receive_buffer_bytes,
         receive_buffer_tuned_bytes: 0,
+        streams_in_max: 10,
         ..Default::default()
     });
     hosts.app(B).set_reading(Reading::Never);
-    let send_pool = Some(SendPool::new(Arc::<Budget>::clone(budget)));
-    let config =
-        AssociationConfig { send_pool, send_buffer_bytes: 16 * POOL_BYTES, events, ..Default::default() };
-    let connect = |port| hosts.connect(A, (port, PORT_B), config.clone());
+    let connect = |port| hosts.connect(A, (port, PORT_B), config(budget, events));
     let ids: Vec<_> = (1..=ASSOCIATIONS).map(connect).collect();
     hosts.run_for(Duration::from_secs(2));
     (hosts, ids)
+}
+
+fn config(budget: &Arc<Budget>, events: bool) -> AssociationConfig {
+    let send_pool = Some(SendPool::new(Arc::<Budget>::clone(budget)));
+    let send_buffer_bytes = 16 * POOL_BYTES;
+    AssociationConfig { send_pool, send_buffer_bytes, events, streams_out: STREAMS, ..Default::default() }
 }
 
 fn buffered_bytes(hosts: &TwoHosts, id: AssociationId) -> usize {
@@ -140,16 +146,28 @@ fn messages_that_are_given_up_are_not_charged_any_more() {
     for events in [false, true] {
         let budget = Arc::new(Budget::default());
         let (mut hosts, ids) = connected_with(4, &budget, events);
-        let info = SendInfo { lifetime: Some(Duration::from_secs(1).into()), ..SendInfo::default() };
-        hosts.send_all(A, ids[0], (0..300).map(|n| (info, vec![n as u8; 1000].into())));
-        assert_eq!(budget.charged_bytes(), 300_000);
+        let messages = |info: SendInfo, bytes: usize| {
+            (0..300_000 / bytes).map(move |n| (info, vec![n as u8; bytes].into()))
+        };
+        let plain = SendInfo::default();
+        // Short ones, in blocks of the association.
+        let lifetime = SendInfo { lifetime: Some(Duration::from_secs(1).into()), ..plain };
+        hosts.send_all(A, ids[0], messages(lifetime, 1000));
+        assert!(budget.charged_bytes() >= 300_000);
         hosts.run_for(Duration::from_secs(5));
         assert!(budget.charged_bytes() < 50_000, "the lifetimes have ended");
-        hosts.send_all(A, ids[0], (0..10).map(|n| (SendInfo::default(), vec![n; 10_000].into())));
+        hosts.send_all(A, ids[0], messages(plain, 10_000));
         hosts.run_for(Duration::from_secs(5));
-        assert!(budget.charged_bytes() >= 50_000, "these have none");
+        assert!(budget.charged_bytes() >= 250_000, "these have none");
         hosts.abort(A, ids[0], b"enough");
         hosts.run_for(Duration::from_secs(5));
         assert_eq!(budget.charged_bytes(), 0, "the association has ended");
+        // The peer allows fewer streams.
+        let last = SendInfo { stream: STREAMS - 1, ..plain };
+        let id = hosts.connect(A, (100, PORT_B), config(&budget, events));
+        hosts.send_all(A, id, messages(last, 10_000));
+        assert_eq!(budget.charged_bytes(), 300_000);
+        hosts.run_for(Duration::from_secs(5));
+        assert_eq!((budget.charged_bytes(), buffered_bytes(&hosts, id)), (0, 0));
     }
 }

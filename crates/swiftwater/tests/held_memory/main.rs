@@ -7,6 +7,7 @@ mod allocator;
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use allocator::live_bytes;
 use swiftwater::{Association, AssociationOptions, Bytes, Listener, SendInfo, SendPool, StackOptions};
@@ -83,6 +84,7 @@ fn is_taken(end: &swiftwater::tokio::Association, message: Bytes) -> bool {
 #[tokio::test]
 async fn the_pool_bounds_the_memory_of_messages_that_wait() {
     echoed_messages_do_not_hold_the_blocks_that_they_came_in().await;
+    short_messages_with_a_lifetime_do_not_hold_the_blocks_of_others();
     owned_messages_to_peers_that_take_nothing_are_charged();
 }
 
@@ -100,6 +102,29 @@ async fn echoed_messages_do_not_hold_the_blocks_that_they_came_in() {
             for _ in 0..4 {
                 rig.peers[rig.ends.len()].send(&noise).unwrap();
                 assert_eq!(noisy.recv().unwrap().unwrap().len(), noise.len());
+            }
+        }
+    }
+    rig.check();
+}
+
+fn short_messages_with_a_lifetime_do_not_hold_the_blocks_of_others() {
+    const MESSAGES: usize = 45;
+    let mut rig = Rig::new(8);
+    let noisy = rig.connect();
+    let noise = [7; 15_000];
+    let info = SendInfo { lifetime: Some(Duration::from_secs(3600).into()), ..SendInfo::default() };
+    for end in &rig.ends {
+        // More than the peer has room for.
+        (0..10).for_each(|_| assert!(is_taken(end, vec![7; MESSAGE_BYTES].into())));
+    }
+    for _ in 0..MESSAGES {
+        for end in &rig.ends {
+            end.try_send(&[7; 100], &info).unwrap();
+            // The rest of the block that messages are copied into.
+            for _ in 0..4 {
+                noisy.send(&noise).unwrap();
+                assert_eq!(rig.peers[rig.ends.len()].recv().unwrap().unwrap().len(), noise.len());
             }
         }
     }
