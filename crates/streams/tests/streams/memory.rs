@@ -1,6 +1,7 @@
 //! The memory that the data of modules is charged to, and the modules that wait for it (SVR4.2 DDI/DKI `bufcall(D3)`).
 
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Instant;
 
 use streams::modules::Compress;
 use streams::{
@@ -245,7 +246,8 @@ fn a_module_that_has_no_memory_for_what_waits_is_not_popped() {
     rig.write("x").unwrap();
     up(&mut rig, vec![own(vec![1])]);
     up(&mut rig, compressed(&[1, 2, 3]));
-    let start = epoch() + Compress::LEAVE_WAIT;
+    // Later than the rig has begun.
+    let start = Instant::now();
     assert_eq!(rig.executive.pop(rig.s).err(), Some(PopError::Busy));
     (0..3).for_each(|n| rig.executive.timeout(start + n * Compress::LEAVE_WAIT));
     assert_eq!(rig.executive.pop(rig.s).err(), Some(PopError::Busy), "the third message waits");
