@@ -20,6 +20,8 @@ use crate::timers::TimerId;
 /// With a limit for each stream, messages of one stream pass those of another that wait. Primitives, such as a release, pass no
 /// message and are not passed, and nothing comes between the parts of a record.
 ///
+/// At most [`Limit::STREAMS_MAX`] streams are limited at a time: messages of further ones wait until one of these may send.
+///
 /// Arguments: `bits=RATE` and `messages=RATE` per second, with k, M or G; `per-stream=yes`.
 #[derive(Debug)]
 pub struct Limit {
@@ -43,6 +45,8 @@ struct Buckets {
 impl Limit {
     /// Lateness that a bucket makes up for.
     pub const BURST: Duration = Duration::from_millis(10);
+    /// Number of streams that have a bucket of their own at a time, in each direction: a peer may use 65,536.
+    pub const STREAMS_MAX: usize = 256;
     /// Longest time for which one message stops its bucket.
     const COST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
     /// Bytes that may wait in each direction before their sender must wait.
@@ -106,6 +110,9 @@ impl Limit {
         let earliest = now.checked_sub(Self::BURST).unwrap_or(now);
         let next = buckets.next.get(&bucket).map_or(earliest, |next| (*next).max(earliest));
         if next > now {
+            return Err(next);
+        }
+        if let Some(next) = buckets.room_at(bucket, earliest) {
             return Err(next);
         }
         buckets.next.insert(bucket, next + cost.min(Self::COST_MAX));
@@ -174,6 +181,19 @@ impl Limit {
             Side::Write => &mut self.down,
             Side::Read => &mut self.up,
         }
+    }
+}
+
+impl Buckets {
+    /// Returns when there is room for this bucket; `None`: now.
+    fn room_at(&mut self, bucket: u16, earliest: Instant) -> Option<Instant> {
+        let is_full = |next: &HashMap<_, _>| next.len() >= Limit::STREAMS_MAX && !next.contains_key(&bucket);
+        if is_full(&self.next) {
+            // A bucket whose message may go as early as that of a new one says nothing.
+            self.next.retain(|_, next| *next > earliest);
+        }
+        let first = is_full(&self.next).then(|| self.next.values().min().copied())?;
+        first.map(|next| next + Limit::BURST)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use streams::modules::{self, Trace};
+use streams::modules::{self, Limit, Trace};
 use streams::{Chain, Flush, Message, Primitive, PushError, RecvInfo, SendInfo, Which};
 
 use crate::support::{ONE, Rig, data, epoch, pass, pushed, text};
@@ -220,6 +220,25 @@ fn filter_drops_or_keeps_a_record_as_a_whole() {
     let read = rig.read_all().concat();
     assert!(read.replace("[.]", "").is_empty(), "no part is missing: {read:.60}");
     assert!((60..140).contains(&(read.len() / 3)), "{} records", read.len() / 3);
+}
+
+/// A peer may use thousands of streams.
+#[test]
+fn limit_keeps_few_buckets_and_other_streams_wait_for_one() {
+    let (mut rig, start) = pushed("limit", &["messages=10", "per-stream=yes"]);
+    for stream in 0..600 {
+        let info = RecvInfo { stream, ..RecvInfo::default() };
+        rig.up(Message::optdata_ind(ONE, info, Chain::from(&b"x"[..])));
+    }
+    rig.executive.at(epoch()).run();
+    let come = |rig: &mut Rig| rig.read_all().len();
+    assert_eq!(come(&mut rig), Limit::STREAMS_MAX, "the first message of each of these");
+    pass(&mut rig, start, 0, 80);
+    assert_eq!(come(&mut rig), 0);
+    pass(&mut rig, start, 81, 120);
+    assert_eq!(come(&mut rig), Limit::STREAMS_MAX);
+    pass(&mut rig, start, 121, 240);
+    assert_eq!(come(&mut rig), 600 - 2 * Limit::STREAMS_MAX);
 }
 
 #[test]
