@@ -146,9 +146,17 @@ fn what_a_module_makes_is_charged_as_long_as_it_exists() {
 #[test]
 fn data_with_a_charge_keeps_it_when_queues_are_copied() {
     let (mut rig, memory) = rig(usize::MAX);
-    up(&mut rig, compressed(&[1, 2]));
+    for m in compressed(&[1, 2]) {
+        let info = m.recv_info().unwrap();
+        rig.device(|cx, s| cx.put_data(s, ONE, &info, m.data));
+    }
+    rig.executive.at(epoch()).run();
     let charged = memory.read_bytes();
-    rig.device(|cx, _| cx.detach(false));
+    assert!(charged > 2 * PLAIN_BYTES);
+    rig.device(|cx, _| {
+        assert!(cx.is_attached());
+        cx.detach(false);
+    });
     assert_eq!(memory.read_bytes(), charged);
     assert_eq!(take(&mut rig.executive, rig.s).unwrap(), [1; PLAIN_BYTES][..]);
 }
