@@ -32,7 +32,9 @@
 //! The executive below, with drivers, multiplexors and pipes, is the crate `swiftwater-streams`.
 
 // Modules: a module, its queues and its timers.
-pub use ::streams::{Module, ModuleFactory, ModuleInfo, Q, Queue, QueueInfo, Seen, Side, StreamId, TimerId};
+pub use ::streams::{
+    Charge, Module, ModuleFactory, ModuleInfo, Q, Queue, QueueInfo, Seen, Side, StreamId, TimerId,
+};
 
 // Messages, and the associations that they name.
 pub use ::streams::{
