@@ -377,8 +377,11 @@ impl Registry {
         self.is_shutting_down.set(true);
     }
 
-    /// Forgets a socket that its program has closed.
+    /// Forgets a socket that its program has closed, once.
     pub(crate) fn forget(&self, socket: &Socket) {
+        if socket.is_forgotten() {
+            return;
+        }
         let count = {
             let mut table = self.table();
             table.remove(socket);

@@ -448,6 +448,11 @@ impl Socket {
         self.closed.get_or_init(|| Arc::new(describe()))
     }
 
+    /// Returns whether the socket has an association, or had some when it was closed.
+    pub(crate) fn has_had_association(&self) -> bool {
+        self.closed.get().is_some() || !self.associations.is_empty()
+    }
+
     /// Returns whether the socket was closed, and its associations are left to the stack.
     pub(crate) fn is_left(&self) -> bool {
         self.closed.get().is_some() && self.associations.is_empty()
@@ -456,6 +461,11 @@ impl Socket {
     /// Removes all associations, because the program has closed the socket.
     pub(crate) fn on_closed(&self) -> Vec<Rc<SocketAssociation>> {
         self.associations.take_all()
+    }
+
+    /// Returns whether the registry has forgotten the socket.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        *self.gone.borrow()
     }
 
     /// Records that the socket is forgotten.

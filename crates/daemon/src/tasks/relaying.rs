@@ -122,16 +122,18 @@ impl ShutdownGrace {
     /// events for [`STUCK_WAIT`].
     async fn wait<T>(&mut self, assoc: &SocketAssociation, event: impl Future<Output = T>) -> Option<T> {
         let mut event = pin!(event);
-        if !assoc.has_last_upper_data() {
+        while !assoc.has_last_upper_data() {
             tokio::select! {
                 biased;
                 happened = event.as_mut() => return Some(happened),
                 () = assoc.peer_shutdown() => {}
             }
-        }
-        if !assoc.has_last_upper_data() {
-            // The association has ended: no peer waits.
-            return Some(event.await);
+            if !assoc.has_last_upper_data() {
+                // The association has ended, or its peer has restarted since: no peer waits.
+                if let Ok(happened) = timeout(STUCK_WAIT, event.as_mut()).await {
+                    return Some(happened);
+                }
+            }
         }
         let began = Instant::now();
         let waited = timeout(self.left, event).await;
