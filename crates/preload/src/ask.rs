@@ -266,6 +266,17 @@ fn receive_answer(connection: RawFd, late: bool, rest: Destination<'_>) -> Resul
     }
 }
 
+/// Receives an answer that is there, and checks that what was requested was done.
+pub(crate) fn receive_done(connection: RawFd) -> Result<()> {
+    let reply = receive_answer(connection, false, Destination::of(&mut [])).and_then(Reply::unless_failed);
+    match reply {
+        Ok(_) => Ok(()),
+        Err(AskError::Errno(error)) => Err(error),
+        // Another request has taken the place of this one.
+        Err(_) => Err(Errno(libc::ENOBUFS)),
+    }
+}
+
 /// Returns whether a daemon accepts connections.
 pub(crate) fn daemon_accepts() -> bool {
     daemon_address().is_some_and(|daemon| connect_to(daemon).map(system::close).is_ok())

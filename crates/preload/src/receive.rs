@@ -100,7 +100,8 @@ fn receive_at(
             }
             match asleep(fd, descriptor, || waiting::await_news(fd).map(|ended| has_ended.set(ended))) {
                 Err(Errno(error))
-                    if seen.state == State::Lost && ![libc::EAGAIN, libc::EINTR].contains(&error) =>
+                    if seen.state == State::Lost
+                        && ![libc::EAGAIN, libc::EINTR, libc::ENOBUFS].contains(&error) =>
                 {
                     return received(end(fd, pages));
                 }

@@ -31,16 +31,20 @@ pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()>
 }
 
 /// Waits until there is something to read, or the association has ended and the pair has all that the program gets of it; the
-/// pair does not report that end to a side that has shut it down itself. Returns whether the association has ended.
+/// pair does not report that end to a side that has shut it down itself. Returns whether the association has ended. Fails with
+/// ENOBUFS if the daemon cannot tell that end, because the user has too many requests that wait.
 pub(crate) fn await_news(fd: RawFd) -> Result<bool> {
     let connection = send_request(&SocketRequest::AwaitEnd, fd)?;
     let wait = || system::await_events([fd, connection], libc::POLLIN, system::receive_timeout(fd));
     let events = cancel::undoing(|| system::close(connection), wait);
+    let has_ended = match events {
+        Ok([0, 0]) => Err(Errno(libc::EAGAIN)),
+        Ok([_, 0]) => Ok(false),
+        Ok(_) => ask::receive_done(connection).map(|()| true),
+        Err(error) => Err(error),
+    };
     system::close(connection);
-    match events? {
-        [0, 0] => Err(Errno(libc::EAGAIN)),
-        [_, answered] => Ok(answered != 0),
-    }
+    has_ended
 }
 
 /// A socket that waits for the end of its association when its last descriptor is closed (`SO_LINGER` with a time).

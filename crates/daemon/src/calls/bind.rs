@@ -109,7 +109,7 @@ pub(crate) fn bind_more(
     if fresh {
         bind(registry, socket, first, requester)?;
     }
-    let mut more = socket.addresses().bound().ok_or(Errno::INVAL)?;
+    let (mut more, mut added) = (socket.addresses().bound().ok_or(Errno::INVAL)?, Vec::new());
     for address in list.iter().skip(fresh.into()) {
         check_right(registry, address.port(), requester)?;
         let ip = address.ip().to_canonical();
@@ -118,8 +118,9 @@ pub(crate) fn bind_more(
         }
         check_local(ip)?;
         more.add(ip);
+        added.push(ip);
     }
-    registry.rebind(socket, more)
+    registry.rebind(socket, more, &added)
 }
 
 /// `SCTP_SOCKOPT_BINDX_REM`: removes either all of the addresses or none.
@@ -137,7 +138,7 @@ pub(crate) fn bind_less(registry: &Registry, socket: &Socket, list: &[u8]) -> Re
         }
         less.remove(ip).ok_or(Errno::INVAL)?;
     }
-    registry.rebind(socket, less)
+    registry.rebind(socket, less, &[])
 }
 
 /// Returns whether an address has this port, or leaves the port open.

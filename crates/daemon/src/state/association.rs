@@ -116,9 +116,18 @@ impl SocketAssociation {
         *self.permit.borrow_mut() = Some(permit);
     }
 
-    /// Keeps the charge for the further paths of an association of a one-to-one socket, in place of an earlier one.
-    pub(super) fn hold_further_paths(&self, charge: Option<Charge>) {
-        *self.further_paths.borrow_mut() = charge;
+    /// Returns what is charged for the further paths of an association of a one-to-one socket.
+    pub(super) fn further_paths_bytes(&self) -> usize {
+        self.further_paths.borrow().as_ref().map_or(0, Charge::bytes)
+    }
+
+    /// Adds to the charge for the further paths of an association of a one-to-one socket.
+    pub(super) fn add_further_paths(&self, charge: Charge) {
+        let mut charged = self.further_paths.borrow_mut();
+        match charged.as_mut() {
+            Some(charged) => charged.join(charge),
+            None => *charged = Some(charge),
+        }
     }
 
     /// Takes the permit of an association whose socket was closed.

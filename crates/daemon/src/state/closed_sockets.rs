@@ -24,6 +24,9 @@ use crate::users::user::{AssociationPermit, User};
 /// Maximum number of associations that are aborted to make room for one socket or association.
 const ABORTED_MAX: usize = 16;
 
+/// Memory by which a user may exceed its limit when sockets are closed: that of their pages is released soon.
+const EXCESS_BYTES_MAX: usize = 1 << 20;
+
 /// A socket that its program has closed.
 #[derive(Debug)]
 pub(crate) struct ClosedSocket {
@@ -125,14 +128,27 @@ impl ClosedSockets {
     /// closed sockets. Returns false, and aborts none, if the oldest [`ABORTED_MAX`] are not enough.
     pub(super) fn make_room(&self, user: &User, bytes: usize, associations_max: Option<usize>) -> bool {
         let Some(count) = self.enough_for(user, bytes, associations_max) else { return false };
-        for _ in 0..count {
-            let oldest = self.table().take_oldest(user.id());
-            if let Some(Entry { association, .. }) = oldest {
-                internals::abort(&self.stack, association.stack_id, "its user needs the room");
-                user.count_refused_association();
-            }
-        }
+        (0..count).for_each(|_| self.abort_oldest(user));
         true
+    }
+
+    /// Aborts the oldest association of a user that has too many or too much memory, unless it is the only one.
+    pub(super) fn keep_to(&self, user: &User, associations_max: usize) {
+        let is_above =
+            user.associations() > associations_max || !user.pages().would_have_room(0, EXCESS_BYTES_MAX);
+        let has_several =
+            || self.table().users.get(&user.id()).is_some_and(|associations| associations.len() > 1);
+        if is_above && has_several() {
+            self.abort_oldest(user);
+        }
+    }
+
+    fn abort_oldest(&self, user: &User) {
+        let oldest = self.table().take_oldest(user.id());
+        if let Some(Entry { association, .. }) = oldest {
+            internals::abort(&self.stack, association.stack_id, "its user needs the room");
+            user.count_refused_association();
+        }
     }
 
     /// Returns how many of the oldest associations are enough to be aborted.
@@ -249,6 +265,9 @@ mod tests {
             closed_socket(&registry, &listener, true).await,
             closed_socket(&registry, &listener, true).await,
         ];
+        // A worker releases the memory of their pages.
+        let of_associations = 2 * AssociationPermit::bytes_of(1);
+        until("the pages are released", || user.pages().charged_bytes() == of_associations).await;
         let rest = user.pages().charge_anyway(limits.user_page_bytes - user.pages().charged_bytes());
         let (_socket, _program_end) = opened(&registry, Style::OneToOne);
         assert!(is_aborted(&peers[0]).await);

@@ -88,15 +88,24 @@ impl Ports {
         Ok(port)
     }
 
-    /// Changes the addresses at which a socket has a port.
+    /// Changes the addresses at which a socket has a port. `added` are those that it has not had before: others were free when it
+    /// got them.
     ///
     /// # Errors
     ///
-    /// Another socket has the port at one of these addresses and does not share it, or listens there.
-    pub(crate) fn rebind(&mut self, socket: u64, scope: Scope, port: u16) -> Result<(), Errno> {
+    /// Another socket has the port at one of the added addresses and does not share it, or listens there.
+    pub(crate) fn rebind(
+        &mut self,
+        socket: u64,
+        scope: Scope,
+        added: Option<Scope>,
+        port: u16,
+    ) -> Result<(), Errno> {
         let holders = &mut self.held.get_mut(&port).ok_or(Errno::INVAL)?.holders;
-        let wanted = Holding { scope, ..holders.get(socket).ok_or(Errno::INVAL)?.clone() };
-        if holders.excluding(&wanted).any(|other| other != socket) {
+        let own = holders.get(socket).ok_or(Errno::INVAL)?;
+        let at = |scope| Holding { scope, ..own.clone() };
+        let (wanted, added) = (at(scope), added.map(at));
+        if added.is_some_and(|added| holders.excluding(&added).any(|other| other != socket)) {
             return Err(Errno::ADDRINUSE);
         }
         holders.insert(socket, wanted);
@@ -258,13 +267,30 @@ mod tests {
         let both =
             Scope::new(["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().expect("an address")).into(), false);
         assert_eq!(ports.bind(Holder { socket: 1, user: 1 }, at("127.0.0.1"), 7, ALONE), Ok(7));
-        assert_eq!(ports.rebind(1, both.clone(), 7), Ok(()));
+        assert_eq!(ports.rebind(1, both.clone(), Some(at("127.0.0.2")), 7), Ok(()));
         assert_eq!(
             ports.bind(Holder { socket: 2, user: 1 }, at("127.0.0.2"), 7, ALONE),
             Err(Errno::ADDRINUSE)
         );
         assert_eq!(ports.bind(Holder { socket: 2, user: 1 }, at("127.0.0.3"), 7, ALONE), Ok(7));
-        assert_eq!(ports.rebind(2, both, 7), Err(Errno::ADDRINUSE));
+        assert_eq!(ports.rebind(2, both, Some(at("127.0.0.1")), 7), Err(Errno::ADDRINUSE));
+    }
+
+    #[test]
+    fn addresses_that_a_socket_has_are_not_compared_again() {
+        let mut ports = Ports::new(0, 1024);
+        let shared = Sharing { address: true, port_of_user: None };
+        let all =
+            |hosts: &[&str]| Scope::new(hosts.iter().map(|ip| ip.parse().expect("one")).collect(), false);
+        for socket in [1, 2] {
+            assert_eq!(ports.bind(Holder { socket, user: 1 }, at("127.0.0.1"), 7, shared), Ok(7));
+        }
+        // From now on the first one shares nothing.
+        ports.set_listens(1, 7, true);
+        let (two, three) = (all(&["127.0.0.1", "127.0.0.2"]), all(&["127.0.0.1", "127.0.0.2", "127.0.0.3"]));
+        assert_eq!(ports.rebind(1, three, Some(all(&["127.0.0.2", "127.0.0.3"])), 7), Ok(()));
+        assert_eq!(ports.rebind(1, two.clone(), None, 7), Ok(()));
+        assert_eq!(ports.rebind(2, two, Some(at("127.0.0.2")), 7), Err(Errno::ADDRINUSE));
     }
 
     #[test]

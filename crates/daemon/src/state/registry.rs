@@ -245,11 +245,13 @@ impl Registry {
             return assoc.charge_paths(paths) || has_room(bytes) && assoc.charge_paths(paths);
         }
         let bytes = AssociationPermit::bytes_of_further(paths);
-        let take = || user.pages().take(bytes);
-        let charge = if bytes == 0 { None } else { take().or_else(|| has_room(bytes).then(take).flatten()) };
-        let is_charged = bytes == 0 || charge.is_some();
-        assoc.hold_further_paths(charge);
-        is_charged
+        let more = bytes.saturating_sub(assoc.further_paths_bytes());
+        if more == 0 {
+            return true;
+        }
+        let take = || user.pages().take(more);
+        let charge = take().or_else(|| has_room(more).then(take).flatten());
+        charge.map(|charge| assoc.add_further_paths(charge)).is_some()
     }
 
     /// Returns the socket whose pair has this cookie at the program's end.
@@ -314,9 +316,9 @@ impl Registry {
     }
 
     /// Changes the addresses of a bound socket. The port stays.
-    pub(crate) fn rebind(&self, socket: &Socket, bound: Bound) -> Result<(), Errno> {
-        let scope = socket.scope(bound.ips());
-        self.ports.borrow_mut().rebind(socket.number(), scope, bound.port())?;
+    pub(crate) fn rebind(&self, socket: &Socket, bound: Bound, added: &[IpAddr]) -> Result<(), Errno> {
+        let (scope, added) = (socket.scope(bound.ips()), (!added.is_empty()).then(|| socket.scope(added)));
+        self.ports.borrow_mut().rebind(socket.number(), scope, added, bound.port())?;
         socket.on_bound(bound);
         Ok(())
     }
@@ -377,11 +379,8 @@ impl Registry {
         self.is_shutting_down.set(true);
     }
 
-    /// Forgets a socket that its program has closed, once.
+    /// Forgets a socket that its program has closed.
     pub(crate) fn forget(&self, socket: &Socket) {
-        if socket.is_forgotten() {
-            return;
-        }
         let count = {
             let mut table = self.table();
             table.remove(socket);
@@ -405,15 +404,15 @@ impl Registry {
     }
 
     /// Leaves an association of a socket that its program has closed to the stack, which delivers what was sent and shuts the
-    /// association down when its last handle is dropped. It counts for its user until it has ended. If there is no room for it,
-    /// the oldest ones of the user that were left so are aborted; it exists already, and is not refused.
+    /// association down when its last handle is dropped. It counts for its user until it has ended. It exists already, and is not
+    /// refused: if the user has too many by now, the oldest one that was left so is aborted.
     pub(crate) fn leave(&self, socket: &Socket, assoc: &SocketAssociation) {
         if assoc.stack_association().is_none() || assoc.has_ended() {
             return;
         }
-        let admitted = assoc.take_permit().or_else(|| self.try_admit_association(socket, assoc.paths()));
-        let permit = admitted.unwrap_or_else(|| socket.user().admit_association_anyway(assoc.paths()));
-        self.closed.add(socket, assoc, permit);
+        let anyway = || socket.user().admit_association_anyway(assoc.paths());
+        self.closed.add(socket, assoc, assoc.take_permit().unwrap_or_else(anyway));
+        self.closed.keep_to(socket.user(), self.resources.limits().user_associations);
     }
 
     /// Takes the associations of a socket that its program has closed. The caller leaves each ([`Registry::leave`]).

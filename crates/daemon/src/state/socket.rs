@@ -88,6 +88,7 @@ pub(crate) struct Socket {
     peeled_off: OnceCell<Vec<AssociationKey>>,
     /// Its description, once its program has closed it while it had associations.
     closed: OnceCell<Arc<ClosedSocket>>,
+    is_left: Cell<bool>,
 }
 
 /// The parts of a socket.
@@ -131,6 +132,7 @@ impl Socket {
             relayed,
             peeled_off: OnceCell::new(),
             closed: OnceCell::new(),
+            is_left: Cell::new(false),
         }
     }
 
@@ -448,24 +450,16 @@ impl Socket {
         self.closed.get_or_init(|| Arc::new(describe()))
     }
 
-    /// Returns whether the socket has an association, or had some when it was closed.
-    pub(crate) fn has_had_association(&self) -> bool {
-        self.closed.get().is_some() || !self.associations.is_empty()
-    }
-
-    /// Returns whether the socket was closed, and its associations are left to the stack.
+    /// Returns whether the socket was closed, and its associations were taken to be left to the stack.
     pub(crate) fn is_left(&self) -> bool {
-        self.closed.get().is_some() && self.associations.is_empty()
+        self.is_left.get()
     }
 
     /// Removes all associations, because the program has closed the socket.
     pub(crate) fn on_closed(&self) -> Vec<Rc<SocketAssociation>> {
-        self.associations.take_all()
-    }
-
-    /// Returns whether the registry has forgotten the socket.
-    pub(crate) fn is_forgotten(&self) -> bool {
-        *self.gone.borrow()
+        let associations = self.associations.take_all();
+        self.is_left.set(self.is_left.get() || !associations.is_empty());
+        associations
     }
 
     /// Records that the socket is forgotten.
@@ -677,7 +671,7 @@ mod tests {
         let port = bound.port();
         assert_eq!(registry.bind(&other, at(1, port)), Err(Errno::ADDRINUSE));
         bound.add(at(2, 0).ip());
-        registry.rebind(&socket, bound.clone()).expect("both are free");
+        registry.rebind(&socket, bound.clone(), &[at(2, 0).ip()]).expect("both are free");
         assert_eq!(
             (socket.addresses().bound(), registry.bind(&other, at(2, port))),
             (Some(bound), Err(Errno::ADDRINUSE))

@@ -27,10 +27,6 @@ async fn run(registry: Rc<Registry>, socket: Rc<Socket>, commands: CommandReceiv
         CommandReceiver::OneToOne(commands) => one_to_one::run(&registry, &socket, commands).await,
         CommandReceiver::OneToMany(commands) => one_to_many::run(&registry, &socket, commands).await,
     }
-    // Many sockets may be closed at once. One with associations has waited for its turn already.
-    if !socket.has_had_association() {
-        socket.turn().close_one(|| registry.forget(&socket)).await;
-    }
 }
 
 /// Removes the socket from the registry when its task ends.

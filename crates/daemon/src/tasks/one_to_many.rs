@@ -393,24 +393,6 @@ mod tests {
         neighbour.abort();
     }
 
-    #[tokio::test(flavor = "local")]
-    async fn others_run_while_many_sockets_are_closed() {
-        const SOCKETS: usize = 4 * RECORDS_PER_TURN;
-        let registry = Rc::new(registry());
-        let closed: Vec<_> =
-            (0..SOCKETS).map(|_| start(&registry, opened_whole(&registry, Style::OneToOne))).collect();
-        let sockets: Vec<_> = closed.iter().map(|(socket, _)| Rc::clone(socket)).collect();
-        drop(closed);
-        let mut most = 0;
-        let gone = || sockets.iter().filter(|socket| socket.is_forgotten()).count();
-        while gone() < SOCKETS {
-            let before = gone();
-            soon(tokio::task::yield_now()).await;
-            most = most.max(gone() - before);
-        }
-        assert!(most <= RECORDS_PER_ROUND / CLOSE_RECORDS, "{most} in a round");
-    }
-
     /// Starts an association with a listener on the same host; returns the listener and the association.
     fn connecting(registry: &Rc<Registry>, socket: &Rc<Socket>) -> (Listener, Rc<SocketAssociation>) {
         let listener = registry.stack().listen(7).expect("a free port");

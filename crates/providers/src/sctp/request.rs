@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::sctp::{AssociationConfig, ConnectError, Lifetime, ListenerId, SendInfo};
 use links::SCTP_TUNNELING_PORT;
-use streams::{Chain, Cx, Errno, Flush, Kind, Message, StreamId};
+use streams::{Chain, Control, Cx, Errno, Flush, Kind, Message, StreamId};
 use tpi::{
     Addresses, DecodeError, Event, Info, Primitive, PrimitiveCode, State, T_COTS_ORD, T_INFINITE, T_INVALID,
     TError, Which,
@@ -289,6 +289,9 @@ impl SctpDriver {
         }
         for m in waiting.queue {
             self.minors.note_disconnect(stream, &m);
+            if let Kind::Proto(Control::Tpi(Primitive::OrdrelInd { .. })) = m.kind {
+                cx.set_read_hangup(stream, true);
+            }
             if let Kind::Proto(control) = &m.kind
                 && let Some(event) = control.primitive().and_then(|primitive| Event::of(primitive, 0, true))
             {

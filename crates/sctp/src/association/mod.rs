@@ -19,6 +19,7 @@
 //! | `mtu` | packet length (RFC 8899) |
 //! | `events` | optional events (RFC 6458 §6.1) |
 //! | `shutdown` | SHUTDOWN and ABORT (§9) |
+//! | `orphan` | T5 of an association whose user has gone |
 //! | `closing` | the end: the report to the user, and the final packet |
 //! | `observe` | statistics and trace |
 //!
@@ -37,8 +38,8 @@
 //! | `returns` | messages that return to the user |
 //! | `timer_state` | times that belong to no state and no path |
 //!
-//! The other fields are plain values. One file changes each: `identity` (`setup`, `restart`), `has_upper_data` (`shutdown`),
-//! `probes_mtu` (`mtu`) and `due_from_bytes` (`flush_rule`).
+//! The other fields are plain values. One file or two change each: `identity` (`setup`, `restart`), `has_upper_data` and
+//! `is_shut_down` (`shutdown`), `orphan` (`orphan`, `closing`), `probes_mtu` (`mtu`) and `due_from_bytes` (`flush_rule`).
 
 mod causes;
 mod closing;

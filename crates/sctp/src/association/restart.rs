@@ -46,7 +46,7 @@ impl Association {
         if self.is_shut_down {
             // The user's shutdown applies to the new peer, too.
             self.shutdown(cx);
-            // The peer gets no more time by restarting.
+            // A peer to which a SHUTDOWN was sent gets no more time by restarting.
             if let (State::ShutdownSent { t5_at, .. }, Some(before)) = (&mut self.state, t5_at) {
                 *t5_at = before;
             }

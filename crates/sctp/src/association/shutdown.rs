@@ -139,7 +139,7 @@ impl Association {
 
     /// Handles the expiry of T5-shutdown-guard: aborts an association whose peer does not finish, even if it is alive (RFC 9260
     /// §9.2).
-    pub(super) fn abort_unfinished_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+    pub(super) fn abort_unfinished<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         self.abort_for_timeout(cx, b"the shutdown took too long");
     }
 

@@ -100,7 +100,7 @@ impl Association {
             self.paths[data_path].note_probe(now, Probe::Window);
         }
         match &self.state {
-            _ if due(self.t5_at()) => self.abort_unfinished_shutdown(cx),
+            _ if due(self.t5_at()) => self.abort_unfinished(cx),
             State::CookieWait(setup) | State::CookieEchoed { setup, .. }
                 if repeats && setup.t1.at() <= now =>
             {

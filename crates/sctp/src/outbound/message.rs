@@ -5,7 +5,7 @@ use sctp_message::{PathId, SendInfo};
 use sctp_wire::chunk::{DATA_HEADER_BYTES, Data, DataFlags, DataHeader};
 use sctp_wire::{Ppid, Ssn, StreamId};
 
-use super::run::{Freed, Run, Status, failure, wire_bytes};
+use super::run::{Run, Status, Taken, failure, wire_bytes};
 use super::short::Short;
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
@@ -26,8 +26,8 @@ pub(super) struct Message {
     pub(super) charged: bool,
     /// The charge for the block of short messages that the bytes lie in.
     pub(super) charge: Option<BlockCharge>,
-    /// The charge for the owner's memory that the bytes lie in. The last fragment has that of all, because the memory is
-    /// released with the last of them.
+    /// The charge for the owner's memory that the bytes lie in, or for the message itself. The last fragment has that of all,
+    /// until the cumulative TSN passes it.
     pub(super) owned_bytes: u32,
 }
 
@@ -82,10 +82,10 @@ impl Message {
 
     /// Returns everything that the message takes.
     #[inline]
-    pub(super) fn taken(&self) -> Freed {
+    pub(super) fn taken(&self) -> Taken {
         let overhead_bytes = if self.charged { MESSAGE_OVERHEAD_BYTES } else { 0 };
         let buffered_bytes = self.payload.len() + overhead_bytes;
-        Freed { buffered_bytes, owned_bytes: self.owned_bytes as usize }
+        Taken { buffered_bytes, owned_bytes: self.owned_bytes as usize }
     }
 
     /// Splits off the first `payload_bytes` as a fragment of their own.

@@ -65,7 +65,7 @@ use message::Message;
 pub use message_limits::MessageLimits;
 use outstanding::Outstanding;
 use pending::{Pending, Waiting};
-use run::Freed;
+use run::Taken;
 pub(crate) use run::wire_bytes;
 pub(crate) use sack::{SackInfo, SackOutcome};
 use short::NextSsn;
@@ -501,15 +501,15 @@ impl Outbound {
             if copies {
                 let (payload, charge) = self.pending.copy(block.as_ref(), self.buffered_bytes, free);
                 message = Message::new(payload, info, beginning);
-                (message.charge, message.owned_bytes) = (charge, 0);
+                // The block has the charge of the bytes, and the message stands alone in the queue.
+                (message.charge, message.owned_bytes) = (charge, MESSAGE_OVERHEAD_BYTES as u32);
             } else {
                 message = Message::new(block.into_bytes(), info, beginning);
-                if is_charged {
-                    self.owned.charge(message.owned_bytes as usize);
-                } else {
+                if !is_charged {
                     message.owned_bytes = 0;
                 }
             }
+            self.owned.charge(message.owned_bytes as usize);
             if blocks.peek().is_none() {
                 message.end(info);
             }
@@ -534,14 +534,14 @@ impl Outbound {
 
     /// Frees what chunks took that were acknowledged.
     #[inline]
-    fn on_freed(&mut self, freed: Freed) {
+    fn on_freed(&mut self, freed: Taken) {
         self.buffered_bytes -= freed.buffered_bytes;
         self.owned.release(freed.owned_bytes);
     }
 
     /// Frees the room of messages that were queued and will not be sent.
     fn give_up(&mut self, unsent: Vec<Message>) -> Undelivered {
-        let mut taken = Freed::default();
+        let mut taken = Taken::default();
         unsent.iter().for_each(|message| taken += message.taken());
         self.buffered_bytes -= taken.buffered_bytes;
         let owned = self.owned.split_off(taken.owned_bytes);

@@ -9,7 +9,7 @@ use std::ops::Range;
 use sctp_message::PathId;
 use smallvec::SmallVec;
 
-use super::run::{Freed, InFlight, Run, RunState};
+use super::run::{InFlight, Run, RunState, Taken};
 use crate::packet_number::PacketNumber;
 use crate::partition_near::partition_near;
 use crate::path::{Path, Paths};
@@ -227,9 +227,9 @@ impl Outstanding {
         cumulative: u64,
         paths: &mut Paths,
         mut acked: impl FnMut(AckedRun, &Path),
-    ) -> Freed {
+    ) -> Taken {
         self.first = cumulative + 1;
-        let mut freed = Freed::default();
+        let mut freed = Taken::default();
         while let Some(front) = self.runs.front_mut().filter(|run| run.first < self.first) {
             let rest = (front.end() > self.first).then(|| front.split_off(self.first));
             freed += front.taken();
@@ -262,12 +262,12 @@ impl Outstanding {
         renegable: bool,
         paths: &mut Paths,
         mut acked: impl FnMut(AckedRun, &Path),
-    ) -> Freed {
+    ) -> Taken {
         let state = if renegable { RunState::GapAcked } else { RunState::NrGapAcked };
         let mut new = Ranges::new();
         self.gap_acked.missing_in(gaps, |range| new.push(range));
         self.split_at_ends(&new);
-        let mut freed = Freed::default();
+        let mut freed = Taken::default();
         for range in &new {
             self.near = self.position(range.start);
             for run in self.runs.range_mut(self.near..).take_while(|run| run.first < range.end) {
@@ -492,8 +492,8 @@ impl Outstanding {
 
     /// Returns what all chunks take; for tests.
     #[cfg(feature = "testing")]
-    pub(super) fn taken(&self) -> Freed {
-        let mut taken = Freed::default();
+    pub(super) fn taken(&self) -> Taken {
+        let mut taken = Taken::default();
         self.runs.iter().for_each(|run| taken += run.taken());
         taken
     }
@@ -646,7 +646,7 @@ mod tests {
         outstanding.send(whole.into_run(100, Ssn(0)), &mut paths[FIRST], PacketNumber::new(0));
         let freed = outstanding.ack(std::iter::once(100..101), false, &mut paths, |_, _| {});
         assert_eq!(freed.owned_bytes, 1000, "nothing else keeps it");
-        assert_eq!(outstanding.ack_to(100, &mut paths, |_, _| {}), Freed::default());
+        assert_eq!(outstanding.ack_to(100, &mut paths, |_, _| {}), Taken::default());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use sctp_message::{PathId, SendInfo};
 use super::blocks::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Block, FreeBlocks, SpentBlocks};
 use super::message::Message;
 #[cfg(feature = "testing")]
-use super::run::Freed;
+use super::run::Taken;
 use super::run::{Run, wire_bytes};
 use super::short::{NewChunks, NextSsn, RunLimits, Short};
 use crate::send_pool::{BlockCharge, SendPool};
@@ -416,9 +416,9 @@ impl Pending {
 
     /// Returns what everything that waits takes, and its wire bytes; for tests.
     #[cfg(feature = "testing")]
-    pub(super) fn recount(&self) -> (Freed, usize) {
+    pub(super) fn recount(&self) -> (Taken, usize) {
         let of_short = |short: &Short| {
-            let taken = Freed { buffered_bytes: short.buffered_bytes(), owned_bytes: 0 };
+            let taken = Taken { buffered_bytes: short.buffered_bytes(), owned_bytes: 0 };
             (taken, short.wire.len())
         };
         let queued = self.queue.iter().map(|waiting| match waiting {

@@ -44,18 +44,18 @@ pub(super) struct Run {
     pub(super) status: Status,
 }
 
-/// What chunks took that were acknowledged.
+/// What a message or a run takes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Freed {
-    /// Their share of the send buffer.
+pub(super) struct Taken {
+    /// Its share of the send buffer.
     pub(super) buffered_bytes: usize,
-    /// Their charge for owners' memory.
+    /// Its charge for the memory of owners, and for itself if it stands alone in the queue.
     pub(super) owned_bytes: usize,
 }
 
-impl AddAssign for Freed {
+impl AddAssign for Taken {
     #[inline]
-    fn add_assign(&mut self, other: Freed) {
+    fn add_assign(&mut self, other: Taken) {
         self.buffered_bytes += other.buffered_bytes;
         self.owned_bytes += other.owned_bytes;
     }
@@ -118,13 +118,13 @@ impl Run {
 
     /// Returns everything that the run takes.
     #[inline]
-    pub(super) fn taken(&self) -> Freed {
-        Freed { buffered_bytes: self.buffered_bytes(), owned_bytes: self.owned_bytes as usize }
+    pub(super) fn taken(&self) -> Taken {
+        Taken { buffered_bytes: self.buffered_bytes(), owned_bytes: self.owned_bytes as usize }
     }
 
     /// Frees the bytes before the cumulative TSN passes them. Returns what they took. The charge for memory that earlier
     /// fragments may keep stays.
-    pub(super) fn free(&mut self) -> Freed {
+    pub(super) fn free(&mut self) -> Taken {
         let mut freed = self.taken();
         if freed.owned_bytes == self.payload_bytes {
             self.owned_bytes = 0;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use sctp::{
-    AssociationConfig, AssociationId, SEND_LITTLE_BYTES, SEND_RESERVED_PART, SendBudget, SendInfo, SendPool,
+    AssociationConfig, AssociationId, Lifetime, SEND_LITTLE_BYTES, SEND_RESERVED_PART, SendBudget, SendInfo,
+    SendPool,
 };
 
 use lab::{A, B, PORT_B, Reading, TwoHosts};
@@ -108,6 +109,21 @@ fn peers_that_take_nothing_leave_room(bytes: usize) {
         |hosts: &TwoHosts| hosts.all_admitted(A) && ids.iter().all(|id| buffered_bytes(hosts, *id) == 0);
     hosts.run_until("all arrived", Duration::from_secs(600), all);
     assert_eq!(budget.charged_bytes(), 0);
+}
+
+#[test]
+fn short_messages_with_a_lifetime_are_charged_with_what_they_take_besides_their_bytes() {
+    let budget = Arc::new(Budget::default());
+    let (mut hosts, ids) = connected(5, &budget);
+    let info = SendInfo { lifetime: Lifetime::from_ms(600_000), ..SendInfo::default() };
+    for id in &ids {
+        hosts.send_all(A, *id, (0..20_000).map(|n| (info, vec![n as u8].into())));
+        hosts.run_for(Duration::from_secs(5));
+    }
+    let buffered: usize = ids.iter().map(|id| buffered_bytes(&hosts, *id)).sum();
+    let charged = budget.charged_bytes();
+    assert!(charged + 100_000 > buffered, "{charged} bytes are charged for {buffered}");
+    assert!(charged < POOL_BYTES, "{charged} bytes");
 }
 
 #[test]

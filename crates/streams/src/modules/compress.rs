@@ -156,11 +156,11 @@ impl Compress {
                 // It comes from a module that has unwrapped nothing yet.
                 (self.answered, self.wrapped) = (true, 0);
                 q.freemsg(m);
-                match self.in_record {
+                match self.may_answer(q) {
                     // Nothing may come compressed that would arrive after the module.
                     _ if self.leaving != Leaving::No => {}
-                    true => self.owes_answer = true,
-                    false => self.answer(&mut q.other(), association),
+                    true => self.answer(&mut q.other(), association),
+                    false => self.owes_answer = true,
                 }
             }
             (ANSWER, None) => {
@@ -174,9 +174,9 @@ impl Compress {
                 if what == LEAVING {
                     self.answered = false;
                     self.unwrapped = self.unwrapped.saturating_sub(wrapped);
-                    match self.in_record {
-                        true => self.owes_left = true,
-                        false => q.other().putnext(self.count_wrapped(association, LEFT)),
+                    match self.may_answer(q) {
+                        true => q.other().putnext(self.count_wrapped(association, LEFT)),
+                        false => self.owes_left = true,
                     }
                 } else if self.leaving == Leaving::Announced {
                     self.leaving = Leaving::Until(wrapped);
@@ -185,6 +185,13 @@ impl Compress {
             }
             _ => self.refuse(q, m),
         }
+    }
+
+    /// Returns whether a message of the other end's module may be answered now: no record is open, and there is room below. If
+    /// not, the answer follows the next message of the program, once: an end that takes nothing cannot have any number of answers
+    /// wait.
+    fn may_answer(&self, q: &mut Q<'_>) -> bool {
+        !self.in_record && q.other().canputnext(0)
     }
 
     /// Fails the stream after the other end has broken the rules: nothing that follows can be relied upon.
@@ -269,8 +276,9 @@ impl Compress {
             Leaving::Overdue => true,
         };
         let holds = |queue: &Queue| queue.iter().any(is_wrapped);
-        let is_waiting = if q.side() == Side::Read { holds(q.queue()) } else { holds(q.other().queue()) };
-        has_come && !self.in_record && !is_waiting
+        let mut is_waiting =
+            || if q.side() == Side::Read { holds(q.queue()) } else { holds(q.other().queue()) };
+        has_come && !self.in_record && !is_waiting()
     }
 
     /// Tells those who wait to pop the module once it may leave.
@@ -288,7 +296,8 @@ impl Compress {
 /// Returns a message of the module itself.
 fn own(association: Which, bytes: &[u8]) -> Message {
     let info = SendInfo { ppid: Compress::PPID, ..SendInfo::default() };
-    Message::optdata_req(association, info, bytes.to_vec().into())
+    // It waits below if there is no room.
+    Message::optdata_req(association, info, bytes.to_vec().into()).marked(Marks::UNADMITTED)
 }
 
 /// Returns whether a module at the other end has compressed or wrapped a message.

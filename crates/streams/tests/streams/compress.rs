@@ -304,6 +304,23 @@ fn left(rig: &mut Rig, wrapped: u64) {
     rig.up(Message::optdata_ind(ONE, info, [&[5_u8][..], &wrapped.to_be_bytes()].concat().into()));
 }
 
+#[test]
+fn an_end_that_takes_nothing_cannot_have_any_number_of_answers_wait() {
+    const ANNOUNCEMENTS: usize = 50_000;
+    let (mut rig, _) = pushed("compress", &[]);
+    rig.state().busy = true;
+    let info = RecvInfo { ppid: Compress::PPID, ..RecvInfo::default() };
+    for kind in [[0_u8].as_slice(), [4, 0, 0, 0, 0, 0, 0, 0, 0].as_slice()] {
+        for _ in 0..ANNOUNCEMENTS {
+            rig.up(Message::optdata_ind(ONE, info, kind.to_vec().into()));
+        }
+    }
+    rig.executive.at(epoch()).run();
+    rig.release();
+    let sent = rig.state().received.len();
+    assert!(sent > 1 && sent < ANNOUNCEMENTS, "{sent} messages");
+}
+
 /// A wrapped message may never come: its lifetime has passed.
 #[test]
 fn a_pop_waits_for_messages_for_a_limited_time() {
