@@ -12,7 +12,8 @@ use swiftwater::{
 
 use crate::channel::style::Style;
 use crate::state::association::SocketAssociation;
-use crate::state::closed_sockets::{ClosedSocket, LeftAssociation};
+use crate::state::closed_socket::ClosedSocket;
+use crate::state::closed_sockets::LeftAssociation;
 use crate::state::socket::Socket;
 
 /// The description of a daemon that has answered.

@@ -15,10 +15,9 @@ use swiftwater::internals;
 use swiftwater::tokio::Stack;
 
 use super::association::SocketAssociation;
+use super::closed_socket::ClosedSocket;
 use super::socket::Socket;
-use crate::channel::style::Style;
 use crate::system::lock::lock;
-use crate::users::owner::Owner;
 use crate::users::user::{AssociationPermit, User};
 
 /// Maximum number of associations that are aborted to make room for one socket or association.
@@ -26,18 +25,6 @@ const ABORTED_MAX: usize = 16;
 
 /// Memory by which a user may exceed its limit when sockets are closed: that of their pages is released soon.
 const EXCESS_BYTES_MAX: usize = 1 << 20;
-
-/// A socket that its program has closed.
-#[derive(Debug)]
-pub(crate) struct ClosedSocket {
-    /// Its place among all closed sockets.
-    place: u64,
-    pub(crate) number: u64,
-    pub(crate) style: Style,
-    pub(crate) owner: Owner,
-    pub(crate) local: Vec<SocketAddr>,
-    pub(crate) peer: Option<SocketAddr>,
-}
 
 /// An association of a closed socket, which may have ended.
 #[derive(Clone, Copy, Debug)]
@@ -214,6 +201,7 @@ mod tests {
     use swiftwater::tokio::Association;
 
     use super::*;
+    use crate::channel::style::Style;
     use crate::testing::{closed_socket, connected_socket, opened, registry_with, soon, until};
     use crate::users::limits::Limits;
 

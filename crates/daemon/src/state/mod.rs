@@ -4,6 +4,7 @@ pub(crate) mod association;
 pub(crate) mod association_options;
 pub(crate) mod association_tasks;
 pub(crate) mod associations;
+pub(crate) mod closed_socket;
 pub(crate) mod closed_sockets;
 pub(crate) mod commands;
 pub(crate) mod inbound_queue;

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 use super::association::SocketAssociation;
 use super::association_options::AssocOptions;
 use super::associations::Associations;
-use super::closed_sockets::ClosedSocket;
+use super::closed_socket::ClosedSocket;
 use super::commands::Commands;
 use super::inbound_queue::Ended;
 use super::lifecycle::Lifecycle;
