@@ -310,8 +310,8 @@ impl Endpoint {
         self.with_open(id, now, host, |association, cx| association.abort(cx, reason));
     }
 
-    /// Ends an association whose user has gone. What the user has sent is still delivered, and the association is shut down; one
-    /// that is being set up and has nothing to deliver is aborted.
+    /// Ends an association that its user has left: delivers what the user has sent, then shuts the association down. Aborts an
+    /// association that is still being set up and has nothing to deliver.
     pub fn close<H: Host + ?Sized>(&mut self, now: Time, id: AssociationId, host: &mut H) {
         // No reader is left to release the held window, and the peer may have to send before it can shut down.
         self.release_window(id, usize::MAX);

@@ -516,7 +516,7 @@ fn what_modules_unpack_for_one_user_takes_no_more_than_its_memory() {
     /// A message may exceed the budget while no other one is unpacked.
     const MESSAGE_BYTES: u64 = 64 << 10;
     const ASSOCIATIONS: u64 = 200;
-    /// Messages of 60,000 bytes: 300 MB, of which a module above `compress` holds 1 MiB of each association.
+    /// Messages of 60,000 bytes. Together they have 300 MB; a module above `compress` holds 1 MiB for each association.
     const MESSAGES: u64 = 25;
     let rules = std::env::temp_dir().join(format!("swiftwater-inflate-{}", std::process::id()));
     std::fs::write(&rules, format!("user={ATTACKER} filter compress filter\n")).expect("a file");

@@ -99,7 +99,8 @@ impl Compress {
     /// Bytes that may wait for the reader before messages from below must wait; the receive window bounds them, too.
     const HIWAT_BYTES: usize = 64 * 1024;
 
-    /// Sends up a message of either type. Returns one that is to be unpacked and finds no memory.
+    /// Sends a message up, and unpacks it if the other end has packed it. Returns a packed message if there is no memory for its
+    /// content.
     fn take(&mut self, q: &mut Q<'_>, m: Message) -> Result<(), Message> {
         let m = m.decoded();
         let Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, info })) = m.kind else {

@@ -11,7 +11,7 @@ use streams::{
 
 use crate::support::{Device, ONE, Rig, epoch, pushed};
 
-/// Length of a message, most of which are waiting in vain where `FEW_BYTES` is the limit.
+/// Length of each message. With a limit of `FEW_BYTES`, two of them fit and the others wait.
 const PLAIN_BYTES: usize = 60_000;
 /// Room for two messages with what they cost besides.
 const FEW_BYTES: usize = 2 * PLAIN_BYTES + 1000;
