@@ -149,6 +149,11 @@ impl SocketAssociation {
         }
     }
 
+    /// Returns what is charged for an association of a one-to-many socket.
+    pub(super) fn permit_bytes(&self) -> usize {
+        self.permit.borrow().as_ref().map_or(0, AssociationPermit::bytes)
+    }
+
     /// Charges this many paths to the user of an association of a one-to-many socket. Returns false if there is no memory left.
     pub(super) fn charge_paths(&self, paths: usize) -> bool {
         let mut permit = self.permit.borrow_mut();

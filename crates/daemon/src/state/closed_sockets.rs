@@ -202,7 +202,7 @@ mod tests {
 
     use super::*;
     use crate::channel::style::Style;
-    use crate::testing::{closed_socket, connected_socket, opened, registry_with, soon, until};
+    use crate::testing::{ID, closed_socket, connected_socket, opened, registry_with, soon, until};
     use crate::users::limits::Limits;
 
     /// Returns whether an association was aborted by its peer; otherwise the peer may have closed it or not.
@@ -260,6 +260,30 @@ mod tests {
         let (_socket, _program_end) = opened(&registry, Style::OneToOne);
         assert!(is_aborted(&peers[0]).await);
         assert!(!is_aborted(&peers[1]).await);
+        drop(rest);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_oldest_give_way_to_the_further_paths_of_an_association_and_not_to_its_first_again() {
+        const LEFT: usize = 3;
+        let limits = Limits { page_bytes: 4 << 30, ..Limits::default() };
+        let registry = registry_with(&limits);
+        let listener = registry.stack().listen(7).expect("a free port");
+        let user = registry.resources().users().user(1);
+        let mut peers = Vec::new();
+        for _ in 0..LEFT {
+            peers.push(closed_socket(&registry, &listener, true).await);
+        }
+        let of_associations = LEFT * AssociationPermit::bytes_of(1);
+        until("the pages are released", || user.pages().charged_bytes() == of_associations).await;
+        let (socket, _program_end) = opened(&registry, Style::OneToMany);
+        let options = socket.future_options();
+        let assoc = SocketAssociation::new(ID, ([192, 0, 2, 1], 7).into(), options);
+        let assoc = socket.enter(assoc, 1, registry.admit_association(&socket, 1).expect("room"));
+        let rest = user.pages().charge_anyway(limits.user_page_bytes - user.pages().charged_bytes());
+        // More than two of those that are left have, and less than three.
+        assert!(registry.charge_paths(&socket, &assoc, 16));
+        assert_eq!(user.associations(), 1);
         drop(rest);
     }
 

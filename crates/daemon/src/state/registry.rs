@@ -241,8 +241,8 @@ impl Registry {
         let user = socket.user();
         let has_room = |bytes| self.closed.make_room(user, bytes, None);
         if socket.style() == Style::OneToMany {
-            let bytes = AssociationPermit::bytes_of(paths);
-            return assoc.charge_paths(paths) || has_room(bytes) && assoc.charge_paths(paths);
+            let more = AssociationPermit::bytes_of(paths).saturating_sub(assoc.permit_bytes());
+            return assoc.charge_paths(paths) || has_room(more) && assoc.charge_paths(paths);
         }
         let bytes = AssociationPermit::bytes_of_further(paths);
         let more = bytes.saturating_sub(assoc.further_paths_bytes());
