@@ -26,7 +26,8 @@ use crate::{Chain, Errno};
 /// form.
 ///
 /// The module sends its own messages between records of the program, the announcement behind the first one: in a record they
-/// would be part of it. An end without the module receives the announcement as one message of one byte with that payload protocol
+/// would be part of it. They do not wait for room, so that nothing of the program waits behind them. For this they are few: each
+/// follows a message of the program, but for some answers (16) to an end whose program receives alone. An end without the module receives the announcement as one message of one byte with that payload protocol
 /// identifier. An end that pops the module says so, once no record is open. The other end stops compressing and answers how many
 /// messages it has wrapped. When they have come, the module is popped; until then, and for [`Compress::LEAVE_WAIT`] at most, the
 /// pop fails with [`PopError::Busy`](crate::PopError::Busy), and as long as such messages wait for the reader. Messages that
@@ -38,10 +39,12 @@ pub struct Compress {
     answered: bool,
     /// The next message down continues a record.
     in_record: bool,
-    /// The other end has announced itself while a record was open.
+    /// The other end has announced itself, and was not answered yet: the answer follows the next record of the program.
     owes_answer: bool,
-    /// The other end leaves, and was not answered because a record was open.
+    /// The other end leaves, and was not answered yet.
     owes_left: bool,
+    /// Answers since the last message of the program.
+    unprompted: usize,
     /// Messages that went down compressed or stored since the other end has announced itself.
     wrapped: i64,
     /// Messages that came up so, less those of modules of the other end that have left: negative while some of these are on the
@@ -96,6 +99,8 @@ impl Compress {
     pub const GET_COUNTS: u32 = 0x434d_5001;
     /// Time for which an end that leaves waits for the other one.
     pub const LEAVE_WAIT: Duration = Duration::from_secs(2);
+    /// Answers to the other end between two messages of the program.
+    const UNPROMPTED_MAX: usize = 16;
     /// Bytes that may wait for the reader before messages from below must wait; the receive window bounds them, too.
     const HIWAT_BYTES: usize = 64 * 1024;
 
@@ -157,12 +162,9 @@ impl Compress {
                 // It comes from a module that has unwrapped nothing yet.
                 (self.answered, self.wrapped) = (true, 0);
                 q.freemsg(m);
-                match self.may_answer(q) {
-                    // Nothing may come compressed that would arrive after the module.
-                    _ if self.leaving != Leaving::No => {}
-                    true => self.answer(&mut q.other(), association),
-                    false => self.owes_answer = true,
-                }
+                // Nothing may come compressed that would arrive after the module.
+                self.owes_answer = self.leaving == Leaving::No;
+                self.answer_unprompted(&mut q.other(), association);
             }
             (ANSWER, None) => {
                 self.answered = true;
@@ -175,10 +177,8 @@ impl Compress {
                 if what == LEAVING {
                     self.answered = false;
                     self.unwrapped = self.unwrapped.saturating_sub(wrapped);
-                    match self.may_answer(q) {
-                        true => q.other().putnext(self.count_wrapped(association, LEFT)),
-                        false => self.owes_left = true,
-                    }
+                    self.owes_left = true;
+                    self.answer_unprompted(&mut q.other(), association);
                 } else if self.leaving == Leaving::Announced {
                     self.leaving = Leaving::Until(wrapped);
                 }
@@ -188,11 +188,14 @@ impl Compress {
         }
     }
 
-    /// Returns whether a message of the other end's module may be answered now: no record is open, and there is room below. If
-    /// not, the answer follows the next message of the program, once: an end that takes nothing cannot have any number of answers
-    /// wait.
-    fn may_answer(&self, q: &mut Q<'_>) -> bool {
-        !self.in_record && q.other().canputnext(0)
+    /// Answers the other end at once, unless a record is open or it has had [`Compress::UNPROMPTED_MAX`] answers since the last
+    /// message of the program: then the answer follows the next one.
+    fn answer_unprompted(&mut self, q: &mut Q<'_>, association: Which) {
+        let owes = self.owes_answer || self.owes_left;
+        if owes && !self.in_record && self.unprompted < Self::UNPROMPTED_MAX {
+            self.unprompted += 1;
+            self.send_answers(q, association);
+        }
     }
 
     /// Fails the stream after the other end has broken the rules: nothing that follows can be relied upon.
@@ -233,13 +236,19 @@ impl Compress {
         if self.leaving == Leaving::No && !std::mem::replace(&mut self.announced, true) {
             q.putnext(own(association, &[ANNOUNCEMENT]));
         }
+        self.send_answers(q, association);
+        self.tell_leaving(q, association);
+    }
+
+    /// Sends the answers that are due. That to an announcement announces this end, too.
+    fn send_answers(&mut self, q: &mut Q<'_>, association: Which) {
         if std::mem::take(&mut self.owes_answer) {
-            self.answer(q, association);
+            self.announced = true;
+            q.putnext(own(association, &[ANSWER]));
         }
         if std::mem::take(&mut self.owes_left) {
             q.putnext(self.count_wrapped(association, LEFT));
         }
-        self.tell_leaving(q, association);
     }
 
     /// Tells the other end that this one leaves, if that is due and it knows of this one: it may have no such module.
@@ -255,12 +264,6 @@ impl Compress {
         if let Some(timer) = self.leave_timer.replace(q.timeout(Self::LEAVE_WAIT)) {
             q.untimeout(timer);
         }
-    }
-
-    /// Answers an announcement, and so announces this end, too.
-    fn answer(&mut self, q: &mut Q<'_>, association: Which) {
-        self.announced = true;
-        q.putnext(own(association, &[ANSWER]));
     }
 
     /// Returns a message of this type with the number of messages that were wrapped.
@@ -297,8 +300,7 @@ impl Compress {
 /// Returns a message of the module itself.
 fn own(association: Which, bytes: &[u8]) -> Message {
     let info = SendInfo { ppid: Compress::PPID, ..SendInfo::default() };
-    // It waits below if there is no room.
-    Message::optdata_req(association, info, bytes.to_vec().into()).marked(Marks::UNADMITTED)
+    Message::optdata_req(association, info, bytes.to_vec().into())
 }
 
 /// Returns whether a module at the other end has compressed or wrapped a message.
@@ -357,6 +359,7 @@ impl Module for Compress {
             return q.pass(m);
         };
         self.plain_bytes += m.data.len() as u64;
+        self.unprompted = 0;
         let packed = self.pack(q, &info, &m.data);
         self.in_record = info.more;
         let m = match packed {
