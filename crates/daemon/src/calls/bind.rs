@@ -59,14 +59,17 @@ pub(crate) fn bind(
     requester: Requester,
 ) -> Result<(), Errno> {
     check_family(socket.family(), address)?;
-    let is_fresh = matches!(socket.state(), State::Idle | State::OneToMany);
-    if socket.addresses().is_bound() || !is_fresh {
-        return Err(Errno::INVAL);
-    }
+    check_unbound(socket)?;
     check_right(registry, address.port(), requester)?;
     let ip = address.ip().to_canonical();
     check_local(ip)?;
     registry.bind(socket, SocketAddr::new(ip, address.port()))
+}
+
+/// Returns an error unless a socket may still get its first addresses.
+fn check_unbound(socket: &Socket) -> Result<(), Errno> {
+    let is_fresh = matches!(socket.state(), State::Idle | State::OneToMany);
+    if is_fresh && !socket.addresses().is_bound() { Ok(()) } else { Err(Errno::INVAL) }
 }
 
 /// Returns the peer's address of a connected socket.
@@ -100,27 +103,34 @@ pub(crate) fn bind_more(
     requester: Requester,
 ) -> Result<(), Errno> {
     let first = *list.first().ok_or(Errno::INVAL)?;
-    let bound = socket.addresses().bound().map_or(0, |bound| bound.ips().len());
-    if bound + list.len() > ADDRESSES_MAX {
+    let held = socket.addresses().bound();
+    let (mut ips, port) = match &held {
+        Some(held) => (held.ips().to_vec(), held.port()),
+        None => (Vec::new(), first.port()),
+    };
+    if ips.len() + list.len() > ADDRESSES_MAX {
         return Err(Errno::NOBUFS);
     }
     list.iter().try_for_each(|address| check_family(socket.family(), *address))?;
-    let fresh = !socket.addresses().is_bound();
-    if fresh {
-        bind(registry, socket, first, requester)?;
+    if held.is_none() {
+        check_unbound(socket)?;
     }
-    let (mut more, mut added) = (socket.addresses().bound().ok_or(Errno::INVAL)?, Vec::new());
-    for address in list.iter().skip(fresh.into()) {
+    for address in list {
         check_right(registry, address.port(), requester)?;
         let ip = address.ip().to_canonical();
-        if !names_port(*address, more.port()) || socket.scope(more.ips()).covers(ip) {
+        if !names_port(*address, port) || socket.scope(&ips).covers(ip) {
             return Err(Errno::INVAL);
         }
         check_local(ip)?;
-        more.add(ip);
-        added.push(ip);
+        ips.push(ip);
     }
-    registry.rebind(socket, more, &added)
+    match held {
+        None => registry.bind(socket, Bound::new(ips, port)),
+        Some(held) => {
+            let added = ips[held.ips().len()..].to_vec();
+            registry.rebind(socket, Bound::new(ips, port), &added)
+        }
+    }
 }
 
 /// `SCTP_SOCKOPT_BINDX_REM`: removes either all of the addresses or none.
@@ -298,6 +308,24 @@ mod tests {
         let (again, _program_end) = opened(&registry);
         let bind_again = || bind(&registry, &again, closed, requester(1));
         assert_eq!(once_released(&registry, &again, &[closed], bind_again).await, Ok(()));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn addresses_of_which_a_closed_socket_has_one_are_bound_together() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry);
+        let at = |host, port| SocketAddr::from(([127, 0, 0, host], port));
+        assert_eq!(bind(&registry, &socket, at(2, 0), requester(1)), Ok(()));
+        let port = socket.local_address().port();
+        let (fresh, _program_end) = opened(&registry);
+        let list = [at(1, port), at(2, port)];
+        let more = || bind_more(&registry, &fresh, &list, requester(1));
+        assert_eq!(once_released(&registry, &fresh, &list, more).await, Err(Errno::ADDRINUSE));
+        assert!(!fresh.addresses().is_bound(), "all or none");
+        drop(program_end);
+        assert_eq!(once_released(&registry, &fresh, &list, more).await, Ok(()));
+        let ips = fresh.addresses().bound().map(|bound| bound.ips().to_vec());
+        assert_eq!(ips, Some(vec![at(1, 0).ip(), at(2, 0).ip()]));
     }
 
     #[tokio::test(flavor = "local")]

@@ -130,6 +130,7 @@ fn backlog_of(named: i32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::os::fd::AsFd;
     use std::pin::pin;
     use std::task::{Context, Waker};
@@ -147,7 +148,7 @@ mod tests {
         let registry = registry();
         let Opened { socket, program_end, commands: _commands } = opened_whole(&registry, Style::OneToMany);
         // RFC 5737: an address of documentation.
-        registry.bind(&socket, ([192, 0, 2, 77], 0).into()).expect("a free port");
+        registry.bind(&socket, SocketAddr::from(([192, 0, 2, 77], 0))).expect("a free port");
         assert_eq!(listen(&registry, &socket, 1, program_end.as_fd()), Ok(()));
     }
 

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -306,12 +306,13 @@ impl Registry {
         requester.may_bind_any_port() || !self.ports.borrow().is_privileged(port)
     }
 
-    /// Binds a socket to an address, or to a free port at it if its port is 0.
-    pub(crate) fn bind(&self, socket: &Socket, address: SocketAddr) -> Result<(), Errno> {
+    /// Binds a socket to addresses, or to a free port at them if the port is 0.
+    pub(crate) fn bind(&self, socket: &Socket, wanted: impl Into<Bound>) -> Result<(), Errno> {
+        let wanted = wanted.into();
         let holder = Holder { socket: socket.number(), user: socket.owner().user };
-        let scope = socket.scope(&[address.ip()]);
-        let port = self.ports.borrow_mut().bind(holder, scope, address.port(), socket.sharing())?;
-        socket.on_bound(Bound::new(address.ip(), port));
+        let scope = socket.scope(wanted.ips());
+        let port = self.ports.borrow_mut().bind(holder, scope, wanted.port(), socket.sharing())?;
+        socket.on_bound(wanted.at_port(port));
         Ok(())
     }
 

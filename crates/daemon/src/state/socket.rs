@@ -667,10 +667,9 @@ mod tests {
         let [(socket, _first_end), (other, _other_end)] =
             [(); 2].map(|()| opened(&registry, Style::OneToOne));
         registry.bind(&socket, at(1, 0)).expect("a free port");
-        let mut bound = socket.addresses().bound().expect("it is bound");
-        let port = bound.port();
+        let port = socket.addresses().bound().expect("it is bound").port();
         assert_eq!(registry.bind(&other, at(1, port)), Err(Errno::ADDRINUSE));
-        bound.add(at(2, 0).ip());
+        let bound = Bound::new(vec![at(1, 0).ip(), at(2, 0).ip()], port);
         registry.rebind(&socket, bound.clone(), &[at(2, 0).ip()]).expect("both are free");
         assert_eq!(
             (socket.addresses().bound(), registry.bind(&other, at(2, port))),

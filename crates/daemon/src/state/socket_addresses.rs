@@ -11,8 +11,13 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    pub(crate) fn new(ip: IpAddr, port: u16) -> Bound {
-        Bound { ips: vec![ip], port }
+    /// Returns these addresses, at least one, at a port.
+    pub(crate) fn new(ips: Vec<IpAddr>, port: u16) -> Self {
+        Self { ips, port }
+    }
+
+    pub(super) fn at_port(self, port: u16) -> Self {
+        Self { port, ..self }
     }
 
     /// Returns the addresses in the order in which the program has named them.
@@ -34,10 +39,6 @@ impl Bound {
         self.ips.iter().any(IpAddr::is_unspecified)
     }
 
-    pub(crate) fn add(&mut self, ip: IpAddr) {
-        self.ips.push(ip);
-    }
-
     /// Removes an address. Returns `None` if there is no such address; the only address stays.
     pub(crate) fn remove(&mut self, ip: IpAddr) -> Option<()> {
         let at = self.ips.iter().position(|own| *own == ip).filter(|_| self.ips.len() > 1)?;
@@ -47,6 +48,12 @@ impl Bound {
 
     fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.ips.iter().map(|ip| SocketAddr::new(*ip, self.port))
+    }
+}
+
+impl From<SocketAddr> for Bound {
+    fn from(address: SocketAddr) -> Self {
+        Self::new(vec![address.ip()], address.port())
     }
 }
 
@@ -127,9 +134,8 @@ mod tests {
     #[test]
     fn the_only_bound_address_stays() {
         let [first, second]: [IpAddr; 2] = [[127, 0, 0, 1].into(), [127, 0, 0, 2].into()];
-        let mut bound = Bound::new(first, 7);
-        assert_eq!(bound.remove(first), None);
-        bound.add(second);
+        assert_eq!(Bound::from(SocketAddr::new(first, 7)).remove(first), None);
+        let mut bound = Bound::new(vec![first, second], 7);
         assert_eq!((bound.remove(first), bound.remove(first), bound.remove(second)), (Some(()), None, None));
         assert_eq!(bound.first(), SocketAddr::new(second, 7));
     }
