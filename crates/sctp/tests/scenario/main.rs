@@ -46,6 +46,7 @@ mod receive_window;
 mod restart;
 mod runs;
 mod sack_timing;
+mod same_host;
 mod send_pool;
 mod setup_parameters;
 mod several_paths;
