@@ -83,9 +83,33 @@ fn is_taken(end: &swiftwater::tokio::Association, message: Bytes) -> bool {
 /// One test, because the allocator counts for all threads.
 #[tokio::test]
 async fn the_pool_bounds_the_memory_of_messages_that_wait() {
+    short_messages_that_wait_take_little_more_than_their_chunks();
     echoed_messages_do_not_hold_the_blocks_that_they_came_in().await;
     short_messages_with_a_lifetime_do_not_hold_the_blocks_of_others();
     owned_messages_to_peers_that_take_nothing_are_charged();
+}
+
+fn short_messages_that_wait_take_little_more_than_their_chunks() {
+    const MESSAGE: [u8; 16] = [7; 16];
+    const CHUNK_BYTES: usize = 16 + MESSAGE.len();
+    let server = AssociationOptions::default().with_send_buffer_bytes(32 << 20).with_send_buffer_bytes_max(0);
+    let client =
+        AssociationOptions::default().with_receive_buffer_bytes(16 << 10).with_receive_buffer_bytes_max(0);
+    let listener = Listener::bind_with("127.0.0.1:0/udp:0", &server.into()).unwrap();
+    let peer = Association::connect_with(listener.address(), &client.into()).unwrap();
+    let end = listener.accept().unwrap().0;
+    let baseline_bytes = live_bytes();
+    let mut messages = 0;
+    while end.try_send(&MESSAGE, &SendInfo::default()).is_ok() {
+        messages += 1;
+    }
+    let held = live_bytes().saturating_sub(baseline_bytes);
+    let allowed = messages * CHUNK_BYTES * 9 / 8 + LINKS_BYTES;
+    println!("{messages} messages hold {held} bytes, {allowed} allowed");
+    assert!(messages > 400_000, "{messages} messages were taken");
+    assert!(held <= allowed, "{messages} messages hold {held} bytes, {allowed} allowed");
+    end.abort("the test is over");
+    drop(peer);
 }
 
 async fn echoed_messages_do_not_hold_the_blocks_that_they_came_in() {

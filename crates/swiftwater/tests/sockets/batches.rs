@@ -1,6 +1,7 @@
 //! Several messages in one call, and every way to read messages that arrived together.
 
 use std::thread;
+use std::time::Duration;
 
 use swiftwater::modules::Counter;
 use swiftwater::{Association, AssociationOptions, Reader, RecvError, SendError, SendInfo};
@@ -166,7 +167,7 @@ fn assert_all(messages: &[Vec<u8>]) {
 fn feed_all(client: &Association) {
     let mut sender = client.sender();
     for i in 0..MESSAGES {
-        let lifetime = (i % 97 == 0).then(|| std::time::Duration::from_secs(600).into());
+        let lifetime = (i % 97 == 0).then(|| Duration::from_secs(600).into());
         sender.feed_with(&pattern(i, bytes_of(i)), &SendInfo { lifetime, ..SendInfo::default() }).unwrap();
     }
     drop(sender);
@@ -212,6 +213,21 @@ fn modules_see_each_message_of_senders_and_readers() {
             (MESSAGES as u64 + 1, bytes as u64)
         );
         assert!(counters[1].bytes_up() >= bytes as u64);
+    });
+}
+
+#[test]
+fn a_fed_message_that_has_waited_long_enough_leaves_with_the_next() {
+    must_end(|| {
+        let (client, server) = pair();
+        let mut sender = client.sender();
+        sender.feed(b"first").unwrap();
+        thread::sleep(Duration::from_millis(1));
+        sender.feed(b"next").unwrap();
+        let mut reader = server.reader();
+        for message in [&b"first"[..], b"next"] {
+            assert_eq!(reader.recv().unwrap().unwrap().as_slice(), Some(message));
+        }
     });
 }
 
