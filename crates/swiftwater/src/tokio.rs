@@ -37,6 +37,9 @@
 //!
 //! A sent message leaves when its task waits for an operation of this module; if the task waits for another operation,
 //! the message leaves within about a millisecond. `flush` sends it at once.
+//!
+//! [`Sender`] and [`Reader`] have methods of their own, and not the traits `Sink` and `Stream` of the futures crates: a reader
+//! lends its messages, and an item of a `Stream` cannot borrow from it.
 
 mod association;
 mod driver;
