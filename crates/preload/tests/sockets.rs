@@ -134,6 +134,11 @@ fn messages_that_come_together_wake_all_who_wait() {
 }
 
 #[test]
+fn each_message_is_an_edge_and_a_signal_also_while_earlier_ones_lie_there() {
+    run("edges", &[]);
+}
+
+#[test]
 fn programs_that_share_a_socket_send_as_one_would() {
     run("senders", &[]);
 }
