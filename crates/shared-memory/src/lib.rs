@@ -126,8 +126,9 @@ impl Drop for Mapping {
 #[derive(Debug)]
 pub struct OwnedMapping {
     memfd: OwnedFd,
+    /// Dropped before the mapping, because it names its memory by the address.
+    pin: Pin,
     mapping: Arc<Mapping>,
-    _pin: Pin,
     /// Number of words of 64 bits in front of those of 32 bits.
     u64_count: usize,
     /// Offset of the bytes.
@@ -180,7 +181,7 @@ impl OwnedMapping {
         let mapping = Arc::new(mapping);
         mapping.words_u64(u64_count);
         let pin = pins.pin(&mapping)?;
-        Ok(OwnedMapping { memfd, mapping, _pin: pin, u64_count, bytes_at, writing: Mutex::default() })
+        Ok(OwnedMapping { memfd, pin, mapping, u64_count, bytes_at, writing: Mutex::default() })
     }
 
     /// Makes the system provide memory, which [`OwnedMapping::write`] may fill then. Waits for other processes with the memfd.
@@ -270,6 +271,13 @@ impl OwnedMapping {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // Memory that cannot be returned stays until the memfd is closed.
         let _ = fallocate(&self.memfd, flags, at as u64, (self.mapping.bytes - at) as u64);
+    }
+
+    /// Returns all memory to the system for the last time, as [`OwnedMapping::discard_from`] does. The memory is pinned no more:
+    /// a page that moves to another pipe would be filled again, as is one that this process accesses.
+    pub fn empty(&self) {
+        self.pin.release();
+        self.discard_from(0);
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {

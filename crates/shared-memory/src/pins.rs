@@ -179,9 +179,16 @@ impl State {
     }
 }
 
+impl Pin {
+    /// Unpins the memory. Once it is unpinned, no move of pages to another pipe touches it.
+    pub(crate) fn release(&self) {
+        self.pins.state().unpin(self.address, self.pins.pipes_max);
+    }
+}
+
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.pins.state().unpin(self.address, self.pins.pipes_max);
+        self.release();
     }
 }
 
@@ -266,6 +273,25 @@ mod tests {
         assert_eq!(pins.pipes(), 2);
         drop(memory);
         assert!(pages.iter().all(|(_, page)| page.strong_count() == 0), "no pipe keeps memory that is gone");
+    }
+
+    #[test]
+    fn a_move_of_pages_fills_no_memory_that_was_emptied() {
+        let pins = Arc::new(Pins::new(4));
+        let mut memory: Vec<OwnedMapping> = (0..2 * PIPE_PAGES).map(|_| written(&pins)).collect();
+        let emptied = memory.swap_remove(0);
+        let theirs = emptied.for_reading().expect("a descriptor");
+        let blocks = || rustix::fs::fstat(&theirs).expect("it is open").st_blocks;
+        emptied.empty();
+        // The other pages of its pipe move.
+        memory.drain(..PIPE_PAGES / 2 + 1);
+        assert!(!pins.state().pipes.contains_key(&1));
+        assert_eq!(blocks(), 0);
+        drop(emptied);
+        assert_eq!(blocks(), 0);
+        for memory in &memory {
+            assert_ne!(collapse(memory), 0, "it is still pinned");
+        }
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(crate) struct SharedPages {
     entries: RefCell<Vec<bool>>,
     /// Number of errors that were set.
     errors: Cell<u32>,
+    /// Whether the memory is left to be emptied: what is written after that would fill it again.
+    is_left: Cell<bool>,
     /// Maximum message length that the memory of the user permits, whatever the program has set; 0 for no limit.
     room_bytes: u32,
 }
@@ -137,15 +139,17 @@ pub(crate) struct LeftPages(Arc<Memory>);
 impl LeftPages {
     /// Returns the memory to the system; waits for programs.
     pub(crate) fn empty(self) {
-        self.0.status.discard_from(0);
+        self.0.status.empty();
         drop(lock(&self.0.charge).take());
         drop(lock(&self.0.ring_charge).take());
     }
 }
 
 impl SharedPages {
-    /// Returns the memory of the pages, for a thread that may wait for programs to empty once the socket is closed.
-    pub(crate) fn left(&self) -> LeftPages {
+    /// Returns the memory of the pages of a closed socket, for a thread that may wait for programs to empty. What is written to
+    /// the pages from now on is lost.
+    pub(crate) fn close(&self) -> LeftPages {
+        self.is_left.set(true);
         LeftPages(Arc::clone(&self.memory))
     }
 
@@ -170,7 +174,13 @@ impl SharedPages {
         let (known, reading, charge) = (Mutex::default(), Mutex::default(), Mutex::new(Some(charge)));
         let ring_charge = Mutex::default();
         let memory = Arc::new(Memory { status, sharers, known, reading, charge, ring_charge });
-        let pages = SharedPages { memory, entries: RefCell::default(), errors: Cell::default(), room_bytes };
+        let pages = SharedPages {
+            memory,
+            entries: RefCell::default(),
+            errors: Cell::default(),
+            is_left: Cell::new(false),
+            room_bytes,
+        };
         let identity =
             [u32::from(channel_protocol::VERSION), family as u32, style.socket_type()].map(u32::to_ne_bytes);
         pages.write(Layout::IDENTITY_AT, identity.as_flattened());
@@ -336,7 +346,9 @@ impl SharedPages {
     }
 
     fn write(&self, at: u64, bytes: &[u8]) {
-        self.memory.status.store(at as usize, bytes);
+        if !self.is_left.get() {
+            self.memory.status.store(at as usize, bytes);
+        }
     }
 }
 
@@ -376,7 +388,12 @@ mod tests {
         let [kept, _sharers] = pages.descriptors().expect("descriptors");
         let blocks = || fstat(&kept).expect("it is open").st_blocks;
         assert!(blocks() > 0);
-        pages.left().empty();
+        let entry = pages.enter(AssocId::FIRST, 1, &([192, 0, 2, 1], 7).into()).expect("a free entry");
+        pages.close().empty();
+        assert_eq!(blocks(), 0);
+        // The association that the program has left ends later.
+        pages.set_passed_on(entry, 1);
+        pages.leave(entry);
         assert_eq!(blocks(), 0);
     }
 
@@ -387,7 +404,7 @@ mod tests {
         assert_eq!(account.charged_bytes(), FIELDS_BYTES + PINNED_BYTES);
         let many = pages(Style::OneToMany, &account).expect("room");
         assert_eq!(pages(Style::OneToMany, &account).err(), Some(Errno::NOBUFS));
-        let left = many.left();
+        let left = many.close();
         drop((few, many));
         assert_eq!(account.charged_bytes(), PAGE_BYTES + PINNED_BYTES, "a program may have it");
         left.empty();

@@ -393,7 +393,7 @@ impl Registry {
         if !self.is_shutting_down.get() {
             // The share is released only after the page is emptied: a program that delays this cannot open more
             // sockets.
-            let (pages, share) = (channel.shared_pages().left(), Arc::clone(socket.share()));
+            let (pages, share) = (channel.shared_pages().close(), Arc::clone(socket.share()));
             channel.daemon_end().closer().worker().run(move || {
                 pages.empty();
                 drop(share);
