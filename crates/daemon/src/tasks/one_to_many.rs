@@ -11,6 +11,7 @@ use swiftwater::tokio::{Association, Listener};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::relaying::{breach, drain_with_memory, notify, relay_inbound, relay_send_queue};
+use super::turn_to_close;
 use crate::calls::options;
 use crate::relay::drain::{BatchEnd, take_batch};
 use crate::relay::notifications::USER_ABORT;
@@ -25,6 +26,7 @@ use crate::system::addresses::as_seen;
 use crate::system::errno;
 use crate::system::journal::{Cause, log};
 use crate::users::quantum::Quantum;
+use crate::users::round_share::Turn;
 
 /// Maximum time to set up an association whose program has closed the socket: enough for two lost INITs.
 const SETUP_AFTER_CLOSE: Duration = Duration::from_secs(5);
@@ -35,12 +37,12 @@ enum Origin {
     Connecting { request: ConnectRequest, start: Start },
 }
 
-/// Runs until the program has closed the socket.
+/// Runs until the program has closed the socket. Returns the turn in which the socket is forgotten.
 pub(super) async fn run(
     registry: &Rc<Registry>,
     socket: &Rc<Socket>,
     mut commands: UnboundedReceiver<OneToManyCommand>,
-) {
+) -> Turn {
     let mut listener = None;
     let (mut turn, mut quantum) = (socket.turn(), Quantum::new());
     // Whether the task takes no records until its user has memory, and whether it has handled a close meanwhile.
@@ -89,7 +91,8 @@ pub(super) async fn run(
             while let Ok(command) = commands.try_recv() {
                 perform(registry, socket, command, &mut listener);
             }
-            return close(registry, socket, departure).await;
+            close(registry, socket, departure).await;
+            return turn_to_close(socket).await;
         }
         quantum.spend_or_yield(weight).await;
     }

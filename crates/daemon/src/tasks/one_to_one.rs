@@ -1,5 +1,6 @@
 //! The task of a one-to-one socket: idle, connecting, listening, or with its one association.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::listener;
 use super::relaying::{breach, notify, relay_inbound, relay_outbound};
+use super::{listener, turn_to_close};
 use crate::calls::listen::discard_all;
 use crate::calls::options;
 use crate::channel::incoming::Incoming;
@@ -23,42 +24,49 @@ use crate::state::registry::Registry;
 use crate::state::send_queue::Messages;
 use crate::state::socket::Socket;
 use crate::system::errno;
+use crate::users::round_share::Turn;
 
-/// Runs until the program has closed the socket.
+/// Runs until the program has closed the socket. Returns the turn in which the socket is forgotten. What the socket still has is
+/// dropped in that turn, too: the setup of an association, or a listener with associations that wait.
 pub(super) async fn run(
     registry: &Rc<Registry>,
     socket: &Rc<Socket>,
     mut commands: UnboundedReceiver<OneToOneCommand>,
-) {
+) -> Turn {
     let mut command = next(socket, &mut commands).await;
     while let Some(current) = command {
         command = match current {
             OneToOneCommand::Connect { request, assoc } => {
+                let mut setup = pin!(connect(registry, socket, &request, &assoc));
                 let is_up = tokio::select! {
-                    is_up = connect(registry, socket, &request, &assoc) => is_up,
+                    is_up = &mut setup => is_up,
                     // Dropping the future cancels the setup.
-                    () = ended_by_program(socket) => return,
+                    () = ended_by_program(socket) => return turn_to_close(socket).await,
                 };
                 if is_up {
                     return relay(socket, &assoc, Messages::new()).await;
                 }
                 next(socket, &mut commands).await
             }
-            OneToOneCommand::Listen(listener) => tokio::select! {
-                // Commands come first: after `Unlisten` no association enters the channel. Each command ends the listening. So
-                // does the end of the socket, which also makes the channel writable: the listener aborts what it has not handed
-                // over.
-                biased;
-                command = commands.recv() => command,
-                () = ended_by_program(socket) => return,
-                () = listener::accept(registry, socket, listener) => return,
-            },
+            OneToOneCommand::Listen(listener) => {
+                let mut accepting = pin!(listener::accept(registry, socket, listener));
+                tokio::select! {
+                    // Commands come first: after `Unlisten` no association enters the channel. Each command ends the listening.
+                    // So does the end of the socket, which also makes the channel writable: the listener aborts what it has not
+                    // handed over.
+                    biased;
+                    command = commands.recv() => command,
+                    () = ended_by_program(socket) => return turn_to_close(socket).await,
+                    () = &mut accepting => return turn_to_close(socket).await,
+                }
+            }
             OneToOneCommand::Unlisten => next(socket, &mut commands).await,
             OneToOneCommand::Relay { assoc, unsent } => {
                 return relay(socket, &assoc, unsent).await;
             }
         };
     }
+    turn_to_close(socket).await
 }
 
 /// Waits for the next command; `None` if the program has closed the socket or has broken it.
@@ -117,9 +125,10 @@ async fn connect(
     }
 }
 
-/// Relays messages until the association has ended and the program has left. The messages in `unsent` go first.
-async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messages) {
-    let Some(association) = assoc.stack_association() else { return };
+/// Relays messages until the association has ended and the program has left. The messages in `unsent` go first. Returns the turn
+/// in which the socket is forgotten.
+async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messages) -> Turn {
+    let Some(association) = assoc.stack_association() else { return turn_to_close(socket).await };
     // It may come from a one-to-many socket, whose task has relayed it before.
     assoc.on_inbound_begun();
     let mut inbound =
@@ -159,6 +168,7 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
     socket.turn().close_one(close).await;
     // It has a handle of the association, too. A daemon that ends now must find the association closed, or it would abort it.
     inbound.end().await;
+    turn_to_close(socket).await
 }
 
 /// Keeps a closed socket until its association has ended or the time is over for which it lingers: its program waits for that in

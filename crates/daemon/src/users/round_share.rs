@@ -154,6 +154,11 @@ impl Turn {
     pub(crate) async fn close_one(&mut self, close: impl FnOnce()) {
         self.begin().await;
         close();
+        self.end_close();
+    }
+
+    /// Ends the turn in which a socket or an association was closed.
+    pub(crate) fn end_close(&mut self) {
         self.spend(CLOSE_RECORDS);
         self.end();
     }
