@@ -79,7 +79,7 @@ pub(crate) async fn perform_on(
         // The request finds the effects of earlier messages, as in the kernel: an association that a message has ended is
         // gone. The task of the socket may have taken the last of them.
         let all_taken = drain(&socket).await;
-        run_pending(registry, ROUNDS_OF_MESSAGES_MAX).await;
+        run_pending(registry, requester.user(), ROUNDS_OF_MESSAGES_MAX).await;
         if !all_taken && matches!(request, SocketRequest::PeelOff { .. }) {
             // Some of the messages may be for the association to be removed.
             return Err(Errno::NOBUFS);

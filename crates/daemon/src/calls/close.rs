@@ -15,7 +15,7 @@ pub(crate) async fn act_on_closes(registry: &Registry, requester: Requester) {
     for source in Source::ALL {
         registry.resources().closer(requester.user(), source).drained().await;
     }
-    run_pending(registry, ROUNDS_MAX).await;
+    run_pending(registry, requester.user(), ROUNDS_MAX).await;
 }
 
 /// Waits until a socket that its program has just closed is gone. Does not wait if the socket has another descriptor.
@@ -36,8 +36,41 @@ mod tests {
 
     use super::*;
     use crate::channel::style::Style;
-    use crate::testing::{opened, registry, soon};
+    use crate::tasks::start;
+    use crate::testing::{opened, opened_whole, registry, soon};
     use crate::users::requester::tests::requester as of;
+    use crate::users::round_share::ROUNDS_WITHOUT_TURN_MAX;
+
+    #[tokio::test(flavor = "local")]
+    async fn a_close_is_acted_on_although_its_socket_waits_for_a_turn() {
+        for (rounds, is_enough) in [(ROUNDS_WITHOUT_TURN_MAX, true), (usize::MAX, false)] {
+            let registry = Rc::new(registry());
+            let (socket, program_end) = start(&registry, opened_whole(&registry, Style::OneToOne));
+            let cookie = Cookie::of(&program_end).expect("a pair");
+            let user = socket.owner().user;
+            // Other sockets of the user have its turns, and one moves a record now and then.
+            let mut turns = [socket.turn(), socket.turn()];
+            for turn in &mut turns {
+                turn.begin().await;
+            }
+            let others = spawn_local({
+                let registry = Rc::clone(&registry);
+                async move {
+                    for _ in 0..2 {
+                        for _ in 0..rounds {
+                            yield_now().await;
+                        }
+                        registry.busy_polling().record_came();
+                    }
+                    drop(turns);
+                }
+            });
+            drop((socket, program_end));
+            soon(act_on_closes(&registry, of(user))).await;
+            assert_eq!(registry.find(cookie).is_none(), is_enough, "turns come after {rounds} rounds");
+            others.abort();
+        }
+    }
 
     #[tokio::test(flavor = "local")]
     async fn a_caller_lingers_while_a_socket_of_its_user_is_closed_and_not_gone() {

@@ -54,8 +54,8 @@ pub(crate) async fn connect_and_wait(
         tokio::select! {
             biased;
             // If the peer is a program of this daemon, its tasks run meanwhile, so that it knows of the association.
-            _ = assoc.set_up_ended() => run_pending(registry, ROUNDS_OF_MESSAGES_MAX).await,
-            () = run_pending(registry, ROUNDS_MAX) => {}
+            _ = assoc.set_up_ended() => run_pending(registry, requester.user(), ROUNDS_OF_MESSAGES_MAX).await,
+            () = run_pending(registry, requester.user(), ROUNDS_MAX) => {}
         }
     }
     if let Some(permit) = permit

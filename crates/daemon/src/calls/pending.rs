@@ -1,9 +1,12 @@
 //! Work between the programs of this host, which a kernel completes within the call.
 
+use std::sync::Arc;
+
 use swiftwater::internals::batches_moved;
 use tokio::task::yield_now;
 
 use crate::state::registry::Registry;
+use crate::users::round_share::ROUNDS_WITHOUT_TURN_MAX;
 
 /// Maximum number of rounds of the runtime in [`run_pending`], in case a program sends without pause. A handshake between
 /// two programs takes fewer.
@@ -16,17 +19,22 @@ pub(crate) const ROUNDS_OF_MESSAGES_MAX: usize = 4;
 const QUIET_ROUNDS: usize = 2;
 
 /// Runs pending work that needs no other host, such as a handshake or a shutdown between two programs, until no record
-/// and no packet moves any more. The kernel completes such work within the call, and programs rely on that.
-pub(crate) async fn run_pending(registry: &Registry, rounds_max: usize) {
+/// and no packet moves any more. The kernel completes such work within the call, and programs rely on that. While nothing moves
+/// because tasks of the caller's user wait for a turn, further rounds follow.
+pub(crate) async fn run_pending(registry: &Registry, user: u32, rounds_max: usize) {
     let moved = || (registry.busy_polling().records(), batches_moved(registry.stack()));
-    let (mut before, mut quiet) = (moved(), 0);
-    for _ in 0..rounds_max {
+    let share = registry.resources().users().known(user).map(|user| Arc::clone(user.round_share()));
+    let waits_for_turn = || share.as_ref().is_some_and(|share| share.is_awaited());
+    let (mut before, mut quiet, mut rounds, mut rounds_without_turn) = (moved(), 0, 0, 0);
+    while rounds < rounds_max && quiet < QUIET_ROUNDS {
         yield_now().await;
         let now = moved();
-        quiet = if now == before { quiet + 1 } else { 0 };
-        if quiet == QUIET_ROUNDS {
-            return;
+        if now == before && waits_for_turn() && rounds_without_turn < ROUNDS_WITHOUT_TURN_MAX {
+            rounds_without_turn += 1;
+            continue;
         }
+        (rounds, rounds_without_turn) = (rounds + 1, 0);
+        quiet = if now == before { quiet + 1 } else { 0 };
         before = now;
     }
 }

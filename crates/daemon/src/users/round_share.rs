@@ -25,6 +25,8 @@ pub(crate) const RECORDS_PER_ROUND: usize = 2 * RECORDS_PER_TURN;
 const TIME_PER_RECORD: Duration = Duration::from_micros(8);
 /// Maximum number of records that are taken from later rounds.
 const OWED_MAX: usize = 16 * RECORDS_PER_ROUND;
+/// Number of rounds after which a user has a turn again, however much was taken, unless other tasks have its turns.
+pub(crate) const ROUNDS_WITHOUT_TURN_MAX: usize = OWED_MAX / RECORDS_PER_TURN;
 
 /// Number of records that the close of a socket or of an association counts as at least: some of its work comes later.
 pub(crate) const CLOSE_RECORDS: usize = 4;
@@ -40,6 +42,17 @@ pub(crate) struct RoundShare {
     owed: AtomicUsize,
     /// A task will bring the used part back.
     is_refilling: AtomicBool,
+    /// Number of tasks that wait in line for a turn.
+    waiting: AtomicUsize,
+}
+
+/// A task that waits in line for a turn, until this is dropped.
+struct InLine<'a>(&'a RoundShare);
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Relaxed);
+    }
 }
 
 impl RoundShare {
@@ -49,7 +62,18 @@ impl RoundShare {
             used: AtomicUsize::new(0),
             owed: AtomicUsize::new(0),
             is_refilling: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
         })
+    }
+
+    /// Returns whether a task waits in line for a turn.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.load(Relaxed) > 0
+    }
+
+    fn wait_in_line(&self) -> InLine<'_> {
+        self.waiting.fetch_add(1, Relaxed);
+        InLine(self)
     }
 
     /// Brings the used part back in the next round, if what is left is too little for a turn.
@@ -134,12 +158,13 @@ impl Turn {
 
     /// Waits in line for a turn, unless it has begun.
     pub(crate) async fn begin(&mut self) {
-        // The semaphore is never closed.
-        if self.held == 0
-            && let Ok(records) = self.share.free.acquire_many(RECORDS_PER_TURN as u32).await
-        {
-            records.forget();
-            self.held = RECORDS_PER_TURN;
+        if self.held == 0 {
+            let _in_line = self.share.wait_in_line();
+            // The semaphore is never closed.
+            if let Ok(records) = self.share.free.acquire_many(RECORDS_PER_TURN as u32).await {
+                records.forget();
+                self.held = RECORDS_PER_TURN;
+            }
         }
         self.resume();
     }

@@ -104,6 +104,11 @@ impl Users {
         }
     }
 
+    /// Returns the user with this identifier, if it has a socket or an association.
+    pub(crate) fn known(&self, id: u32) -> Option<Arc<User>> {
+        lock(&self.by_id).get(&id).and_then(Weak::upgrade)
+    }
+
     /// Returns the user with this identifier.
     pub(crate) fn user(&self, id: u32) -> Arc<User> {
         let mut by_id = lock(&self.by_id);
