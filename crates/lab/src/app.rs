@@ -265,7 +265,7 @@ impl Host for App {
         self.takes_runs
     }
 
-    fn takes_association(&self, _listener: ListenerId) -> bool {
+    fn takes_association(&self, _listener: ListenerId, _addresses: usize) -> bool {
         self.takes_associations
     }
 

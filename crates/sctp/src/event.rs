@@ -46,6 +46,8 @@ pub enum Event {
         port: u16,
         /// The address that the peer has connected from, with the peer's SCTP port.
         peer: SocketAddr,
+        /// Number of the peer's addresses.
+        addresses: usize,
     },
     /// The association that this side requested is up.
     Connected {
@@ -203,9 +205,9 @@ pub trait Host {
     fn run(&mut self, _id: AssociationId, _run: ReceivedRun) {}
     /// Reports an event.
     fn event(&mut self, id: AssociationId, event: Event);
-    /// Returns whether a listener can take one more association. Otherwise the peer's COOKIE ECHO is not answered, and
-    /// the peer repeats it; a listener that refuses peers beyond its backlog answers with ABORT.
-    fn takes_association(&self, _listener: ListenerId) -> bool {
+    /// Returns whether a listener can take one more association, whose peer has this many addresses. Otherwise the peer's COOKIE
+    /// ECHO is not answered, and the peer repeats it; a listener that refuses peers beyond its backlog answers with ABORT.
+    fn takes_association(&self, _listener: ListenerId, _addresses: usize) -> bool {
         true
     }
     /// Takes over the charge of the association's messages that the user has not read yet, just before

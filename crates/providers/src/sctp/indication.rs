@@ -17,8 +17,15 @@ use super::SctpDriver;
 use super::charges::Charges;
 use super::minor::{Minor, Minors, Owner};
 
-/// Memory that an association takes while it waits for an accept, besides its messages.
+/// Memory that an association takes while it waits for an accept, besides its messages, and that of each further address of its
+/// peer.
 const WAITING_BYTES: usize = 10 << 10;
+const ADDRESS_BYTES: usize = 1536;
+
+/// Returns the memory that an association takes while it waits for an accept, whose peer has this many addresses.
+fn waiting_bytes(addresses: usize) -> usize {
+    WAITING_BYTES + addresses.saturating_sub(1) * ADDRESS_BYTES
+}
 
 /// The part of the provider that the core calls while it handles input.
 pub(super) struct Upper<'a, 'b> {
@@ -102,7 +109,7 @@ impl Host for Upper<'_, '_> {
 
     fn event(&mut self, id: AssociationId, event: Event) {
         match event {
-            Event::Accepted { listener, peer, .. } => self.accepted(id, listener, peer),
+            Event::Accepted { listener, peer, addresses, .. } => self.accepted(id, listener, peer, addresses),
             Event::Connected { streams_out, streams_in } => {
                 self.on_event(id, tpi::Event::ConnCon);
                 let confirmation = Primitive::ConnCon {
@@ -168,11 +175,11 @@ impl Host for Upper<'_, '_> {
         }
     }
 
-    fn takes_association(&self, listener: ListenerId) -> bool {
+    fn takes_association(&self, listener: ListenerId, addresses: usize) -> bool {
         let Some(s) = self.minors.listener(listener) else { return true };
         match self.minors.get(s) {
             Some(Minor::Listening { backlog, waiting, .. }) => {
-                waiting < backlog && self.pool_of(s).is_none_or(|pool| pool.has(WAITING_BYTES))
+                waiting < backlog && self.pool_of(s).is_none_or(|pool| pool.has(waiting_bytes(addresses)))
             }
             // A listening stream with an association of its own.
             Some(Minor::Connected { .. } | Minor::Disconnected) => false,
@@ -270,12 +277,12 @@ impl Upper<'_, '_> {
         self.notify(id, NotificationKind::SendFailed { info, was_sent, beginning, ending, cause }, data);
     }
 
-    fn accepted(&mut self, id: AssociationId, listener: ListenerId, peer: SocketAddr) {
+    fn accepted(&mut self, id: AssociationId, listener: ListenerId, peer: SocketAddr, addresses: usize) {
         match self.minors.listener(listener).and_then(|s| Some((s, self.minors.get(s)?))) {
             Some((s, Minor::Listening { port, backlog, waiting, .. })) => {
                 self.minors.set(s, Minor::Listening { port, listener, backlog, waiting: waiting + 1 });
                 self.minors.on_event(s, tpi::Event::ConnInd);
-                let memory = self.pool_of(s).and_then(|pool| pool.charge(WAITING_BYTES));
+                let memory = self.pool_of(s).and_then(|pool| pool.charge(waiting_bytes(addresses)));
                 let sequence = self.minors.wait(s, id, memory);
                 let indication = Primitive::ConnInd { addresses: peer.into(), sequence };
                 self.cx.putnext(s, Message::proto(indication));

@@ -169,7 +169,9 @@ impl Endpoint {
             self.reply(route, header, peer.tag, |out| write_abort(false, out));
             return None;
         };
-        if listener.config.refuse_beyond_backlog && !host.takes_association(listener.id) {
+        let ignored = &mut self.statistics.addresses_ignored;
+        let addresses = peer.reachable_at(route.remote.ip(), &listener.local, ignored);
+        if listener.config.refuse_beyond_backlog && !host.takes_association(listener.id, addresses.len()) {
             self.reply(route, header, peer.tag, |out| write_abort(false, out));
             return None;
         }
@@ -190,8 +192,6 @@ impl Endpoint {
             peer_tag: None,
             local_initial_tsn: self.new_initial_tsn(),
         };
-        let ignored = &mut self.statistics.addresses_ignored;
-        let addresses = peer.reachable_at(route.remote.ip(), &listener.local, ignored);
         let Listener { local, config, .. } = listener;
         Some(Offer { config, local, identity, addresses, ties: TieTags::default(), route })
     }
@@ -445,7 +445,7 @@ impl Endpoint {
         if let Some(chunk) = self.refuse_second_way(&listener, route, ports, listed, host) {
             return self.abort_cookie(now, route, cookie, &chunk);
         }
-        if !host.takes_association(listener.id) {
+        if !host.takes_association(listener.id, cookie.addresses.len()) {
             if listener.config.refuse_beyond_backlog {
                 return self.abort_cookie(now, route, cookie, &abort_chunk_without_cause());
             }
@@ -470,7 +470,8 @@ impl Endpoint {
         let Listener { id: listener, local, config, .. } = listener;
         let mut association = Association::accept(&mut cx, id, config, local, cookie, &remotes, &route);
         let peer = SocketAddr::new(remotes[0].0.ip(), cookie.peer_port);
-        cx.host.event(id, Event::Accepted { listener, port: cookie.local_port, peer });
+        let addresses = remotes.len();
+        cx.host.event(id, Event::Accepted { listener, port: cookie.local_port, peer, addresses });
         association.tell_adaptation(&mut cx);
         association.trace_changes(now);
         self.insert(association);

@@ -1,5 +1,6 @@
 //! Listeners: backlog, time limits, ports.
 
+use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
@@ -84,6 +85,33 @@ fn associations_that_wait_are_charged_to_the_pool_of_their_listener() {
         drop(listener);
         assert!(pool.has(40 << 10), "a listener that was closed returns the memory");
         drop((waiting, accepted, more));
+    });
+}
+
+#[test]
+fn each_further_address_of_a_peer_that_waits_is_charged() {
+    must_end(|| {
+        let pool = ReceivePool::with_limit(40 << 10);
+        let options = StackOptions::default()
+            .with_listener(ListenerOptions::default().with_refuse_beyond_backlog(true))
+            .with_association(AssociationOptions::default().with_receive_pool(pool.clone()));
+        let listener = listen_with(&options);
+        let connect = |addresses: u8| {
+            let local_addresses: Vec<IpAddr> = (1..=addresses).map(|host| [127, 0, 0, host].into()).collect();
+            let options = StackOptions::default().with_local_addresses(local_addresses).with_udp_port(0);
+            let client = Stack::bind(&options).unwrap();
+            client.connect(listener.address())
+        };
+        // 10 KiB, and 1.5 KiB for each of fifteen further addresses.
+        let first = connect(16).unwrap();
+        assert!(pool.has(7680) && !pool.has(7681));
+        let refused = connect(1).unwrap_err();
+        assert!(matches!(refused, ConnectError::Refused), "{refused}");
+        let (accepted, _) = listener.accept().unwrap();
+        let second = connect(2).unwrap();
+        assert!(pool.has((40 << 10) - (10 << 10) - 1536) && !pool.has((40 << 10) - (10 << 10) - 1535));
+        assert!(connect(16).is_err(), "its addresses count before it is accepted");
+        drop((first, second, accepted));
     });
 }
 
