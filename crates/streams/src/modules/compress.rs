@@ -50,6 +50,8 @@ pub struct Compress {
     /// Messages that came up so, less those of modules of the other end that have left: negative while some of these are on the
     /// way.
     unwrapped: i64,
+    /// Messages of the read queue that the other end has wrapped.
+    waiting: usize,
     leaving: Leaving,
     leave_timer: Option<TimerId>,
     /// Bytes of user data that went down, before and after compression.
@@ -273,21 +275,46 @@ impl Compress {
 
     /// Returns whether no record is open, and everything has come that the other end has wrapped, or the wait for it is over, and
     /// nothing of that waits here.
-    fn has_left(&self, q: &mut Q<'_>) -> bool {
+    fn has_left(&self) -> bool {
         let has_come = match self.leaving {
             Leaving::No | Leaving::Owed | Leaving::Announced => false,
             Leaving::Until(wrapped) => self.unwrapped >= wrapped,
             Leaving::Overdue => true,
         };
-        let holds = |queue: &Queue| queue.iter().any(is_wrapped);
-        let mut is_waiting =
-            || if q.side() == Side::Read { holds(q.queue()) } else { holds(q.other().queue()) };
-        has_come && !self.in_record && !is_waiting()
+        has_come && !self.in_record && self.waiting == 0
+    }
+
+    /// Adds a message to the read queue, which drops it if it is flooded.
+    fn queue(&mut self, q: &mut Q<'_>, m: Message) {
+        let (is_wrapped, before) = (is_wrapped(&m), q.queue().len());
+        q.putq(m);
+        self.waiting += usize::from(is_wrapped && q.queue().len() > before);
+    }
+
+    /// Takes the first message of the read queue.
+    fn take_queued(&mut self, q: &mut Q<'_>) -> Option<Message> {
+        let m = q.getq()?;
+        self.waiting -= usize::from(is_wrapped(&m));
+        Some(m)
+    }
+
+    /// Puts back a message that cannot be sent up now.
+    fn put_back(&mut self, q: &mut Q<'_>, m: Message) {
+        self.waiting += usize::from(is_wrapped(&m));
+        q.putbq(m);
+    }
+
+    /// Passes a flush on, which may have removed any message from the read queue.
+    fn flush(&mut self, q: &mut Q<'_>, m: Message) {
+        q.pass(m);
+        let count = |queue: &Queue| queue.iter().filter(|m| is_wrapped(m)).count();
+        self.waiting = if q.side() == Side::Read { count(q.queue()) } else { count(q.other().queue()) };
+        self.tell_poppers(q);
     }
 
     /// Tells those who wait to pop the module once it may leave.
     fn tell_poppers(&self, q: &mut Q<'_>) {
-        if self.has_left(q) {
+        if self.has_left() {
             q.may_leave();
         }
     }
@@ -354,6 +381,9 @@ impl Module for Compress {
         {
             return q.ack(ioctl, 0, self.counts());
         }
+        if matches!(m.kind, Kind::Flush(_)) {
+            return self.flush(q, m);
+        }
         let m = m.decoded();
         let Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) = m.kind else {
             return q.pass(m);
@@ -380,25 +410,25 @@ impl Module for Compress {
 
     fn rput(&mut self, q: &mut Q<'_>, m: Message) {
         if matches!(m.kind, Kind::Flush(_)) {
-            return q.pass(m);
+            return self.flush(q, m);
         }
         // Many messages may be on their way here, and would all be unpacked before the first content counts above: only the
         // service procedure, which counts what it has sent on, unpacks.
         let waits = is_wrapped(&m) || !q.queue().is_empty() || !q.canputnext(m.band);
         if waits && !m.kind.is_high_priority() {
-            q.putq(m);
+            self.queue(q, m);
         } else if let Err(m) = self.take(q, m) {
-            q.putq(m);
+            self.queue(q, m);
         }
     }
 
     fn rsrv(&mut self, q: &mut Q<'_>) {
-        while let Some(m) = q.getq() {
+        while let Some(m) = self.take_queued(q) {
             if !m.kind.is_high_priority() && !q.canputnext(m.band) {
-                return q.putbq(m);
+                return self.put_back(q, m);
             }
             if let Err(m) = self.take(q, m) {
-                return q.putbq(m);
+                return self.put_back(q, m);
             }
         }
         self.tell_poppers(q);
@@ -414,7 +444,7 @@ impl Module for Compress {
                 self.tell_leaving(q, Which::Only);
                 false
             }
-            _ => self.has_left(q),
+            _ => self.has_left(),
         }
     }
 
@@ -432,7 +462,7 @@ impl Module for Compress {
     /// for them, unless it is closed. A module that was asked to leave has none.
     fn close(&mut self, q: &mut Q<'_>) {
         let mut q = q.other();
-        while let Some(m) = q.getq() {
+        while let Some(m) = self.take_queued(&mut q) {
             if let Err(m) = self.take(&mut q, m) {
                 Self::fail(&mut q, m, Errno::ENOBUFS);
             }

@@ -1,7 +1,9 @@
 //! The module that compresses messages (Swiftwater's own; SVR4.2 DDI/DKI `put(D2)`, `srv(D2)`).
 
+use std::time::Instant;
+
 use streams::modules::Compress;
-use streams::{Chain, Errno, Interest, Kind, Message, PopError, ReadError, RecvInfo, SendInfo, Which};
+use streams::{Chain, Errno, Flush, Interest, Kind, Message, PopError, ReadError, RecvInfo, SendInfo, Which};
 
 use crate::support::{ONE, Rig, epoch, pushed, text};
 
@@ -340,6 +342,31 @@ fn a_pop_waits_for_messages_for_a_limited_time() {
         rig.executive.timeout(start + n * Compress::LEAVE_WAIT);
     }
     assert_eq!(rig.executive.pop(rig.s).err(), None);
+}
+
+#[test]
+fn a_flush_removes_what_a_pop_waits_for() {
+    for from_above in [true, false] {
+        let (mut a, mut b) = compressing();
+        // The head holds a few.
+        for _ in 0..20 {
+            a.executive.write(a.s, Which::Only, SendInfo::default(), &[7; 60_000], epoch).unwrap();
+        }
+        carry(&mut a, &mut b);
+        assert_eq!(b.executive.pop(b.s).err(), Some(PopError::Busy));
+        let start = Instant::now();
+        [0, 2].into_iter().for_each(|n| b.executive.timeout(start + n * Compress::LEAVE_WAIT));
+        assert_eq!(b.executive.pop(b.s).err(), Some(PopError::Busy), "others wait in the module");
+        match from_above {
+            true => b.executive.flush_queues(b.s, Flush::READ),
+            false => {
+                b.up(Message::new(Kind::Flush(Flush::READ)));
+                b.executive.at(epoch()).run();
+            }
+        }
+        b.executive.pop(b.s).unwrap();
+        assert!(b.executive.getmsg(b.s).unwrap().is_none());
+    }
 }
 
 #[test]
