@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use swiftwater::internals::{self, Taken};
 use swiftwater::tokio::Association;
-use swiftwater::{Event, Message, Received, RecvError};
+use swiftwater::{Event, Message, PathChange, Received, RecvError};
 
 use super::batching::{Bundled, take_along, to_program};
 use super::notifications;
@@ -176,6 +176,9 @@ impl<'a> Inbound<'a> {
             Event::PeerShutdown => {
                 self.socket.on_sending_shut(self.assoc);
                 held.on_peer_shutdown(self.socket.style().is_one_to_one());
+            }
+            Event::PathChanged { address, change: PathChange::Confirmed, .. } => {
+                self.socket.associations().on_confirmed(self.assoc, *address);
             }
             Event::Down(loss) => {
                 self.assoc.set_end_cause(loss.as_ref().map_or(0, |loss| loss.cause));

@@ -437,6 +437,15 @@ impl SocketAssociation {
         self.peer.port() == address.port() && self.view(confirmed).unwrap_or(false)
     }
 
+    /// Returns the addresses that the peer has shown to have.
+    pub(super) fn confirmed_hosts(&self) -> Vec<IpAddr> {
+        let confirmed = |view: AssociationView<'_>| {
+            let confirmed = view.paths().filter(|path| path.state() != PathState::Unconfirmed);
+            confirmed.map(|path| path.remote().ip()).collect()
+        };
+        self.view(confirmed).unwrap_or_default()
+    }
+
     /// Returns whether the association was set up with this address, or its peer has listed it, confirmed or not. Another peer
     /// may have the address: it must not choose the association.
     pub(crate) fn has_listed(&self, address: SocketAddr) -> bool {

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Bound;
 use std::rc::Rc;
 
@@ -51,12 +51,16 @@ impl Associations {
         self.by_id.borrow().range(above(id)).next().map(|(_, assoc)| Rc::clone(assoc))
     }
 
-    /// Returns the association with the peer that has this address. Of those whose peers have listed it, a few are looked at:
-    /// hostile peers may list an address in thousands of associations.
+    /// Returns the association with the peer that has this address: one that was set up with it, otherwise one whose peer has
+    /// confirmed it. Of those whose confirmation is not known here yet, a few are looked at: hostile peers may list an address in
+    /// thousands of associations.
     pub(crate) fn with_peer(&self, address: SocketAddr) -> Option<Rc<SocketAssociation>> {
         let index = self.by_peer.borrow();
-        let set_up = index.set_up_with(address).find_map(|id| self.get(id));
-        let mut listed = index.listing(address).take(LISTING_LOOKED_AT_MAX).filter_map(|id| self.get(id));
+        let set_up = at(&index.set_up, address).find_map(|id| self.get(id));
+        let looked_at = [&index.confirmed, &index.listed]
+            .into_iter()
+            .flat_map(|known| at(known, address).take(LISTING_LOOKED_AT_MAX));
+        let mut listed = looked_at.filter_map(|id| self.get(id));
         set_up.or_else(|| listed.find(|assoc| assoc.has_confirmed(address)))
     }
 
@@ -112,6 +116,13 @@ impl Associations {
         }
     }
 
+    /// Records that the peer of an association has confirmed an address.
+    pub(crate) fn on_confirmed(&self, assoc: &SocketAssociation, host: IpAddr) {
+        if self.by_id.borrow().contains_key(&assoc.id()) {
+            self.by_peer.borrow_mut().confirm(assoc, host);
+        }
+    }
+
     /// Enters an association that begins to deliver to the program. Returns the previous association with the same peer if it has
     /// ended and still delivers: the program is notified of that end first.
     pub(crate) fn on_delivery_begun(&self, assoc: &Rc<SocketAssociation>) -> Option<Rc<SocketAssociation>> {
@@ -158,9 +169,11 @@ impl Associations {
 #[derive(Default)]
 struct PeerIndex {
     /// By the address with which they were set up.
-    set_up: HashMap<SocketAddr, BTreeSet<AssocId>>,
+    set_up: ByAddress,
     /// By each address of the peer, once it is known.
-    listed: HashMap<SocketAddr, BTreeSet<AssocId>>,
+    listed: ByAddress,
+    /// By each address that the peer has confirmed.
+    confirmed: ByAddress,
     /// The addresses at which each association is entered: the first in `set_up`, the others in `listed`.
     entered: HashMap<AssocId, Vec<SocketAddr>>,
 }
@@ -174,14 +187,28 @@ impl PeerIndex {
     }
 
     fn list(&mut self, assoc: &SocketAssociation) {
-        let Some(entered) = self.entered.get_mut(&assoc.id()) else { return };
         let peer = assoc.stack_association().and_then(Association::peer);
         for host in peer.into_iter().flat_map(|peer| peer.hosts) {
-            let key = SocketAddr::new(host.to_canonical(), assoc.peer().port());
-            if self.listed.entry(key).or_default().insert(assoc.id()) {
-                entered.push(key);
-            }
+            self.enter(assoc, key_of(SocketAddr::new(host, assoc.peer().port())));
         }
+        let confirmed = assoc.confirmed_hosts();
+        confirmed.into_iter().for_each(|host| self.confirm(assoc, host));
+    }
+
+    fn confirm(&mut self, assoc: &SocketAssociation, host: IpAddr) {
+        let key = key_of(SocketAddr::new(host, assoc.peer().port()));
+        if self.enter(assoc, key) {
+            self.confirmed.entry(key).or_default().insert(assoc.id());
+        }
+    }
+
+    /// Enters an association at an address of its peer. Returns false if the association is not in the index.
+    fn enter(&mut self, assoc: &SocketAssociation, key: SocketAddr) -> bool {
+        let Some(entered) = self.entered.get_mut(&assoc.id()) else { return false };
+        if self.listed.entry(key).or_default().insert(assoc.id()) {
+            entered.push(key);
+        }
+        true
     }
 
     fn remove(&mut self, id: AssocId) {
@@ -189,19 +216,22 @@ impl PeerIndex {
         if let Some(address) = addresses.next() {
             remove_from(&mut self.set_up, address, id);
         }
-        addresses.for_each(|address| remove_from(&mut self.listed, address, id));
-    }
-
-    fn set_up_with(&self, address: SocketAddr) -> impl Iterator<Item = AssocId> {
-        self.set_up.get(&key_of(address)).into_iter().flatten().copied()
-    }
-
-    fn listing(&self, address: SocketAddr) -> impl Iterator<Item = AssocId> {
-        self.listed.get(&key_of(address)).into_iter().flatten().copied()
+        for address in addresses {
+            remove_from(&mut self.listed, address, id);
+            remove_from(&mut self.confirmed, address, id);
+        }
     }
 }
 
-fn remove_from(index: &mut HashMap<SocketAddr, BTreeSet<AssocId>>, address: SocketAddr, id: AssocId) {
+/// The numbers of associations by addresses.
+type ByAddress = HashMap<SocketAddr, BTreeSet<AssocId>>;
+
+/// Returns the associations at an address.
+fn at(index: &ByAddress, address: SocketAddr) -> impl Iterator<Item = AssocId> {
+    index.get(&key_of(address)).into_iter().flatten().copied()
+}
+
+fn remove_from(index: &mut ByAddress, address: SocketAddr, id: AssocId) {
     if let Entry::Occupied(mut ids) = index.entry(address) {
         ids.get_mut().remove(&id);
         if ids.get().is_empty() {
@@ -227,8 +257,11 @@ fn above(id: AssocId) -> (Bound<AssocId>, Bound<AssocId>) {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::super::association_options::AssocOptions;
     use super::*;
+    use crate::testing::{registry, server_address};
 
     fn set_up_with(associations: &Associations, id: u32, peer: SocketAddr) -> Rc<SocketAssociation> {
         let assoc = Rc::new(SocketAssociation::new(AssocId::new(id), peer, AssocOptions::default()));
@@ -252,6 +285,35 @@ mod tests {
         assert_eq!(found(peer), None);
         let index = associations.by_peer.borrow();
         assert!(index.set_up.is_empty() && index.listed.is_empty() && index.entered.is_empty());
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_peer_that_has_an_address_is_found_behind_any_number_that_only_list_it() {
+        let registry = registry();
+        let listener = registry.stack().listen(7).expect("a free port");
+        let server = server_address(&registry);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 7));
+        for is_told in [false, true] {
+            let associations = Associations::default();
+            for id in 10..10 + 2 * LISTING_LOOKED_AT_MAX as u32 {
+                let other = set_up_with(&associations, id, ([192, 0, 2, 1], 7).into());
+                associations.by_peer.borrow_mut().enter(&other, address);
+            }
+            assert!(associations.with_peer(address).is_none());
+            // It was set up with another address.
+            let assoc = set_up_with(&associations, 1000, ([192, 0, 2, 2], 7).into());
+            let (connected, _accepted) = tokio::join!(registry.stack().connect(&server), listener.accept());
+            assoc.set_up(connected.expect("it listens"));
+            match is_told {
+                true => associations.on_confirmed(&assoc, address.ip()),
+                false => associations.on_up(&assoc),
+            }
+            assert_eq!(associations.with_peer(address).map(|assoc| assoc.id().get()), Some(1000));
+            associations.on_ended(&assoc);
+            assert!(associations.with_peer(address).is_none());
+            associations.take_all();
+            assert!(associations.by_peer.borrow().confirmed.is_empty());
+        }
     }
 
     #[test]
