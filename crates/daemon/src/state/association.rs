@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use channel_protocol::assoc_id::AssocId;
@@ -21,8 +22,7 @@ use super::notification_type::NotificationType;
 use super::path_parameters::mtu_as_seen;
 use super::send_queue::SendQueue;
 use crate::channel::window_credit::ReceiveWindow;
-use crate::users::budget::Charge;
-use crate::users::user::AssociationPermit;
+use crate::users::user::{AssociationPermit, User};
 
 /// What RTO.Max counts as at most once the program has gone: the default of RFC 9260 §16. T5, five times that, bounds how long a
 /// peer that acknowledges nothing keeps the association.
@@ -59,10 +59,8 @@ pub(crate) struct SocketAssociation {
     has_upper_records: Cell<bool>,
     /// The association whose stream this one's was linked with last. The stack knows whether the link has ended.
     linked_with: Cell<AssocId>,
-    /// The permit of an association of a one-to-many socket that is not closed.
+    /// The permit of an association of a socket that is not closed. That of a one-to-one socket gets it with its paths.
     permit: RefCell<Option<AssociationPermit>>,
-    /// The charge for the further paths of an association of a one-to-one socket, whose first counts with the page.
-    further_paths: RefCell<Option<Charge>>,
 }
 
 /// The outcome of setting up an association.
@@ -98,7 +96,6 @@ impl SocketAssociation {
             has_upper_records: Cell::new(false),
             linked_with: Cell::default(),
             permit: RefCell::default(),
-            further_paths: RefCell::default(),
         }
     }
 
@@ -116,24 +113,14 @@ impl SocketAssociation {
         *self.permit.borrow_mut() = Some(permit);
     }
 
-    /// Returns what is charged for the further paths of an association of a one-to-one socket.
-    pub(super) fn further_paths_bytes(&self) -> usize {
-        self.further_paths.borrow().as_ref().map_or(0, Charge::bytes)
+    /// Charges this many paths to the user of the socket. The error is the memory that the user does not have left.
+    pub(super) fn charge_paths(&self, user: &Arc<User>, paths: usize) -> Result<(), usize> {
+        self.permit.borrow_mut().get_or_insert_with(|| user.permit_with_socket()).grow_to(paths)
     }
 
-    /// Adds to the charge for the further paths of an association of a one-to-one socket.
-    pub(super) fn add_further_paths(&self, charge: Charge) {
-        let mut charged = self.further_paths.borrow_mut();
-        match charged.as_mut() {
-            Some(charged) => charged.join(charge),
-            None => *charged = Some(charge),
-        }
-    }
-
-    /// Takes the permit of an association whose socket was closed.
+    /// Takes the permit of an association whose socket was closed; `None` if the association has not counted for its user.
     pub(super) fn take_permit(&self) -> Option<AssociationPermit> {
-        self.further_paths.take();
-        self.permit.take()
+        self.permit.take().filter(AssociationPermit::counts)
     }
 
     /// Bounds the time for which a peer that acknowledges nothing keeps the association (T5): the program has closed its socket,
@@ -147,17 +134,6 @@ impl SocketAssociation {
         if let Some(association) = self.stack_association() {
             internals::orphan(association, LEFT_RTO_MAX, until_end);
         }
-    }
-
-    /// Returns what is charged for an association of a one-to-many socket.
-    pub(super) fn permit_bytes(&self) -> usize {
-        self.permit.borrow().as_ref().map_or(0, AssociationPermit::bytes)
-    }
-
-    /// Charges this many paths to the user of an association of a one-to-many socket. Returns false if there is no memory left.
-    pub(super) fn charge_paths(&self, paths: usize) -> bool {
-        let mut permit = self.permit.borrow_mut();
-        permit.as_mut().is_none_or(|permit| permit.grow_to(paths))
     }
 
     /// Returns the number of the peer's addresses.

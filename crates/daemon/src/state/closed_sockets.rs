@@ -197,6 +197,8 @@ impl ClosedSockets {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use swiftwater::RecvError;
     use swiftwater::tokio::Association;
 
@@ -266,25 +268,37 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn the_oldest_give_way_to_the_further_paths_of_an_association_and_not_to_its_first_again() {
         const LEFT: usize = 3;
-        let limits = Limits { page_bytes: 4 << 30, ..Limits::default() };
-        let registry = registry_with(&limits);
-        let listener = registry.stack().listen(7).expect("a free port");
-        let user = registry.resources().users().user(1);
-        let mut peers = Vec::new();
-        for _ in 0..LEFT {
-            peers.push(closed_socket(&registry, &listener, true).await);
+        for style in [Style::OneToMany, Style::OneToOne] {
+            let limits = Limits { page_bytes: 4 << 30, ..Limits::default() };
+            let registry = registry_with(&limits);
+            let listener = registry.stack().listen(7).expect("a free port");
+            let user = registry.resources().users().user(1);
+            let mut peers = Vec::new();
+            for _ in 0..LEFT {
+                peers.push(closed_socket(&registry, &listener, true).await);
+            }
+            let of_associations = LEFT * AssociationPermit::bytes_of(1);
+            until("the pages are released", || user.pages().charged_bytes() == of_associations).await;
+            let (socket, _program_end) = opened(&registry, style);
+            let assoc = SocketAssociation::new(ID, ([192, 0, 2, 1], 7).into(), socket.future_options());
+            let (assoc, counted) = match style {
+                Style::OneToMany => {
+                    (socket.enter(assoc, 1, registry.admit_association(&socket, 1).expect("room")), 1)
+                }
+                _ => (Rc::new(assoc), 0),
+            };
+            let free = limits.user_page_bytes - user.pages().charged_bytes();
+            let rest = user.pages().charge_anyway(free);
+            // More than two of those that are left have, and less than three.
+            assert!(registry.charge_paths(&socket, &assoc, 16));
+            assert_eq!(user.associations(), counted, "{style:?}");
+            let charged = |paths| AssociationPermit::bytes_of(paths) - AssociationPermit::bytes_of(1);
+            let before = user.pages().charged_bytes();
+            drop(assoc.take_permit());
+            let released = before - user.pages().charged_bytes();
+            assert_eq!(released, charged(16) + counted * AssociationPermit::bytes_of(1), "{style:?}");
+            drop(rest);
         }
-        let of_associations = LEFT * AssociationPermit::bytes_of(1);
-        until("the pages are released", || user.pages().charged_bytes() == of_associations).await;
-        let (socket, _program_end) = opened(&registry, Style::OneToMany);
-        let options = socket.future_options();
-        let assoc = SocketAssociation::new(ID, ([192, 0, 2, 1], 7).into(), options);
-        let assoc = socket.enter(assoc, 1, registry.admit_association(&socket, 1).expect("room"));
-        let rest = user.pages().charge_anyway(limits.user_page_bytes - user.pages().charged_bytes());
-        // More than two of those that are left have, and less than three.
-        assert!(registry.charge_paths(&socket, &assoc, 16));
-        assert_eq!(user.associations(), 1);
-        drop(rest);
     }
 
     #[tokio::test(flavor = "local")]

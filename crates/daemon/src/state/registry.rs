@@ -239,19 +239,12 @@ impl Registry {
     /// Charges this many paths of an association to the user of its socket. Returns false if there is no memory left for them.
     pub(crate) fn charge_paths(&self, socket: &Socket, assoc: &SocketAssociation, paths: usize) -> bool {
         let user = socket.user();
-        let has_room = |bytes| self.closed.make_room(user, bytes, None);
-        if socket.style() == Style::OneToMany {
-            let more = AssociationPermit::bytes_of(paths).saturating_sub(assoc.permit_bytes());
-            return assoc.charge_paths(paths) || has_room(more) && assoc.charge_paths(paths);
+        match assoc.charge_paths(user, paths) {
+            Ok(()) => true,
+            Err(missing) => {
+                self.closed.make_room(user, missing, None) && assoc.charge_paths(user, paths).is_ok()
+            }
         }
-        let bytes = AssociationPermit::bytes_of_further(paths);
-        let more = bytes.saturating_sub(assoc.further_paths_bytes());
-        if more == 0 {
-            return true;
-        }
-        let take = || user.pages().take(more);
-        let charge = take().or_else(|| has_room(more).then(take).flatten());
-        charge.map(|charge| assoc.add_further_paths(charge)).is_some()
     }
 
     /// Returns the socket whose pair has this cookie at the program's end.

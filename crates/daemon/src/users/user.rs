@@ -55,11 +55,14 @@ pub(crate) struct Users {
     by_id: Mutex<HashMap<u32, Weak<User>>>,
 }
 
-/// An association of a one-to-many socket, or of a closed one; counts for its user until dropped.
+/// The memory of an association, charged to its user until this is dropped. An association of a one-to-many socket, or of a
+/// closed one, also counts for its user.
 #[derive(Debug)]
 pub(crate) struct AssociationPermit {
     user: Arc<User>,
     memory: Charge,
+    /// Whether the association counts. That of a one-to-one socket does not, and its first path is charged with the socket.
+    counts: bool,
 }
 
 impl AssociationPermit {
@@ -68,20 +71,21 @@ impl AssociationPermit {
         ASSOCIATION_BYTES + paths.saturating_sub(1) * PATH_BYTES
     }
 
-    /// Returns the memory of the paths beyond the first.
-    pub(crate) fn bytes_of_further(paths: usize) -> usize {
-        Self::bytes_of(paths) - ASSOCIATION_BYTES
-    }
-
     /// Returns the memory that is charged for the association.
     pub(crate) fn bytes(&self) -> usize {
         self.memory.bytes()
     }
 
-    /// Charges the memory of an association that has this many paths by now. Returns false if the user has none left.
-    pub(crate) fn grow_to(&mut self, paths: usize) -> bool {
-        let more = Self::bytes_of(paths).saturating_sub(self.bytes());
-        more == 0 || self.memory.grow(more)
+    pub(crate) fn counts(&self) -> bool {
+        self.counts
+    }
+
+    /// Charges the memory of an association that has this many paths by now. The error is the memory that the user does not have
+    /// left.
+    pub(crate) fn grow_to(&mut self, paths: usize) -> Result<(), usize> {
+        let with_socket = if self.counts { 0 } else { ASSOCIATION_BYTES };
+        let more = Self::bytes_of(paths).saturating_sub(with_socket + self.bytes());
+        if more == 0 || self.memory.grow(more) { Ok(()) } else { Err(more) }
     }
 }
 
@@ -214,14 +218,19 @@ impl User {
         let more = |count: usize| (count < associations_max).then_some(count + 1);
         // The memory is released again if this fails.
         self.associations.fetch_update(Relaxed, Relaxed, more).ok()?;
-        Some(AssociationPermit { user: Arc::clone(self), memory })
+        Some(AssociationPermit { user: Arc::clone(self), memory, counts: true })
+    }
+
+    /// Returns the permit of the association of a one-to-one socket, with one path.
+    pub(crate) fn permit_with_socket(self: &Arc<Self>) -> AssociationPermit {
+        AssociationPermit { user: Arc::clone(self), memory: self.pages.charge_anyway(0), counts: false }
     }
 
     /// Counts an association that exists already and cannot be refused; later ones find less room.
     pub(crate) fn admit_association_anyway(self: &Arc<Self>, paths: usize) -> AssociationPermit {
         let memory = self.pages.charge_anyway(AssociationPermit::bytes_of(paths));
         self.associations.fetch_add(1, Relaxed);
-        AssociationPermit { user: Arc::clone(self), memory }
+        AssociationPermit { user: Arc::clone(self), memory, counts: true }
     }
 
     /// Counts an association that was refused, or aborted to make room for another one.
@@ -242,7 +251,9 @@ impl User {
 
 impl Drop for AssociationPermit {
     fn drop(&mut self) {
-        self.user.associations.fetch_sub(1, Relaxed);
+        if self.counts {
+            self.user.associations.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -326,11 +337,15 @@ mod tests {
         let first = user.admit_association(9, 16).expect("room");
         assert_eq!(charged(), ASSOCIATION_BYTES + 15 * PATH_BYTES);
         let mut second = user.admit_association(9, 1).expect("room");
-        assert!(!second.grow_to(2));
+        assert_eq!(second.grow_to(3), Err(2 * PATH_BYTES));
         drop(first);
-        assert!(second.grow_to(2) && second.grow_to(3) && second.grow_to(1));
+        assert_eq!([2, 3, 1].map(|paths| second.grow_to(paths)), [Ok(()); 3]);
         assert_eq!(charged(), ASSOCIATION_BYTES + 2 * PATH_BYTES);
         drop(second);
+        let mut with_socket = user.permit_with_socket();
+        assert_eq!([1, 3, 2].map(|paths| with_socket.grow_to(paths)), [Ok(()); 3]);
+        assert_eq!((charged(), user.associations()), (2 * PATH_BYTES, 0));
+        drop(with_socket);
         assert_eq!((charged(), user.associations()), (0, 0));
     }
 
