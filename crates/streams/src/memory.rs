@@ -45,15 +45,20 @@ pub struct Charge {
 }
 
 /// Data with its charge.
-struct Charged<T> {
+struct Charged<T, C> {
     content: T,
-    _charge: Charge,
+    _charge: C,
 }
 
-impl<T: AsRef<[u8]>> AsRef<[u8]> for Charged<T> {
+impl<T: AsRef<[u8]>, C> AsRef<[u8]> for Charged<T, C> {
     fn as_ref(&self) -> &[u8] {
         self.content.as_ref()
     }
+}
+
+/// Returns `content`, and keeps `charge` as long as any part of the content exists.
+pub fn charged(content: impl AsRef<[u8]> + Send + 'static, charge: impl Send + 'static) -> Bytes {
+    Bytes::from_owner(Charged { content, _charge: charge })
 }
 
 impl Charge {
@@ -72,7 +77,7 @@ impl Charge {
     /// Returns `content`, which stays charged as long as any part of it exists. A message with it on its way up has the mark
     /// [`Marks::CHARGED`](crate::Marks::CHARGED).
     pub fn on(self, content: impl AsRef<[u8]> + Send + 'static) -> Bytes {
-        Bytes::from_owner(Charged { content, _charge: self })
+        charged(content, self)
     }
 }
 

@@ -15,6 +15,7 @@ pub use sctp::{
     SEND_RESERVED_PART, SendBudget, TimeoutPacer,
 };
 use sctp::{FlushWhen, RecvInfo, Stage};
+pub use streams::charged;
 use streams::{Interest, Kind, Message as Block, RunMessages, Which};
 
 pub use crate::busy_poll::BusyPoll;

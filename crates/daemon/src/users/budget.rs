@@ -22,7 +22,7 @@ use bytes::Bytes;
 use channel_protocol::record::MESSAGE_BYTES_MAX;
 use swiftwater::internals::{
     MadeData, Notify as Notified, POOL_RESERVED_PART, ReceiveBudget, ReleaseWaiters, SEND_RESERVED_PART,
-    SendBudget,
+    SendBudget, charged,
 };
 use tokio::sync::Notify;
 
@@ -109,18 +109,6 @@ pub(crate) struct Account {
 pub(crate) struct Charge {
     account: Arc<Account>,
     bytes: usize,
-}
-
-/// The content of a message, with its charge.
-struct Charged<T> {
-    content: T,
-    _charge: Charge,
-}
-
-impl<T: AsRef<[u8]>> AsRef<[u8]> for Charged<T> {
-    fn as_ref(&self) -> &[u8] {
-        self.content.as_ref()
-    }
 }
 
 impl Budget {
@@ -296,7 +284,7 @@ impl Charge {
 
     /// Returns `content`, which stays charged as long as any part of it exists.
     pub(crate) fn on(self, content: impl AsRef<[u8]> + Send + 'static) -> Bytes {
-        Bytes::from_owner(Charged { content, _charge: self })
+        charged(content, self)
     }
 
     pub(crate) fn bytes(&self) -> usize {
