@@ -4,20 +4,23 @@
 #[allow(dead_code, reason = "not all is needed here")]
 mod daemon;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use swiftwater::{Association, AssociationOptions, LossKind, RecvError, StackOptions};
+use swiftwater::{Association, AssociationOptions, Listener, LossKind, RecvError, StackOptions};
 use swiftwater_tests::wait;
 
 use daemon::{Daemon, SWIFTWATER, compiled};
 
 const PORT: u16 = 6500;
-/// Exit status that a shell reports of a program that SIGINT ended.
-const EXIT_CODE_OF_A_SECOND_SIGNAL: i32 = 143;
+/// Exit status that a shell reports of a program that SIGTERM ended.
+const EXIT_CODE_OF_SIGTERM: i32 = 143;
+/// Length of what the client of `perf` sends first over its control connection.
+const PREAMBLE_BYTES: usize = 16;
 /// Patience for the peer: an abort reaches it much sooner; without one it waits for its timers.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -142,7 +145,7 @@ fn a_second_signal_ends_the_daemon_at_once() {
     wait::until("the daemon accepts nobody any more", || !daemon.lets_in());
     tell(&daemon.process, Signal::SIGTERM);
     let status = wait::end_of("the daemon", &mut daemon.process);
-    assert_eq!(status.code(), Some(EXIT_CODE_OF_A_SECOND_SIGNAL));
+    assert_eq!(status.code(), Some(EXIT_CODE_OF_SIGTERM));
     let end = loop {
         match next(&peer) {
             Ok(Some(_)) => {}
@@ -150,6 +153,43 @@ fn a_second_signal_ends_the_daemon_at_once() {
         }
     };
     assert_aborted(end, "the SCTP service was stopped");
+}
+
+/// Says a line over the control connection of `perf`.
+fn say(mut control: &TcpStream, line: &str) {
+    control.write_all(format!("{line}\n").as_bytes()).expect("the client is there");
+}
+
+#[test]
+fn a_client_of_perf_that_is_stopped_tells_its_peer() {
+    let listener = Listener::bind("127.0.0.1:7/udp:0").expect("a free port");
+    let server = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = server.local_addr().expect("it is bound").port().to_string();
+    let mut client = Command::new(SWIFTWATER);
+    client.args(["perf", "client", "127.0.0.1", "-p", &port, "-t", "1000"]).stdout(Stdio::null());
+    let mut client = client.stderr(Stdio::null()).spawn().expect("the command starts");
+    let (control, _) = server.accept().expect("the client connects");
+    (&control).read_exact(&mut [0; PREAMBLE_BYTES]).expect("it says what it wants");
+    let mut lines = BufReader::new(&control).lines().map(|line| line.expect("the client is there"));
+    assert!(lines.next().is_some_and(|line| line.contains("test")));
+    let udp_port = listener.address().udp_port.expect("it has one");
+    say(&control, &format!(r#"{{"say":"ready","token":1,"ports":[7],"udp_port":{udp_port}}}"#));
+    let (peer, _) = listener.accept_timeout(PATIENCE).expect("it connects");
+    assert!(next(&peer).expect("it is up").is_some());
+    tell(&client, Signal::SIGTERM);
+    // The client waits for the server's counts, and its association has ended before.
+    loop {
+        match next(&peer) {
+            Ok(Some(_)) => {}
+            Ok(None) => break,
+            Err(RecvError::Lost(loss)) if loss.kind == LossKind::PeerAborted => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(lines.any(|line| line.contains("done")));
+    say(&control, r#"{"say":"totals","messages":1,"bytes":1,"seconds":1.0,"cpu_s":0.0,"nice":0}"#);
+    let status = wait::end_of("the client", &mut client);
+    assert_eq!(status.code(), Some(EXIT_CODE_OF_SIGTERM));
 }
 
 #[test]

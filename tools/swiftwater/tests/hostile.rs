@@ -39,6 +39,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// test.
 const CHATTER_TURNS: u32 = 300;
 const LINES_OF_USER_MAX: usize = 20;
+/// The first subordinate id, the number of those that fill the log, and their requests: more lines than all of them together may
+/// cause at once, with one more a second.
+const SUBORDINATE_MIN: u32 = 65_536;
+const SUBORDINATE_IDS: u32 = 40;
+const SUBORDINATE_TURNS: u32 = 8;
+const LINES_AT_ONCE: u64 = 64;
 /// Interval for rechecking whether a program has ended.
 const LOOKS: Duration = Duration::from_millis(20);
 /// Unit of `stat(2)`.
@@ -410,6 +416,32 @@ fn a_user_who_fills_the_log_hides_no_line_of_another_user() {
     assert!((1..=LINES_OF_USER_MAX).contains(&lines_of(ATTACKER)), "{said}");
     assert_eq!(lines_of(ATTACKER + 1), 1, "{said}");
     assert!(said.contains("omitted"), "the log says that there were more: {said}");
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn subordinate_ids_of_one_user_hide_no_line_of_another_user() {
+    let Some(mut scene) = Scene::set("lent") else { return };
+    let (program, began) = (scene.program("chatter"), Instant::now());
+    let chatter = |user, turns: u32| {
+        let mut command = Command::new(&program);
+        command.env("SWIFTWATER_DAEMON", &scene.daemon.place).uid(user).gid(user).current_dir("/");
+        command.arg(turns.to_string());
+        assert_success("the attacker", &output(command));
+    };
+    let lent = SUBORDINATE_MIN..SUBORDINATE_MIN + SUBORDINATE_IDS;
+    lent.clone().for_each(|user| chatter(user, SUBORDINATE_TURNS));
+    chatter(ATTACKER, 1);
+    scene.assert_victim_works();
+    let process = Pid::from_raw(scene.daemon.process.id() as i32);
+    kill(process, Signal::SIGTERM).expect("it runs");
+    let mut said = String::new();
+    scene.daemon.process.stderr.take().expect("it is piped").read_to_string(&mut said).expect("text");
+    let lines_of = |user| said.matches(&format!("of user {user} sent a malformed request")).count() as u64;
+    assert_eq!(lines_of(ATTACKER), 1, "{said}");
+    let lines: u64 = lent.map(lines_of).sum();
+    // Another line may be due each second.
+    assert!((1..=LINES_AT_ONCE + began.elapsed().as_secs() + 1).contains(&lines), "{lines} lines: {said}");
 }
 
 #[test]
