@@ -14,6 +14,9 @@ use crate::descriptor::Descriptor;
 use crate::system::{self, Errno, Result};
 use crate::table::{self, Entry};
 
+/// Maximum time between the ends of two descriptors of a process that has been killed.
+const HANGUP_WAIT: libc::timespec = libc::timespec { tv_sec: 10, tv_nsec: 0 };
+
 /// Waits until the pair polls writable, which it does once setup has succeeded or failed.
 pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()> {
     let [events] = system::await_events([fd], libc::POLLOUT, system::send_timeout(fd))?;
@@ -39,12 +42,22 @@ pub(crate) fn await_news(fd: RawFd) -> Result<bool> {
     let events = cancel::undoing(|| system::close(connection), wait);
     let has_ended = match events {
         Ok([0, 0]) => Err(Errno(libc::EAGAIN)),
-        Ok([_, 0]) => Ok(false),
-        Ok(_) => ask::receive_done(connection).map(|()| true),
+        Ok([0, _]) => match ask::receive_done(connection) {
+            Err(Errno(libc::ENETDOWN)) => await_hangup(fd).map(|()| false),
+            done => done.map(|()| true),
+        },
+        // What the pair has comes first, whatever the answer is.
+        Ok(_) => Ok(false),
         Err(error) => Err(error),
     };
     system::close(connection);
     has_ended
+}
+
+/// Waits until the pair of a daemon that has ended says so, too: the kernel closes one descriptor after the other.
+fn await_hangup(fd: RawFd) -> Result<()> {
+    let [events] = system::await_events([fd], libc::POLLIN, Some(HANGUP_WAIT))?;
+    if events == 0 { Err(Errno(libc::ENETDOWN)) } else { Ok(()) }
 }
 
 /// A socket that waits for the end of its association when its last descriptor is closed (`SO_LINGER` with a time).

@@ -224,9 +224,31 @@ static void *connects(void *encapsulation)
     return NULL;
 }
 
+enum { HALF_CLOSED = 8 };
+
+/* Waits for the end of a socket that the program has shut down, and whose peer does not read. */
+static void *reads_half_closed(void *socket)
+{
+    char word[8];
+    FAILS(recv(*(int *)socket, word, sizeof word, 0), ECONNRESET);
+    return NULL;
+}
+
+static void half_close(int port, int *socket, pthread_t *reader)
+{
+    static char message[20000];
+    int peer;
+    joined(port, socket, &peer);
+    while (polls(*socket, POLLOUT, 50) == POLLOUT)
+        CHECK(send(*socket, message, sizeof message, MSG_DONTWAIT) > 0 || errno == EAGAIN);
+    CHECK(shutdown(*socket, SHUT_WR) == 0);
+    CHECK(pthread_create(reader, NULL, reads_half_closed, socket) == 0);
+}
+
 static void daemon_is_killed(void)
 {
-    pthread_t threads[3];
+    pthread_t threads[3], readers[HALF_CLOSED];
+    int half_closed[HALF_CLOSED];
     char word[8];
     struct udpencaps encapsulation;
     struct sockaddr_in a = loopback(10);
@@ -245,6 +267,9 @@ static void daemon_is_killed(void)
     while (__atomic_load_n(&filler, __ATOMIC_SEQ_CST) == 0)
         usleep(1000);
     await_sleep(filler);
+    for (int i = 0; i < HALF_CLOSED; i++)
+        half_close(20 + i, &half_closed[i], &readers[i]);
+    usleep(100000);
     puts("ready");
     fflush(stdout);
     FAILS(read(other, word, sizeof word), ECONNRESET);
@@ -262,6 +287,8 @@ static void daemon_is_killed(void)
     FAILS(socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP), EPROTONOSUPPORT);
     for (int i = 0; i < 3; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
+    for (int i = 0; i < HALF_CLOSED; i++)
+        CHECK(pthread_join(readers[i], NULL) == 0);
     (void)server;
 }
 
