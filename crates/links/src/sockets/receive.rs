@@ -15,7 +15,7 @@ use crate::icmp;
 use crate::link::{ECN, Sink, Unreachable, UnreachableReason};
 use crate::socket_address::RawAddress;
 use crate::strangers::Class;
-use crate::strangers::readiness::Readiness;
+use crate::strangers::readiness::{Read, Readiness};
 use crate::syscalls::receive_message;
 
 /// Maximum number of datagrams or batches, and of bytes, that one `receive` takes from one socket before it returns to the
@@ -101,7 +101,8 @@ impl Sockets {
             let packets = (self.stats.datagrams_received - before) as usize;
             let socket = &mut self.list[index];
             socket.share.charge(began.elapsed(), packets);
-            readiness.after_read((stranger, socket.inner.fd.as_fd()), began, packets, !left);
+            let read = Read { began, packets, emptied: !left, is_filtered: socket.filter().is_some() };
+            readiness.after_read((stranger, socket.inner.fd.as_fd()), read);
             more |= left;
         }
         Ok(more)

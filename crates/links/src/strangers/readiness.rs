@@ -3,8 +3,9 @@
 //! A poller watches one epoll descriptor in place of three sockets for each address, and a receive asks it instead of reading
 //! empty sockets. The kernel reports a socket once (`EPOLLONESHOT`) and again only after the link has emptied it, so the further
 //! packets of a flood wake no thread. A socket with many packets within an interval is read only when the interval is over, so
-//! that a flood is read and answered in batches. A timer also reports when filters against a flood must be adapted, even if no
-//! packet passes them.
+//! that a flood is read and answered in batches. So is a socket that receives what a filter has left of a flood, and each socket
+//! with packets while another one is flooded. Meanwhile the kernel does not watch the socket: it would look for a thread to wake
+//! at each packet. A timer also reports when filters against a flood must be adapted, even if no packet passes them.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -42,6 +43,21 @@ struct Watched {
     interval_began: Instant,
     /// Number of packets read since then.
     packets: usize,
+    /// Whether these were many, or those that a filter has left.
+    is_flooded: bool,
+    /// Whether the kernel watches the socket.
+    is_listed: bool,
+}
+
+/// A read of a socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Read {
+    pub(crate) began: Instant,
+    pub(crate) packets: usize,
+    /// Whether it left no packets.
+    pub(crate) emptied: bool,
+    /// Whether the socket has a filter against a flood.
+    pub(crate) is_filtered: bool,
 }
 
 /// The readiness of all sockets for strangers of a link.
@@ -67,8 +83,13 @@ impl Readiness {
         let mut watched = Vec::new();
         for (index, socket) in sockets.enumerate() {
             epoll.add(socket, armed(index))?;
-            let interval_began = Instant::now();
-            watched.push(Watched { attention: Attention::Armed, interval_began, packets: 0 });
+            watched.push(Watched {
+                attention: Attention::Armed,
+                interval_began: Instant::now(),
+                packets: 0,
+                is_flooded: false,
+                is_listed: true,
+            });
         }
         Ok(Readiness { epoll, timer, timer_runs: None, has_expired: false, watched, receives: 0 })
     }
@@ -118,29 +139,32 @@ impl Readiness {
         self.watched[index].attention == Attention::Due
     }
 
-    /// Records that a read of the socket, begun at this time, returned this many packets and `emptied` it or left more.
-    pub(crate) fn after_read(
-        &mut self,
-        (index, fd): (usize, BorrowedFd<'_>),
-        began: Instant,
-        packets: usize,
-        emptied: bool,
-    ) {
+    /// Records a read of the socket.
+    pub(crate) fn after_read(&mut self, (index, fd): (usize, BorrowedFd<'_>), read: Read) {
+        let Read { began, packets, emptied, is_filtered } = read;
         let socket = &mut self.watched[index];
         if began.saturating_duration_since(socket.interval_began) >= INTERVAL {
             (socket.interval_began, socket.packets) = (began, 0);
         }
         socket.packets += packets;
+        let has_packets = socket.packets > 0;
+        socket.is_flooded = socket.packets > PROMPT_PACKETS_MAX || has_packets && is_filtered;
         if !emptied {
             return;
         }
-        socket.attention = if socket.packets > PROMPT_PACKETS_MAX {
-            Attention::Deferred
-        } else if self.epoll.modify(fd, &mut armed(index)).is_ok() {
-            Attention::Armed
-        } else {
-            Attention::Due
+        let is_deferred = has_packets && self.watched.iter().any(|socket| socket.is_flooded);
+        let socket = &mut self.watched[index];
+        if is_deferred {
+            socket.attention = Attention::Deferred;
+            socket.is_listed = socket.is_listed && self.epoll.delete(fd).is_err();
+            return;
+        }
+        let listed = match socket.is_listed {
+            true => self.epoll.modify(fd, &mut armed(index)),
+            false => self.epoll.add(fd, armed(index)),
         };
+        socket.is_listed |= listed.is_ok();
+        socket.attention = if listed.is_ok() { Attention::Armed } else { Attention::Due };
     }
 
     /// Ends a receive: ensures that the descriptor becomes ready while a socket is not armed, and after this time, if one is
@@ -195,6 +219,10 @@ mod tests {
         }
     }
 
+    fn read_of(began: Instant, packets: usize) -> Read {
+        Read { began, packets, emptied: true, is_filtered: false }
+    }
+
     fn is_ready(readiness: &Readiness, timeout: PollTimeout) -> bool {
         poll(&mut [PollFd::new(readiness.descriptor(), PollFlags::POLLIN)], timeout).expect("a descriptor")
             > 0
@@ -219,7 +247,7 @@ mod tests {
         send_to(&socket);
         assert!(!is_ready(&readiness, PollTimeout::ZERO), "the second packet wakes nobody");
         take(&socket, 2);
-        readiness.after_read((0, socket.as_fd()), Instant::now(), 2, true);
+        readiness.after_read((0, socket.as_fd()), read_of(Instant::now(), 2));
         readiness.end_receive(None);
         assert!(
             !readiness.is_due(0)
@@ -237,7 +265,7 @@ mod tests {
         let mut began = readiness.watched[0].interval_began;
         let mut read = |packets: usize, readiness: &mut Readiness| {
             began += INTERVAL / 4;
-            readiness.after_read((0, socket.as_fd()), began, packets, true);
+            readiness.after_read((0, socket.as_fd()), read_of(began, packets));
             readiness.watched[0].attention
         };
         assert_eq!(read(PROMPT_PACKETS_MAX - 1, &mut readiness), Attention::Armed);
@@ -248,8 +276,52 @@ mod tests {
         assert!(readiness.is_due(0), "the timer has expired");
         // The next interval has begun.
         began = readiness.watched[0].interval_began + INTERVAL;
-        readiness.after_read((0, socket.as_fd()), began, PROMPT_PACKETS_MAX, true);
+        readiness.after_read((0, socket.as_fd()), read_of(began, PROMPT_PACKETS_MAX));
         assert_eq!(readiness.watched[0].attention, Attention::Armed);
+    }
+
+    #[test]
+    fn the_kernel_does_not_watch_a_flooded_socket_and_reports_what_came_meanwhile() {
+        let socket = socket();
+        let mut readiness = Readiness::new([socket.as_fd()].into_iter()).expect("descriptors");
+        let watches = |readiness: &Readiness| {
+            readiness.epoll.modify(socket.as_fd(), &mut armed(0)) != Err(Errno::ENOENT)
+        };
+        let began = readiness.watched[0].interval_began;
+        for _ in 0..2 {
+            readiness.after_read((0, socket.as_fd()), read_of(began, PROMPT_PACKETS_MAX + 1));
+            assert!(!watches(&readiness));
+        }
+        send_to(&socket);
+        assert!(!is_ready(&readiness, PollTimeout::ZERO));
+        readiness.after_read((0, socket.as_fd()), read_of(began + INTERVAL, 0));
+        assert_eq!(readiness.watched[0].attention, Attention::Armed);
+        assert!(watches(&readiness) && is_ready(&readiness, PollTimeout::from(WAIT_MAX_MS)));
+    }
+
+    #[test]
+    fn a_socket_beside_a_flooded_one_or_with_a_filter_wakes_nobody_at_each_packet() {
+        let sockets = [socket(), socket()];
+        let mut readiness = Readiness::new(sockets.iter().map(UdpSocket::as_fd)).expect("descriptors");
+        let began = readiness.watched[1].interval_began;
+        let mut read = |index: usize, read: Read| {
+            readiness.after_read((index, sockets[index].as_fd()), read);
+            readiness.watched[index].attention
+        };
+        let single = read_of(began, 1);
+        assert_eq!(read(1, single), Attention::Armed, "there is no flood");
+        assert_eq!(read(1, Read { is_filtered: true, ..single }), Attention::Deferred);
+        let next = began + INTERVAL;
+        let nothing = Read { is_filtered: true, ..read_of(next, 0) };
+        assert_eq!(read(1, nothing), Attention::Armed, "the filter alone is no flood");
+        assert_eq!(read(0, read_of(next, 1)), Attention::Armed);
+        let many = read_of(next, PROMPT_PACKETS_MAX);
+        assert_eq!(read(0, many), Attention::Deferred);
+        assert_eq!(read(1, read_of(next, 1)), Attention::Deferred, "beside the flood");
+        let later = next + INTERVAL;
+        assert_eq!(read(1, read_of(later, 1)), Attention::Deferred, "the flood is read after it");
+        assert_eq!(read(0, read_of(later, 1)), Attention::Armed);
+        assert_eq!(read(1, read_of(later + INTERVAL, 1)), Attention::Armed);
     }
 
     #[test]
@@ -275,7 +347,8 @@ mod tests {
         send_to(&socket);
         wait(&mut readiness);
         for _ in 0..3 {
-            readiness.after_read((0, socket.as_fd()), Instant::now(), 1, false);
+            let left = Read { emptied: false, ..read_of(Instant::now(), 1) };
+            readiness.after_read((0, socket.as_fd()), left);
             assert!(readiness.is_due(0));
             readiness.end_receive(None);
             wait(&mut readiness);
@@ -314,7 +387,7 @@ mod tests {
         const SOON: Duration = Duration::from_millis(5);
         readiness.end_receive(Some(SOON));
         assert_eq!(readiness.timer_runs, Some(SOON));
-        readiness.after_read((0, socket.as_fd()), Instant::now(), PROMPT_PACKETS_MAX + 1, true);
+        readiness.after_read((0, socket.as_fd()), read_of(Instant::now(), PROMPT_PACKETS_MAX + 1));
         readiness.end_receive(Some(SOON));
         assert_eq!(readiness.timer_runs, Some(INTERVAL));
         assert!(is_ready(&readiness, PollTimeout::from(WAIT_MAX_MS)));
