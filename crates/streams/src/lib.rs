@@ -91,6 +91,6 @@ pub use message::{
 pub use module::{Module, ModuleInfo, Q};
 pub use names::{Autopush, ModuleFactory};
 pub use pool::Pool;
-pub use queue::{QUEUED_MESSAGES_MAX, Queue, QueueInfo, QueuePair};
+pub use queue::{QUEUED_MESSAGES_MAX, Queue, QueueInfo, QueuePair, SERVED_MAX};
 pub use timers::TimerId;
 pub use tpi::{AssociationId, Errno, Primitive, RecvInfo, SendError, SendInfo, Which};

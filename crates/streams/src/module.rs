@@ -9,7 +9,7 @@ use crate::head::Head;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::memory::Charge;
 use crate::message::{CopyRequest, Credit, Flush, IocAck, IocNak, Ioctl, Kind, Message, Seen};
-use crate::queue::{Queue, QueueInfo, QueuePair};
+use crate::queue::{Queue, QueueInfo, QueuePair, SERVED_MAX};
 use crate::scheduler::{DriverCall, Post, Scheduler};
 use crate::timers::{Alarm, TimerId};
 use crate::{Chain, Errno, Which};
@@ -261,6 +261,7 @@ impl<'a> Q<'a> {
     /// Takes the first message from this queue.
     pub fn getq(&mut self) -> Option<Message> {
         let m = self.own_queue().getq();
+        self.scheduler.count_work();
         self.back_enable_if_relieved();
         m
     }
@@ -434,6 +435,7 @@ impl<'a> Q<'a> {
     /// Removes a message from the middle of this side's queue (`rmvq`), by its position.
     pub fn rmvq(&mut self, place: usize) -> Option<Message> {
         let m = self.own_queue().rmvq(place);
+        self.scheduler.count_work();
         self.back_enable_if_relieved();
         m
     }
@@ -472,14 +474,17 @@ impl<'a> Q<'a> {
         if waits { self.putq(m) } else { self.putnext(m) }
     }
 
-    /// Runs a service procedure that only passes on: sends the messages that the next queue has room for.
+    /// Runs a service procedure that only passes on: sends the messages that the next queue has room for. After
+    /// [`SERVED_MAX`] messages it enables this side's service procedure for the others.
     pub fn pass_queued(&mut self) {
-        while let Some(m) = self.getq() {
+        for _ in 0..SERVED_MAX {
+            let Some(m) = self.getq() else { return };
             if !m.kind.is_high_priority() && !self.canputnext(m.band) {
                 return self.putbq(m);
             }
             self.putnext(m);
         }
+        self.qenable();
     }
 
     #[cold]

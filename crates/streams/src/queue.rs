@@ -7,6 +7,9 @@ use crate::identifiers::Side;
 use crate::message::{Control, Credit, HIGH_PRIORITY, Kind, Marks, Record};
 use crate::{Chain, Flush, Message, Primitive, RecvInfo, Which};
 
+/// Number of messages that a service procedure of the modules and drivers here takes before it enables its queue again, and
+/// returns.
+pub const SERVED_MAX: usize = 64;
 /// Number of times that a service procedure may run in one turn of the scheduler.
 const RUNS_MAX: u32 = 100_000;
 /// Excess over the high-water mark at which a queue is flooded: its sender ignores flow control. Drivers that bound the messages
@@ -506,7 +509,7 @@ impl Queue {
     }
 
     /// Counts a run of the service procedure. Returns whether it has run too often in this turn, because it enables itself for
-    /// ever.
+    /// ever: a turn ends when no service procedure is enabled, or something new comes to the stream.
     pub(crate) fn runs_too_often(&mut self, turn: u32) -> bool {
         if self.runs.0 != turn {
             self.runs = (turn, 0);

@@ -40,6 +40,10 @@ pub(crate) enum DriverCall {
     },
 }
 
+/// Work of service procedures and timers in one step of the executive: their calls, and the messages that they take from queues.
+/// Then the owner does other work before the next step.
+pub(crate) const STEP_WORK_MAX: usize = 256;
+
 /// The work lists of one executive. All are first in, first out.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
@@ -61,6 +65,10 @@ pub(crate) struct Scheduler {
     signals: VecDeque<(StreamId, u64)>,
     /// Streams that are closed once their drivers' queues are empty.
     draining: VecDeque<StreamId>,
+    /// Work of the current step.
+    work: usize,
+    /// The last step has left service procedures enabled.
+    is_behind: bool,
     pub(crate) timers: Timers,
     pub(crate) memory: MemoryWaits,
 }
@@ -78,6 +86,8 @@ impl Scheduler {
             woken: Vec::new(),
             signals: VecDeque::new(),
             draining: VecDeque::new(),
+            work: 0,
+            is_behind: false,
             timers: Timers::new(now),
             memory: MemoryWaits::default(),
         }
@@ -105,6 +115,36 @@ impl Scheduler {
     #[inline]
     pub(crate) fn is_runnable(&self) -> bool {
         !self.run_queue.is_empty() || self.memory.is_due()
+    }
+
+    /// Begins a step.
+    #[inline]
+    pub(crate) fn begin_step(&mut self) {
+        self.work = 0;
+    }
+
+    /// Counts the call of a service procedure or of a timer's, or a message that one takes from a queue.
+    #[inline]
+    pub(crate) fn count_work(&mut self) {
+        self.work += 1;
+    }
+
+    /// Returns whether the step has had its part of work.
+    #[inline]
+    pub(crate) fn is_step_over(&self) -> bool {
+        self.work >= STEP_WORK_MAX
+    }
+
+    /// Notes whether the last step has left service procedures enabled.
+    #[inline]
+    pub(crate) fn set_behind(&mut self, is_behind: bool) {
+        self.is_behind = is_behind;
+    }
+
+    /// Returns whether the last step has left service procedures enabled.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     /// Sends a message on its way. Compiled into its callers: a call would cost as much as all else that a module does.

@@ -41,6 +41,8 @@ pub(crate) struct Stream {
     device: QueuePair,
     /// The window of the messages on their way up, while there are modules.
     credit: CreditAccount,
+    /// Number of times that something has come to the modules from outside: a message, a timer or memory.
+    inputs: u32,
     /// A module has broken the rules for good: the executive calls none of the stream's modules any more.
     broken: bool,
 }
@@ -66,8 +68,8 @@ pub(crate) struct Streams {
     detached: DetachedBlocks,
     next_serial: u32,
     pub(crate) names: Names,
-    /// Number of calls of `At::run`.
-    pub(crate) turn: u32,
+    /// Number of times that [`At::run`](crate::executive::At::run) has begun with no work left of the call before.
+    turn: u32,
 }
 
 impl Streams {
@@ -88,6 +90,14 @@ impl Streams {
         }
     }
 
+    /// Begins a turn of the service procedures, unless the last one goes on. Returns its number.
+    pub(crate) fn begin_turn(&mut self) -> u32 {
+        if !self.scheduler.is_behind() {
+            self.turn = self.turn.wrapping_add(1);
+        }
+        self.turn
+    }
+
     pub(crate) fn next_serial(&mut self) -> u32 {
         self.next_serial = self.next_serial.wrapping_add(1);
         self.next_serial
@@ -106,6 +116,7 @@ impl Streams {
             modules: Vec::new(),
             device: QueuePair::new(info.read, info.write),
             credit: CreditAccount::default(),
+            inputs: 0,
             broken: false,
         });
         let index = u32::try_from(index).expect("an executive has less than 2^32 streams");
@@ -186,6 +197,7 @@ impl Streams {
     fn put_up_modules(&mut self, s: StreamId, credit_bytes: usize, m: Message) {
         let Some((stream, scheduler)) = self.parts(s) else { return };
         stream.credit.on_sent_up(credit_bytes);
+        stream.on_input();
         let at = QueueRef { stream: s, place: Place::Module(0), side: Side::Read };
         let is_next = scheduler.is_quiet();
         scheduler.post(at, m);
@@ -263,6 +275,7 @@ impl Streams {
     #[inline(always)]
     pub(crate) fn put_to_modules(&mut self, s: StreamId, place: Place, m: Message) -> bool {
         let Some((stream, scheduler)) = self.parts(s) else { return false };
+        stream.on_input();
         let at = QueueRef { stream: s, place, side: Side::Write };
         let is_next = scheduler.is_quiet();
         scheduler.post(at, m);
@@ -403,6 +416,12 @@ impl Stream {
     /// Returns the readiness of the stream.
     pub(crate) fn poll(&mut self) -> Readiness {
         self.head.poll(flow::next_down(&mut self.modules, &mut self.device))
+    }
+
+    /// Notes that something has come to the modules from outside.
+    #[inline]
+    fn on_input(&mut self) {
+        self.inputs = self.inputs.wrapping_add(1);
     }
 
     /// Counts receive window of messages on their way up that has returned to the driver.
@@ -629,6 +648,8 @@ impl Stream {
         turn: u32,
         scheduler: &mut Scheduler,
     ) {
+        // A stream that gets something in a long turn may need many runs for it.
+        let turn = turn.wrapping_add(self.inputs);
         let Some(slot) = self.modules.get_mut(index) else { return };
         let queue = slot.queues.side(side);
         // The module may have been popped since, and another may have its place.
@@ -647,6 +668,7 @@ impl Stream {
     fn enable_module(&mut self, at: QueueRef, index: usize, serial: u32, scheduler: &mut Scheduler) {
         if let Some(slot) = self.modules.get_mut(index).filter(|slot| slot.serial == serial) {
             scheduler.qenable(slot.queues.side(at.side), at);
+            self.on_input();
         }
     }
 
@@ -662,6 +684,7 @@ impl Stream {
     ) {
         let is_there = self.modules.get(index).is_some_and(|slot| slot.serial == serial);
         if is_there && !self.broken {
+            self.on_input();
             // The head has learned of a fault.
             let _ = self.run(s, index, side, Procedure::Timer(timer), scheduler);
         }

@@ -47,7 +47,8 @@ pub(crate) struct Timers {
     next_generation: u32,
 }
 
-/// A [`TimerId`] that sorts.
+/// A [`TimerId`] that sorts by the order of starts: its generation and index. Timers that expire at the same time do so in this
+/// order.
 type TimerKey = (u32, u32);
 
 /// Dead entries are removed from the heap when there are more than this many, and more than live ones.
@@ -64,13 +65,13 @@ impl Timers {
         self.next_generation = generation.wrapping_add(1);
         let index = self.live.insert(Timer { stream, alarm, generation });
         let index = u32::try_from(index).expect("an executive has less than 2^32 timers");
-        self.fresh.push((after, (index, generation)));
+        self.fresh.push((after, (generation, index)));
         TimerId { index, generation }
     }
 
     /// Stops a timer of this stream. Returns false if it has expired before.
     pub(crate) fn stop(&mut self, stream: StreamId, id: TimerId) -> bool {
-        let is_live = self.timer((id.index, id.generation)).is_some_and(|timer| timer.stream == stream);
+        let is_live = self.timer((id.generation, id.index)).is_some_and(|timer| timer.stream == stream);
         if is_live {
             self.live.remove(id.index as usize);
             self.sweep();
@@ -111,14 +112,15 @@ impl Timers {
             }
             self.heap.pop();
             if self.timer(key).is_some() {
-                let timer = self.live.remove(key.0 as usize);
-                return Some((timer.stream, TimerId { index: key.0, generation: key.1 }, timer.alarm));
+                let (generation, index) = key;
+                let timer = self.live.remove(index as usize);
+                return Some((timer.stream, TimerId { index, generation }, timer.alarm));
             }
         }
         None
     }
 
-    fn timer(&self, (index, generation): TimerKey) -> Option<&Timer> {
+    fn timer(&self, (generation, index): TimerKey) -> Option<&Timer> {
         self.live.get(index as usize).filter(|timer| timer.generation == generation)
     }
 
@@ -129,7 +131,7 @@ impl Timers {
             return;
         }
         let live = &self.live;
-        let lives = |(index, generation): TimerKey| {
+        let lives = |(generation, index): TimerKey| {
             live.get(index as usize).is_some_and(|timer| timer.generation == generation)
         };
         self.fresh.retain(|(_, key)| lives(*key));
@@ -158,6 +160,20 @@ mod tests {
         assert_eq!(timers.next_due(), Some((s, id, Alarm::Close)));
         assert_eq!(timers.next_due(), None);
         assert!(!timers.stop(s, id), "it has ended");
+    }
+
+    #[test]
+    fn timers_of_one_time_expire_in_the_order_of_their_starts() {
+        let (start, s) = (Instant::now(), STREAM);
+        let mut timers = Timers::new(start);
+        let stopped: Vec<TimerId> = (0..3).map(|_| timers.start(s, Alarm::Close, SECOND)).collect();
+        // The places of these are used again, the last one first.
+        stopped.iter().for_each(|id| assert!(timers.stop(s, *id)));
+        let started: Vec<TimerId> = (0..6).map(|_| timers.start(s, Alarm::Close, SECOND)).collect();
+        timers.advance(start);
+        timers.advance(start + SECOND);
+        let expired: Vec<TimerId> = std::iter::from_fn(|| timers.next_due()).map(|(_, id, _)| id).collect();
+        assert_eq!(expired, started);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! under cannot ask, and marks its messages ([`Marks::UNADMITTED`]); nor does the head for data without options. Later
 //! messages of all senders wait behind them.
 
-use streams::{Admission, Control, Cx, Driver, Kind, Marks, Message, StreamId};
+use streams::{Admission, Control, Cx, Driver, Kind, Marks, Message, SERVED_MAX, StreamId};
 use tpi::{Primitive, Which};
 
 use super::SctpDriver;
@@ -22,15 +22,17 @@ impl SctpDriver {
         }
     }
 
-    /// Sends queued messages while there is room.
+    /// Sends queued messages while there is room, some of many.
     #[cold]
     pub(super) fn send_queued(&mut self, cx: &mut Cx<'_>, s: StreamId) {
-        while let Some(m) = cx.getq(s) {
+        for _ in 0..SERVED_MAX {
+            let Some(m) = cx.getq(s) else { return };
             if m.marks.contains(Marks::UNADMITTED) && !self.ask_for_room(s, &m) {
                 return cx.putbq(s, m);
             }
             self.put_admitted(cx, s, m);
         }
+        cx.qenable(s);
     }
 
     /// Returns whether a message may be sent now. If not, the core reports once it may. A message that can never be sent may:

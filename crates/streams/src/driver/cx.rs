@@ -139,8 +139,9 @@ impl<'a> Cx<'a> {
 
     /// Takes the first message from the driver's queue.
     pub fn getq(&mut self, s: StreamId) -> Option<Message> {
-        let (stream, _) = self.streams.parts(s)?;
+        let (stream, scheduler) = self.streams.parts(s)?;
         let m = stream.device_mut().write.getq();
+        scheduler.count_work();
         self.back_enable_if_relieved(s);
         m
     }
@@ -283,6 +284,7 @@ impl<'a> Cx<'a> {
     pub fn lower_getq(&mut self, lower: StreamId) -> Option<Message> {
         let (stream, scheduler) = self.streams.parts(lower)?;
         let m = stream.head.queue.getq();
+        scheduler.count_work();
         if stream.head.queue.relieved() {
             stream.back_enable_below(lower, scheduler);
         }

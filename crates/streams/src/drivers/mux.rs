@@ -6,6 +6,7 @@ use crate::Errno;
 use crate::driver::{Cx, Driver, Open};
 use crate::identifiers::StreamId;
 use crate::message::{Kind, Message};
+use crate::queue::SERVED_MAX;
 
 /// Joins each stream with the one that it has linked under itself: messages go through in both directions, with flow control
 /// across. A stream has one link. The driver discards messages that are written to a stream without a link, and messages
@@ -55,13 +56,15 @@ impl Driver for Mux {
 
     fn service(&mut self, cx: &mut Cx<'_>, s: StreamId) {
         let lower = self.below(s);
-        while let Some(m) = cx.getq(s) {
+        for _ in 0..SERVED_MAX {
+            let Some(m) = cx.getq(s) else { return };
             match lower {
                 Some(lower) if cx.lower_canput(lower, m.band) => cx.lower_put(lower, m),
                 Some(_) => return cx.putbq(s, m),
                 None => {}
             }
         }
+        cx.qenable(s);
     }
 
     fn link(&mut self, _cx: &mut Cx<'_>, upper: StreamId, lower: StreamId) -> Result<(), Errno> {
@@ -89,13 +92,17 @@ impl Driver for Mux {
 
     fn lower_read_service(&mut self, cx: &mut Cx<'_>, lower: StreamId) {
         let upper = self.above(lower);
-        while upper.is_none_or(|upper| cx.canputnext(upper, 0)) {
+        for _ in 0..SERVED_MAX {
+            if !upper.is_none_or(|upper| cx.canputnext(upper, 0)) {
+                return;
+            }
             // Taking a message returns its receive window to the driver below.
             let Some(m) = cx.lower_getq(lower) else { return };
             if let Some(upper) = upper {
                 cx.putnext(upper, m);
             }
         }
+        cx.lower_qenable(lower);
     }
 
     fn lower_write_service(&mut self, cx: &mut Cx<'_>, lower: StreamId) {

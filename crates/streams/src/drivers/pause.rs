@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::driver::Cx;
 use crate::identifiers::StreamId;
 use crate::message::{Kind, Message};
+use crate::queue::SERVED_MAX;
 use crate::timers::TimerId;
 
 /// The streams of a driver whose messages wait for the end of a pause. Those of high priority never come here.
@@ -26,7 +27,8 @@ impl Pauses {
 
     /// Sends what is queued on `from` up on `to`, as far as there is room and no pause.
     pub(super) fn send_queued(&mut self, cx: &mut Cx<'_>, from: StreamId, to: StreamId) {
-        while let Some(m) = cx.getq(from) {
+        for _ in 0..SERVED_MAX {
+            let Some(m) = cx.getq(from) else { return };
             if self.timers.contains_key(&from) || !cx.canputnext(to, m.band) {
                 return cx.putbq(from, m);
             } else if let Kind::Delay(pause) = m.kind {
@@ -35,6 +37,7 @@ impl Pauses {
                 cx.putnext(to, m);
             }
         }
+        cx.qenable(from);
     }
 
     /// Ends a pause.

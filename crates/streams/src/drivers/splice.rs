@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::driver::{Cx, Driver, Open, WriteData};
 use crate::identifiers::StreamId;
 use crate::message::{Control, Kind, Marks, Message};
+use crate::queue::SERVED_MAX;
 use crate::{Errno, Primitive, SendInfo, Which};
 
 /// Joins the two streams that are linked under one of its streams: user data that comes up on one goes down on the other, with
@@ -215,7 +216,12 @@ impl Driver for Splice {
 
     fn lower_read_service(&mut self, cx: &mut Cx<'_>, lower: StreamId) {
         let Some(to) = self.other(lower) else { return };
-        while cx.lower_canput(to, 0) && self.pass_one(cx, lower, to) {}
+        for _ in 0..SERVED_MAX {
+            if !cx.lower_canput(to, 0) || !self.pass_one(cx, lower, to) {
+                return;
+            }
+        }
+        cx.lower_qenable(lower);
     }
 
     fn lower_write_service(&mut self, cx: &mut Cx<'_>, lower: StreamId) {

@@ -106,9 +106,11 @@ impl Executive {
         };
         scheduler.memory.forget(s, serial);
         while let Some(m) = queues.write.getq() {
+            scheduler.count_work();
             scheduler.post(QueueRef { stream: s, place: Place::BelowHead, side: Side::Write }, m);
         }
         while let Some(m) = queues.read.getq() {
+            scheduler.count_work();
             scheduler.post(QueueRef { stream: s, place: Place::Head, side: Side::Read }, m);
         }
         stream.hang_up_if_drained(s, scheduler);

@@ -12,14 +12,22 @@ impl Executive {
     /// See [`At::run`](super::At::run).
     pub(super) fn run(&mut self) {
         self.deliver_posts();
-        self.streams.turn = self.streams.turn.wrapping_add(1);
-        let turn = self.streams.turn;
+        self.streams.scheduler.begin_step();
+        let turn = self.streams.begin_turn();
         loop {
-            while let Some(at) = self.streams.scheduler.next_to_run() {
-                self.run_service(at, turn);
-                self.deliver_posts();
-            }
-            if !self.streams.enable_next_due() {
+            let Some(at) = self.streams.scheduler.next_to_run() else {
+                if self.streams.enable_next_due() {
+                    continue;
+                }
+                self.streams.scheduler.set_behind(false);
+                break;
+            };
+            self.streams.scheduler.count_work();
+            self.run_service(at, turn);
+            self.deliver_posts();
+            if self.streams.scheduler.is_step_over() {
+                let is_behind = self.streams.scheduler.is_runnable();
+                self.streams.scheduler.set_behind(is_behind);
                 break;
             }
         }

@@ -10,6 +10,9 @@ use crate::identifiers::{DriverId, Place, StreamId};
 use crate::message::Message;
 use crate::timers::{Alarm, TimerId};
 
+/// Number of timers that expire before the owner does other work.
+const EXPIRED_MAX: usize = 64;
+
 /// The executive at a time, for the calls whose effects depend on it; made by [`Executive::at`].
 ///
 /// Drivers and modules see this time ([`Cx::now`], [`Q::now`](crate::Q::now)). The other calls are those of the [`Executive`]
@@ -48,7 +51,8 @@ impl At<'_> {
         self.executive.with_driver(id, f)
     }
 
-    /// Runs enabled service procedures, first in first out, until none is left.
+    /// Runs enabled service procedures, first in first out, until none is left, or until they have done so much that other work
+    /// comes first: then [`Executive::deadline`] has passed, and a further call goes on.
     pub fn run(&mut self) {
         self.executive.run();
     }
@@ -116,13 +120,17 @@ impl Executive {
         self.streams.scheduler.timers.now()
     }
 
-    /// Returns the time by which [`Executive::timeout`] must be called.
+    /// Returns the time by which [`Executive::timeout`], and then [`At::run`], must be called.
     pub fn deadline(&self) -> Option<Instant> {
+        if self.streams.scheduler.is_behind() {
+            return Some(self.streams.scheduler.timers.now());
+        }
         let drivers = self.drivers.iter().filter_map(|driver| driver.deadline());
         drivers.chain(self.streams.scheduler.timers.deadline()).min()
     }
 
-    /// Expires timers that are due, and calls the drivers whose deadline has passed.
+    /// Expires timers that are due, in the order of their times, and calls the drivers whose deadline has passed. If very many
+    /// are due, only some expire, and [`Executive::deadline`] remains in the past: the owner does other work, and calls again.
     pub fn timeout(&mut self, now: Instant) {
         let now = self.advance(now);
         for driver in &mut self.drivers {
@@ -133,9 +141,15 @@ impl Executive {
         self.deliver_posts();
         // Timers that the drivers have started begin to run.
         self.advance(now);
-        while let Some((s, timer, alarm)) = self.streams.scheduler.timers.next_due() {
+        self.streams.scheduler.begin_step();
+        for _ in 0..EXPIRED_MAX {
+            let Some((s, timer, alarm)) = self.streams.scheduler.timers.next_due() else { break };
+            self.streams.scheduler.count_work();
             self.ring(s, timer, alarm);
             self.deliver_posts();
+            if self.streams.scheduler.is_step_over() {
+                break;
+            }
         }
         self.end_drained();
     }

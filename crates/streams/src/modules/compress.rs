@@ -9,7 +9,7 @@ use tpi::{Primitive, RecvInfo, SendInfo, Which};
 use crate::identifiers::Side;
 use crate::message::{Control, Kind, Marks, Message};
 use crate::module::{Module, ModuleInfo, Q};
-use crate::queue::{Queue, QueueInfo};
+use crate::queue::{Queue, QueueInfo, SERVED_MAX};
 use crate::timers::TimerId;
 use crate::{Chain, Errno};
 
@@ -423,13 +423,17 @@ impl Module for Compress {
     }
 
     fn rsrv(&mut self, q: &mut Q<'_>) {
-        while let Some(m) = self.take_queued(q) {
+        for _ in 0..SERVED_MAX {
+            let Some(m) = self.take_queued(q) else { break };
             if !m.kind.is_high_priority() && !q.canputnext(m.band) {
                 return self.put_back(q, m);
             }
             if let Err(m) = self.take(q, m) {
                 return self.put_back(q, m);
             }
+        }
+        if !q.queue().is_empty() {
+            q.qenable();
         }
         self.tell_poppers(q);
     }

@@ -8,7 +8,7 @@ use crate::Which;
 use crate::identifiers::Side;
 use crate::message::{Kind, Marks, Message};
 use crate::module::{Module, ModuleInfo, Q};
-use crate::queue::QueueInfo;
+use crate::queue::{QueueInfo, SERVED_MAX};
 use crate::timers::TimerId;
 
 /// Drops, delays and duplicates messages of user data (`filter`), all that match the arguments or a random part of them. A seed
@@ -197,14 +197,17 @@ impl Filter {
 
     fn serve(&mut self, q: &mut Q<'_>) {
         let delayed = self.delayed[direction(q.side())].timers.len();
-        while q.queue().len() > delayed
-            && let Some(m) = q.getq()
-        {
+        for _ in 0..SERVED_MAX {
+            if q.queue().len() <= delayed {
+                return;
+            }
+            let Some(m) = q.getq() else { return };
             if !m.kind.is_high_priority() && !q.canputnext(m.band) {
                 return q.putbq(m);
             }
             q.putnext(m);
         }
+        q.qenable();
     }
 }
 

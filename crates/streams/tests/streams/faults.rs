@@ -154,7 +154,7 @@ fn a_module_that_goes_on_for_ever_takes_only_its_own_stream() {
         rig.executive.push(rig.s, Box::new(module)).unwrap();
         rig.executive.push(rig.s, Box::new(Endless::Return)).unwrap();
         let _ = rig.write("round and round");
-        rig.executive.at(epoch()).run();
+        rig.run_all();
         assert_eq!(rig.write("again"), Err(WriteError::Failed(Errno::EIO)), "{module:?}");
         check_that_others_live(&mut rig);
     }
@@ -189,7 +189,7 @@ fn a_module_that_was_given_up_is_not_called_again() {
     rig.executive.push(rig.s, Box::new(Restless(Arc::clone(&calls)))).unwrap();
     rig.data_up("before");
     rig.write("for ever").unwrap();
-    rig.executive.at(epoch()).run();
+    rig.run_all();
     rig.data_up("behind");
     assert_eq!(calls.load(Relaxed), 1);
     assert_eq!(rig.state().consumed, [(ONE, 6)], "the window of what is discarded is given back");

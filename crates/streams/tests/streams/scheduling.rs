@@ -1,6 +1,6 @@
 //! The run queue (SVR4.2 DDI/DKI `qenable(D3)`, `noenable(D3)`, `enableok(D3)`, `srv(D2)`).
 
-use streams::{ModuleInfo, QueueInfo};
+use streams::{ModuleInfo, QueueInfo, SERVED_MAX, SendInfo, StreamId, Which};
 
 use crate::support::{Noting, Rig, data, epoch};
 
@@ -33,6 +33,50 @@ fn a_queue_stands_in_the_run_queue_once() {
     assert!(!rig.executive.is_runnable());
     assert_eq!(rig.take_diary(), ["service 0"]);
     assert_eq!(rig.received().len(), 3, "it takes all that is there");
+}
+
+/// Returns a rig with a `bufmod` on each of these streams, which hold so many messages each, with the numbers of their streams.
+fn waiting(streams: usize, of_each: usize) -> Rig {
+    let mut rig = Rig::new();
+    streams::modules::add_all(&mut rig.executive);
+    for i in 0..streams {
+        let s: StreamId = rig.executive.open(rig.driver).unwrap();
+        rig.executive.push_named(s, "bufmod", &[]).unwrap();
+        for _ in 0..of_each {
+            let text = i.to_string();
+            rig.executive.write(s, Which::Only, SendInfo::default(), text.as_bytes(), epoch).unwrap();
+        }
+    }
+    rig
+}
+
+#[test]
+fn a_queue_with_many_messages_leaves_the_others_their_turn() {
+    let mut rig = waiting(2, 3 * SERVED_MAX);
+    rig.executive.at(epoch()).run();
+    let received = rig.received();
+    assert_eq!(received.iter().position(|text| text == "1"), Some(SERVED_MAX));
+    let turns = received.chunks(SERVED_MAX);
+    assert!(turns.map(|turn| turn[0].clone()).eq(["0", "1", "0", "1"]), "{received:?}");
+}
+
+#[test]
+fn service_procedures_with_much_work_leave_time_for_other_work() {
+    const STREAMS: usize = 9;
+    const OF_EACH: usize = 200;
+    let mut rig = waiting(STREAMS, OF_EACH);
+    let mut steps = 0;
+    while rig.executive.is_runnable() {
+        let before = rig.received().len();
+        rig.executive.at(epoch()).run();
+        let sent = rig.received().len() - before;
+        assert!(sent <= 256 + SERVED_MAX, "{sent} in one step");
+        let is_behind = rig.executive.deadline().is_some_and(|at| at <= epoch());
+        assert_eq!(is_behind, rig.executive.is_runnable(), "the owner comes again");
+        steps += 1;
+    }
+    assert_eq!(rig.received().len(), STREAMS * OF_EACH);
+    assert!(steps >= STREAMS * OF_EACH / (256 + SERVED_MAX), "{steps} steps");
 }
 
 #[test]

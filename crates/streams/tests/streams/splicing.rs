@@ -163,7 +163,7 @@ fn what_waited_goes_on_as_far_as_there_is_room() {
     assert_eq!(waits(&spliced), 66, "64 KB are full");
     spliced.rig.state().busy = false;
     spliced.rig.executive.at(epoch()).with_driver(driver, |_: &mut Device, cx| cx.qenable(other)).unwrap();
-    spliced.rig.executive.at(epoch()).run();
+    spliced.rig.run_all();
     assert_eq!((waits(&spliced), spliced.rig.state().received.len()), (0, 300), "all have gone on");
 }
 

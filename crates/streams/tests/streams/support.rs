@@ -174,7 +174,14 @@ impl Rig {
     pub(crate) fn release(&mut self) {
         self.state().busy = false;
         self.device(|cx, s| cx.qenable(s));
-        self.executive.at(epoch()).run();
+        self.run_all();
+    }
+
+    /// Runs service procedures until none is enabled.
+    pub(crate) fn run_all(&mut self) {
+        while self.executive.is_runnable() {
+            self.executive.at(epoch()).run();
+        }
     }
 
     pub(crate) fn write(&mut self, text: &str) -> Result<(), streams::WriteError> {

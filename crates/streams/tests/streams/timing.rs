@@ -4,8 +4,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use streams::{
-    Cx, Driver, Errno, Executive, FlushScope, Message, Module, ModuleInfo, Open, Q, QueueInfo, SendInfo,
-    Side, StreamId, TimerId, Which, testb,
+    Cx, Driver, Errno, Executive, FlushScope, Message, Module, ModuleInfo, Open, Q, QueueInfo, SERVED_MAX,
+    SendInfo, Side, StreamId, TimerId, Which, testb,
 };
 
 use crate::support::{ONE, Rig, data, epoch, text};
@@ -52,6 +52,84 @@ fn a_module_is_called_when_its_timer_ends() {
     assert!(rig.received().is_empty());
     rig.executive.timeout(start + SECOND);
     assert_eq!(rig.received(), ["x"]);
+}
+
+/// Returns the data of the messages that have reached the driver, as numbers.
+fn numbers(rig: &Rig) -> Vec<u32> {
+    rig.received().iter().map(|text| text.parse().unwrap()).collect()
+}
+
+#[test]
+fn timers_that_are_due_together_leave_time_for_other_work() {
+    const TIMERS: u32 = 300;
+    const EXPIRED_MAX: usize = 64;
+    let (mut rig, start) = slow();
+    for i in 0..TIMERS {
+        rig.write(&i.to_string()).unwrap();
+    }
+    rig.executive.timeout(start);
+    let mut steps = 0;
+    let due = start + SECOND;
+    while rig.executive.deadline().is_some_and(|at| at <= due) {
+        let before = rig.received().len();
+        rig.executive.timeout(due);
+        let expired = rig.received().len() - before;
+        assert!((1..=EXPIRED_MAX).contains(&expired), "{expired} in one step");
+        steps += 1;
+    }
+    assert_eq!(numbers(&rig), (0..TIMERS).collect::<Vec<_>>(), "none is lost, and the order is kept");
+    assert_eq!(steps, TIMERS as usize / EXPIRED_MAX + 1);
+}
+
+/// Sends all that it holds when its timer expires.
+struct Bursting;
+
+impl Module for Bursting {
+    fn name(&self) -> &str {
+        "bursting"
+    }
+    fn info(&self) -> ModuleInfo {
+        ModuleInfo { write: QueueInfo::served(10_000, 100), ..ModuleInfo::default() }
+    }
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        q.noenable();
+        if q.queue().is_empty() {
+            q.timeout(SECOND);
+        }
+        q.putq(m);
+    }
+    fn timeout(&mut self, q: &mut Q<'_>, _timer: TimerId) {
+        q.pass_queued();
+    }
+}
+
+#[test]
+fn timers_that_send_many_messages_leave_time_for_other_work() {
+    const STREAMS: usize = 20;
+    const OF_EACH: usize = 100;
+    let mut rig = Rig::new();
+    let start = Instant::now();
+    rig.executive.timeout(start);
+    let streams: Vec<StreamId> = (0..STREAMS).map(|_| rig.executive.open(rig.driver).unwrap()).collect();
+    for s in streams {
+        rig.executive.push(s, Box::new(Bursting)).unwrap();
+        for _ in 0..OF_EACH {
+            rig.executive.write(s, Which::Only, SendInfo::default(), b"x", epoch).unwrap();
+        }
+    }
+    rig.executive.timeout(start);
+    let due = start + SECOND;
+    while rig.executive.deadline().is_some_and(|at| at <= due) {
+        let before = rig.received().len();
+        rig.executive.timeout(due);
+        let sent = rig.received().len() - before;
+        assert!(sent <= 256 + SERVED_MAX, "{sent} by timers in one step");
+        let before = rig.received().len();
+        rig.executive.at(due).run();
+        let sent = rig.received().len() - before;
+        assert!(sent <= 256 + SERVED_MAX, "{sent} by service procedures in one step");
+    }
+    assert_eq!(rig.received().len(), STREAMS * OF_EACH);
 }
 
 #[test]

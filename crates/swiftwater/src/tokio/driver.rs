@@ -97,9 +97,30 @@ fn resume(shard: &Weak<Shard>) -> bool {
     true
 }
 
+/// Sleeps until this time; for one in the past, until the other tasks have had their turn: work was put off for them.
 async fn sleep_until(until: Option<Instant>) {
     match until {
+        Some(at) if at <= Instant::now() => tokio::task::yield_now().await,
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_was_put_off_waits_for_the_turn_of_the_other_tasks() {
+        let long_ago = Instant::now() - Duration::from_secs(1);
+        let mut sleep = pin!(sleep_until(Some(long_ago)));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_eq!(sleep.as_mut().poll(&mut cx), Poll::Pending);
+        assert_eq!(sleep.as_mut().poll(&mut cx), Poll::Ready(()));
     }
 }
