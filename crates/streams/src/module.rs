@@ -374,6 +374,11 @@ impl<'a> Q<'a> {
         Some(Charge::counted(memory, self.side, bytes))
     }
 
+    /// Counts work on a message that stays on the queue.
+    pub(crate) fn count_work(&mut self) {
+        self.scheduler.count_work();
+    }
+
     /// Answers an ioctl that was carried out.
     pub fn ack(&mut self, ioctl: &Ioctl, value: i32, data: Chain) {
         self.qreply(Message::with_data(Kind::IocAck(IocAck { id: ioctl.id, value }), data));

@@ -1,15 +1,19 @@
 //! A module that limits the rate of user data.
 
-use std::collections::HashMap;
+mod waiting;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::time::{Duration, Instant};
 
 use super::arguments;
-use crate::Which;
 use crate::identifiers::Side;
 use crate::message::{Kind, Message, UserData};
 use crate::module::{Module, ModuleInfo, Q};
-use crate::queue::QueueInfo;
+use crate::queue::{QueueInfo, SERVED_MAX};
 use crate::timers::TimerId;
+use crate::{Errno, Which};
+use waiting::{Found, Waiting};
 
 /// Limits messages and bits of user data per second, in each direction, over all streams of an association together or for each
 /// stream (`limit`).
@@ -20,59 +24,91 @@ use crate::timers::TimerId;
 /// With a limit for each stream, messages of one stream pass those of another that wait. Primitives, such as a release, pass no
 /// message and are not passed, and nothing comes between the parts of a record.
 ///
-/// At most [`Limit::STREAMS_MAX`] streams are limited at a time: messages of further ones wait until one of these may send.
+/// Streams whose numbers differ by a multiple of [`Limit::STREAMS_MAX`] share a bucket.
 ///
 /// Arguments: `bits=RATE` and `messages=RATE` per second, with k, M or G; `per-stream=yes`.
 #[derive(Debug)]
 pub struct Limit {
     bits_per_s: Option<f64>,
     messages_per_s: Option<f64>,
-    per_stream: bool,
-    down: Buckets,
-    up: Buckets,
+    /// Number of buckets, in each direction.
+    buckets: usize,
+    /// Time from which buckets count.
+    epoch: Option<Instant>,
+    down: Direction,
+    up: Direction,
 }
 
-/// The buckets of one direction.
+/// Buckets of which a message may go, each with the number of the first message that waits for it.
+type Free = BinaryHeap<Reverse<(u32, usize)>>;
+
+/// The state of one direction.
 #[derive(Debug, Default)]
-struct Buckets {
-    /// The time at which the next message may go, by stream. Without a limit for each stream all use stream 0's.
-    next: HashMap<u16, Instant>,
+struct Direction {
+    waiting: Waiting,
     /// The streams of records that were sent on in part, by association.
     in_record: HashMap<Which, u16>,
-    timer: Option<TimerId>,
+    /// The timer that runs, and when it expires.
+    timer: Option<(TimerId, u64)>,
+}
+
+impl Direction {
+    /// Returns whether user data has to wait although messages behind it may go.
+    fn is_held_up(&self, data: UserData) -> bool {
+        self.in_record.get(&data.association).is_some_and(|stream| *stream != data.stream)
+    }
+
+    /// Notes that user data was sent on. Returns whether a record has ended with it.
+    fn on_sent(&mut self, data: UserData) -> bool {
+        match data.more {
+            true => {
+                self.in_record.insert(data.association, data.stream);
+                false
+            }
+            false => self.in_record.remove(&data.association).is_some(),
+        }
+    }
 }
 
 impl Limit {
     /// Lateness that a bucket makes up for.
     pub const BURST: Duration = Duration::from_millis(10);
-    /// Number of streams that have a bucket of their own at a time, in each direction: a peer may use 65,536.
+    /// Number of buckets in each direction, with a limit for each stream: a peer may use 65,536 streams.
     pub const STREAMS_MAX: usize = 256;
     /// Longest time for which one message stops its bucket.
     const COST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
     /// Bytes that may wait in each direction before their sender must wait.
     const HIWAT_BYTES: usize = 64 * 1024;
-    /// Number of waiting messages that are searched for one whose stream may send.
-    const LOOKED_AT_MAX: usize = 1024;
+    /// Number of waiting messages that others may pass.
+    const PASSED_MAX: usize = 1024;
 
     /// Returns a module with a limit of bits and of messages per second, if given.
     pub fn new(bits_per_s: Option<f64>, messages_per_s: Option<f64>, per_stream: bool) -> Self {
-        Self { bits_per_s, messages_per_s, per_stream, down: Buckets::default(), up: Buckets::default() }
+        let buckets = if per_stream { Self::STREAMS_MAX } else { 1 };
+        Self {
+            bits_per_s,
+            messages_per_s,
+            buckets,
+            epoch: None,
+            down: Direction::default(),
+            up: Direction::default(),
+        }
     }
 
     pub(super) fn parse(words: &[String]) -> Result<Self, String> {
-        let mut limit = Self::new(None, None, false);
+        let (mut bits, mut messages, mut per_stream) = (None, None, false);
         for word in words {
             match arguments::split(word)? {
-                ("bits", value) => limit.bits_per_s = Some(arguments::rate("bits", value)?),
-                ("messages", value) => limit.messages_per_s = Some(arguments::rate("messages", value)?),
-                ("per-stream", "yes") => limit.per_stream = true,
-                ("per-stream", "no") => limit.per_stream = false,
+                ("bits", value) => bits = Some(arguments::rate("bits", value)?),
+                ("messages", value) => messages = Some(arguments::rate("messages", value)?),
+                ("per-stream", "yes") => per_stream = true,
+                ("per-stream", "no") => per_stream = false,
                 _ => return Err(format!("{word} is not one of bits=, messages=, per-stream=yes|no")),
             }
         }
-        match (limit.bits_per_s, limit.messages_per_s) {
+        match (bits, messages) {
             (None, None) => Err("set bits=RATE, messages=RATE or both, such as bits=10M".into()),
-            _ => Ok(limit),
+            _ => Ok(Self::new(bits, messages, per_stream)),
         }
     }
 
@@ -80,103 +116,226 @@ impl Limit {
     fn cost(&self, bytes: usize) -> Duration {
         let bits = self.bits_per_s.map_or(0.0, |rate| bytes as f64 * 8.0 / rate);
         let message = self.messages_per_s.map_or(0.0, |rate| 1.0 / rate);
-        Duration::try_from_secs_f64(bits.max(message)).unwrap_or(Duration::MAX)
-    }
-
-    /// Returns the stream whose bucket user data uses.
-    fn bucket_of(&self, data: UserData) -> u16 {
-        if self.per_stream { data.stream } else { 0 }
+        Duration::try_from_secs_f64(bits.max(message)).unwrap_or(Self::COST_MAX).min(Self::COST_MAX)
     }
 
     fn put(&mut self, q: &mut Q<'_>, m: Message) {
         if matches!(m.kind, Kind::Flush(_)) {
-            return q.pass(m);
+            q.pass(m);
+            self.down.waiting.on_changed();
+            return self.up.waiting.on_changed();
         }
         if m.kind.is_high_priority() {
             return q.putnext(m);
         }
-        if q.queue().is_empty() && q.canputnext(m.band) && self.take(q, m.user_data(), m.data.len()).is_ok() {
-            return q.putnext(m);
+        if !q.queue().is_empty() {
+            return self.queue(q, m);
+        }
+        let data = m.user_data();
+        if q.canputnext(m.band) && self.take(q, data, m.data.len()).is_ok() {
+            self.on_sent(q.side(), data);
+            q.putnext(m);
+        } else {
+            self.queue(q, m);
+        }
+    }
+
+    /// Queues a message, and enables the service procedure if that may have something to do. Otherwise something will enable it
+    /// for those in front.
+    fn queue(&mut self, q: &mut Q<'_>, m: Message) {
+        let mut is_first = q.queue().is_empty();
+        if self.has_buckets() {
+            self.follow(q);
+            let bucket = self.bucket_of_message(&m);
+            let direction = self.direction(q.side());
+            if m.band > 0 {
+                // It passes those of lower bands.
+                direction.waiting.on_changed();
+                is_first = true;
+            } else {
+                // A part of a record may go although others wait in front of it for its end.
+                is_first |= direction.waiting.push(bucket) || !direction.in_record.is_empty();
+            }
         }
         q.putq(m);
+        if is_first {
+            q.qenable();
+        }
     }
 
     /// Takes a message of this many bytes out of its bucket, or returns when it may go. Only user data has a bucket.
-    fn take(&mut self, q: &Q<'_>, data: Option<UserData>, bytes: usize) -> Result<(), Instant> {
+    fn take(&mut self, q: &Q<'_>, data: Option<UserData>, bytes: usize) -> Result<(), u64> {
         let Some(data) = data else { return Ok(()) };
-        let (now, cost, bucket) = (q.now(), self.cost(bytes), self.bucket_of(data));
-        let buckets = self.buckets(q.side());
+        let (now_ns, cost, bucket) = (self.now_ns(q), self.cost(bytes), self.bucket_of(data));
+        let waiting = &mut self.direction(q.side()).waiting;
         // Lateness beyond the burst is forgotten.
-        let earliest = now.checked_sub(Self::BURST).unwrap_or(now);
-        let next = buckets.next.get(&bucket).map_or(earliest, |next| (*next).max(earliest));
-        if next > now {
-            return Err(next);
+        let earliest_ns = now_ns.saturating_sub(nanoseconds(Self::BURST));
+        let next_ns = waiting.next_ns(bucket).max(earliest_ns);
+        if next_ns > now_ns {
+            return Err(next_ns);
         }
-        if let Some(next) = buckets.room_at(bucket, earliest) {
-            return Err(next);
-        }
-        buckets.next.insert(bucket, next + cost.min(Self::COST_MAX));
-        match data.more {
-            true => buckets.in_record.insert(data.association, data.stream),
-            false => buckets.in_record.remove(&data.association),
-        };
+        waiting.set_next_ns(bucket, next_ns + nanoseconds(cost));
         Ok(())
     }
 
-    /// Returns whether user data has to wait although messages behind it may go.
-    fn is_held_up(&mut self, side: Side, data: UserData, blocked: &[u16]) -> bool {
-        let in_record = self.buckets(side).in_record.get(&data.association);
-        in_record.is_some_and(|stream| *stream != data.stream) || blocked.contains(&self.bucket_of(data))
+    /// Notes that a message was sent on. Returns whether a record has ended that others have waited for.
+    fn on_sent(&mut self, side: Side, data: Option<UserData>) -> bool {
+        match data {
+            Some(data) if self.has_buckets() => self.direction(side).on_sent(data),
+            _ => false,
+        }
     }
 
-    /// Sends the messages that may go. With a bucket for each stream, a waiting message holds up its own stream only.
+    /// Sends the messages that may go, some of many.
     fn serve(&mut self, q: &mut Q<'_>) {
-        let mut place = 0;
-        let mut blocked: Vec<u16> = Vec::new();
-        let mut wake: Option<Instant> = None;
-        while place < Self::LOOKED_AT_MAX {
-            let Some(m) = q.queue().iter().nth(place) else { break };
-            let (data, band, bytes) = (m.user_data(), m.band, m.data.len());
-            let is_held_up = match data {
-                Some(data) => self.per_stream && self.is_held_up(q.side(), data, &blocked),
-                None if place == 0 => false,
-                // A primitive comes behind all that was sent before it.
-                None => break,
-            };
-            if is_held_up {
-                place += 1;
+        if self.has_buckets() {
+            self.follow(q);
+            self.serve_buckets(q);
+        } else {
+            self.serve_in_order(q);
+        }
+    }
+
+    fn serve_in_order(&mut self, q: &mut Q<'_>) {
+        for _ in 0..SERVED_MAX {
+            if !self.send_first(q) {
+                return;
+            }
+        }
+        q.qenable();
+    }
+
+    /// Sends the first message on the queue. Returns false if there is none, or it may not go yet.
+    fn send_first(&mut self, q: &mut Q<'_>) -> bool {
+        let Some(m) = q.queue().front() else { return false };
+        let (data, band, bytes) = (m.user_data(), m.band, m.data.len());
+        if !q.canputnext(band) {
+            return false;
+        }
+        if let Err(at_ns) = self.take(q, data, bytes) {
+            self.wake_at(q, at_ns);
+            return false;
+        }
+        let Some(m) = q.getq() else { return false };
+        self.on_sent(q.side(), data);
+        q.putnext(m);
+        true
+    }
+
+    /// Sends the messages whose buckets are free, in the order of the queue. A waiting message holds up its own bucket only.
+    fn serve_buckets(&mut self, q: &mut Q<'_>) {
+        let mut free = self.free(q);
+        for sent in 0..SERVED_MAX {
+            if self.direction(q.side()).waiting.begins_with_barrier() {
+                if !self.send_first(q) {
+                    return;
+                }
+                self.direction(q.side()).waiting.pop_barrier();
+                free = self.free(q);
                 continue;
             }
-            if !q.canputnext(band) {
-                break;
+            let Some((bucket, found)) = self.next_free(q, &mut free) else {
+                if sent > 0 && q.queue().len() > Self::PASSED_MAX {
+                    // Others may be far enough in front now.
+                    q.qenable();
+                }
+                return self.wake(q);
+            };
+            let Some(m) = q.queue().iter().nth(found.place) else { return };
+            let (data, band, bytes) = (m.user_data(), m.band, m.data.len());
+            if !q.canputnext(band) || self.take(q, data, bytes).is_err() {
+                return self.wake(q);
             }
-            match self.take(q, data, bytes) {
-                Ok(()) => {
-                    let Some(m) = q.rmvq(place) else { break };
-                    q.putnext(m);
-                }
-                Err(next) => {
-                    wake = Some(wake.map_or(next, |wake| wake.min(next)));
-                    blocked.extend(data.map(|data| self.bucket_of(data)));
-                    place += if self.per_stream { 1 } else { Self::LOOKED_AT_MAX };
-                }
+            let Some(m) = q.rmvq(found.place) else { return };
+            q.putnext(m);
+            self.direction(q.side()).waiting.remove(bucket, found);
+            if self.on_sent(q.side(), data) {
+                // Those that have waited for the end of the record may go.
+                free = self.free(q);
+            } else {
+                let now_ns = self.now_ns(q);
+                free.extend(self.direction(q.side()).waiting.free_one(bucket, now_ns).map(Reverse));
             }
         }
-        if let Some(at) = wake {
-            self.wake_at(q, at);
+        q.qenable();
+        self.wake(q);
+    }
+
+    /// Returns the buckets of which a message may go now, each with the number of the first message that waits for it.
+    fn free(&mut self, q: &Q<'_>) -> Free {
+        let now_ns = self.now_ns(q);
+        self.direction(q.side()).waiting.free(now_ns).map(Reverse).collect()
+    }
+
+    /// Takes the next bucket of which a message may go, and finds the first one that is not held up by a record, among those in
+    /// front.
+    fn next_free(&mut self, q: &mut Q<'_>, free: &mut Free) -> Option<(usize, Found)> {
+        let direction = self.direction(q.side());
+        while let Some(Reverse((_, bucket))) = free.pop() {
+            let mut next = direction.waiting.first(bucket);
+            while let Some(found) = next.filter(|found| found.place < Self::PASSED_MAX) {
+                let data = q.queue().iter().nth(found.place).and_then(Message::user_data);
+                if !data.is_some_and(|data| direction.is_held_up(data)) {
+                    return Some((bucket, found));
+                }
+                q.count_work();
+                next = direction.waiting.behind(found);
+            }
+        }
+        None
+    }
+
+    /// Starts the timer for the next bucket of which a message may go.
+    fn wake(&mut self, q: &mut Q<'_>) {
+        let now_ns = self.now_ns(q);
+        if let Some(at_ns) = self.direction(q.side()).waiting.wake_ns(now_ns) {
+            self.wake_at(q, at_ns);
         }
     }
 
-    fn wake_at(&mut self, q: &mut Q<'_>, at: Instant) {
-        let after = at.saturating_duration_since(q.now());
-        let buckets = self.buckets(q.side());
-        if let Some(timer) = buckets.timer.take() {
-            q.untimeout(timer);
+    fn wake_at(&mut self, q: &mut Q<'_>, at_ns: u64) {
+        let after = Duration::from_nanos(at_ns.saturating_sub(self.now_ns(q)));
+        let timer = &mut self.direction(q.side()).timer;
+        match timer.take_if(|(_, other_ns)| *other_ns != at_ns) {
+            Some((other, _)) => {
+                q.untimeout(other);
+            }
+            None if timer.is_some() => return,
+            None => {}
         }
-        buckets.timer = Some(q.timeout(after));
+        *timer = Some((q.timeout(after), at_ns));
     }
 
-    fn buckets(&mut self, side: Side) -> &mut Buckets {
+    /// Makes the index of the queue again if it is not that of the queue.
+    fn follow(&mut self, q: &Q<'_>) {
+        let mut waiting = std::mem::take(&mut self.direction(q.side()).waiting);
+        waiting.follow(q.queue(), |m| self.bucket_of_message(m));
+        self.direction(q.side()).waiting = waiting;
+    }
+
+    /// Returns whether there is more than one bucket.
+    fn has_buckets(&self) -> bool {
+        self.buckets > 1
+    }
+
+    /// Returns the bucket of user data.
+    fn bucket_of(&self, data: UserData) -> usize {
+        usize::from(data.stream) % self.buckets
+    }
+
+    /// Returns the bucket for which a message waits; `None` if it keeps its place among the others.
+    fn bucket_of_message(&self, m: &Message) -> Option<usize> {
+        m.user_data().filter(|_| m.band == 0).map(|data| self.bucket_of(data))
+    }
+
+    /// Returns the time in nanoseconds since a moment before the first message.
+    fn now_ns(&mut self, q: &Q<'_>) -> u64 {
+        let now = q.now();
+        let epoch = *self.epoch.get_or_insert_with(|| now.checked_sub(Self::BURST).unwrap_or(now));
+        nanoseconds(now.saturating_duration_since(epoch))
+    }
+
+    fn direction(&mut self, side: Side) -> &mut Direction {
         match side {
             Side::Write => &mut self.down,
             Side::Read => &mut self.up,
@@ -184,17 +343,8 @@ impl Limit {
     }
 }
 
-impl Buckets {
-    /// Returns when there is room for this bucket; `None`: now.
-    fn room_at(&mut self, bucket: u16, earliest: Instant) -> Option<Instant> {
-        let is_full = |next: &HashMap<_, _>| next.len() >= Limit::STREAMS_MAX && !next.contains_key(&bucket);
-        if is_full(&self.next) {
-            // A bucket whose message may go as early as that of a new one says nothing.
-            self.next.retain(|_, next| *next > earliest);
-        }
-        let first = is_full(&self.next).then(|| self.next.values().min().copied())?;
-        first.map(|next| next + Limit::BURST)
-    }
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Module for Limit {
@@ -205,6 +355,13 @@ impl Module for Limit {
     fn info(&self) -> ModuleInfo {
         let served = QueueInfo::served(Self::HIWAT_BYTES, Self::HIWAT_BYTES / 2);
         ModuleInfo { read: served, write: served }
+    }
+
+    fn open(&mut self, q: &mut Q<'_>) -> Result<(), Errno> {
+        // Most messages wait behind others, and a timer enables the service procedure for these.
+        q.noenable();
+        q.other().noenable();
+        Ok(())
     }
 
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {
@@ -224,7 +381,47 @@ impl Module for Limit {
     }
 
     fn timeout(&mut self, q: &mut Q<'_>, _timer: TimerId) {
-        self.buckets(q.side()).timer = None;
+        self.direction(q.side()).timer = None;
         self.serve(q);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::drivers::Nuls;
+    use crate::{Executive, Primitive, SendInfo};
+
+    thread_local! {
+        /// Number of messages on queues that were looked at.
+        pub(super) static LOOKED_AT: Cell<usize> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn a_pass_looks_only_at_messages_that_may_go() {
+        const STREAMS: u16 = 1024;
+        const MESSAGES: usize = 1900;
+        let start = Instant::now();
+        let mut executive = Executive::new(start);
+        let driver = executive.add_driver("nuls", Box::new(Nuls));
+        let s = executive.open(driver).unwrap();
+        executive.push(s, Box::new(Limit::new(None, Some(1.0), true))).unwrap();
+        for i in 0..MESSAGES {
+            let info = SendInfo { stream: i as u16 % STREAMS, ..SendInfo::default() };
+            let request = Primitive::OptdataReq { association: Which::Only, info };
+            let m = Message { data: b"x"[..].into(), ..Message::proto(request) };
+            executive.at(start + Duration::from_millis(i as u64 / 2)).putmsg(s, m).unwrap();
+        }
+        let mut at = start + Duration::from_secs(1);
+        executive.at(at).close(s);
+        while executive.is_busy() {
+            executive.timeout(at);
+            executive.at(at).run();
+            at += Duration::from_millis(1);
+        }
+        let looked_at = LOOKED_AT.get();
+        assert!((MESSAGES / 2..3 * MESSAGES).contains(&looked_at), "{looked_at} for {MESSAGES}");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use streams::modules::{self, Limit, Trace};
-use streams::{Chain, Flush, Message, Primitive, PushError, RecvInfo, SendInfo, Which};
+use streams::{AssociationId, Chain, Flush, Message, Primitive, PushError, RecvInfo, SendInfo, Which};
 
 use crate::support::{ONE, Rig, data, epoch, pass, pushed, text};
 
@@ -222,9 +222,78 @@ fn filter_drops_or_keeps_a_record_as_a_whole() {
     assert!((60..140).contains(&(read.len() / 3)), "{} records", read.len() / 3);
 }
 
+/// Returns user data on its way up, on a stream of an association.
+fn on_stream(association: Which, stream: u16, more: bool, text: String) -> Message {
+    let info = RecvInfo { stream, more, ..RecvInfo::default() };
+    Message::optdata_ind(association, info, Chain::from(text.into_bytes()))
+}
+
+#[test]
+fn limit_keeps_the_order_of_each_stream_whatever_waits() {
+    let (mut rig, start) = pushed("limit", &["messages=100", "per-stream=yes"]);
+    // 700 streams share 256 buckets. More messages wait than others may pass, and a primitive among them.
+    let written: Vec<(u16, u32)> = (0..3000).map(|i| ((i * i % 701) as u16, i)).collect();
+    for &(stream, i) in &written {
+        if i == 2000 {
+            rig.up(Message::proto(Primitive::OrdrelInd { association: ONE }));
+        }
+        rig.up(on_stream(ONE, stream, false, format!("{stream} {i}")));
+    }
+    let mut read: Vec<Vec<String>> = Vec::new();
+    for ms in 0..3000 {
+        pass(&mut rig, start, ms, ms);
+        let come = std::iter::from_fn(|| rig.executive.getmsg(rig.s).unwrap());
+        read.push(come.map(|m| text(&m)).collect());
+    }
+    let read = read.concat();
+    let place = read.iter().position(String::is_empty).unwrap();
+    let before = read[..place].iter().filter_map(|text| text.split(' ').nth(1)?.parse::<u32>().ok());
+    assert_eq!((place, before.max()), (2000, Some(1999)), "nothing passes the primitive");
+    for stream in 0..701 {
+        let of_stream = written.iter().filter(|(other, _)| *other == stream);
+        let expected: Vec<String> = of_stream.map(|(stream, i)| format!("{stream} {i}")).collect();
+        let prefix = format!("{stream} ");
+        let came: Vec<&String> = read.iter().filter(|text| text.starts_with(&prefix)).collect();
+        assert_eq!(came, expected.iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn limit_finds_the_end_of_a_record_behind_those_that_wait_for_it() {
+    let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
+    let other = Which::Id(AssociationId::new(2, 1));
+    // Two records of two associations are open, each with a message of the other association before its end.
+    for (association, stream, more, text) in [
+        (ONE, 1, true, "(1"),
+        (other, 2, true, "(2"),
+        (ONE, 2, false, "later 1"),
+        (other, 1, false, "later 2"),
+        (ONE, 1, false, "1)"),
+        (other, 2, false, "2)"),
+    ] {
+        rig.up(on_stream(association, stream, more, text.into()));
+    }
+    pass(&mut rig, start, 1, 2001);
+    assert_eq!(rig.read_all(), ["(1", "(2", "2)", "later 2", "1)", "later 1"].map(String::from));
+}
+
+#[test]
+fn limit_counts_what_is_left_after_a_flush() {
+    let (mut rig, start) = pushed("limit", &["messages=10", "per-stream=yes"]);
+    for stream in [1, 2, 1, 2] {
+        rig.up(on_stream(ONE, stream, false, format!("{stream}")));
+    }
+    rig.executive.flush_queues(rig.s, Flush::READ);
+    for stream in [2, 1, 1] {
+        rig.up(on_stream(ONE, stream, false, format!("{stream}, later")));
+    }
+    pass(&mut rig, start, 0, 500);
+    assert_eq!(rig.read_all().len(), 3);
+}
+
 /// A peer may use thousands of streams.
 #[test]
-fn limit_keeps_few_buckets_and_other_streams_wait_for_one() {
+fn limit_keeps_few_buckets_which_streams_share() {
     let (mut rig, start) = pushed("limit", &["messages=10", "per-stream=yes"]);
     for stream in 0..600 {
         let info = RecvInfo { stream, ..RecvInfo::default() };
