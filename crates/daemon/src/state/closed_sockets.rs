@@ -2,7 +2,8 @@
 //! background.
 //!
 //! Each counts for its user until it has ended, as one of a one-to-many socket does. If a user has no room for a socket or an
-//! association, the oldest of those of closed sockets are aborted, so peers that do not answer keep no program from its work.
+//! association, or closes sockets while it is above its limits, the oldest of those of closed sockets are aborted, so peers that
+//! do not answer keep no program from its work.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -114,19 +115,31 @@ impl ClosedSockets {
     /// Makes room for `bytes` of a user, and for another association below a maximum, by aborting the oldest associations of
     /// closed sockets. Returns false, and aborts none, if the oldest [`ABORTED_MAX`] are not enough.
     pub(super) fn make_room(&self, user: &User, bytes: usize, associations_max: Option<usize>) -> bool {
-        let Some(count) = self.enough_for(user, bytes, associations_max) else { return false };
+        let is_enough = |count: usize, released_bytes: usize| {
+            user.pages().would_have_room(bytes, released_bytes)
+                && associations_max.is_none_or(|most| user.associations() < most + count)
+        };
+        let Some(count) = self.enough_for(user, is_enough) else { return false };
         (0..count).for_each(|_| self.abort_oldest(user));
         true
     }
 
-    /// Aborts the oldest association of a user that has too many or too much memory, unless it is the only one.
+    /// Aborts the oldest associations of a user that has too many or too much memory, but not the only one. A user that is above
+    /// its own limit loses one for each socket that it closes. Otherwise other users have taken the memory: then the user loses
+    /// as many as help, and none if the oldest [`ABORTED_MAX`] are not enough.
     pub(super) fn keep_to(&self, user: &User, associations_max: usize) {
-        let is_above =
-            user.associations() > associations_max || !user.pages().would_have_room(0, EXCESS_BYTES_MAX);
-        let has_several =
-            || self.table().users.get(&user.id()).is_some_and(|associations| associations.len() > 1);
-        if is_above && has_several() {
-            self.abort_oldest(user);
+        let pages = user.pages();
+        let is_above_own =
+            user.associations() > associations_max || pages.exceeds_own_limit(EXCESS_BYTES_MAX);
+        let is_enough = |_, released_bytes| pages.would_have_room(0, EXCESS_BYTES_MAX + released_bytes);
+        let count = match is_above_own {
+            true => Some(1),
+            false if is_enough(0, 0) => None,
+            false => self.enough_for(user, is_enough),
+        };
+        let has_more = |count| self.table().users.get(&user.id()).is_some_and(|left| left.len() > count);
+        if let Some(count) = count.filter(|count| has_more(*count)) {
+            (0..count).for_each(|_| self.abort_oldest(user));
         }
     }
 
@@ -138,17 +151,18 @@ impl ClosedSockets {
         }
     }
 
-    /// Returns how many of the oldest associations are enough to be aborted.
-    fn enough_for(&self, user: &User, bytes: usize, associations_max: Option<usize>) -> Option<usize> {
+    /// Returns how many of the oldest associations are enough to be aborted: `is_enough` is asked with their number and the
+    /// memory that they release.
+    fn enough_for(&self, user: &User, is_enough: impl Fn(usize, usize) -> bool) -> Option<usize> {
         let table = self.table();
         let oldest = table.users.get(&user.id())?.values().take(ABORTED_MAX);
         let mut released_bytes = 0;
-        let is_enough = |(at, entry): (usize, &Entry)| {
+        let numbered = (1..).zip(oldest);
+        let enough = |(count, entry): (usize, &Entry)| {
             released_bytes += entry.permit.bytes();
-            user.pages().would_have_room(bytes, released_bytes)
-                && associations_max.is_none_or(|most| user.associations() < most + at + 1)
+            is_enough(count, released_bytes).then_some(count)
         };
-        oldest.enumerate().map(is_enough).position(|is_enough| is_enough).map(|at| at + 1)
+        numbered.into_iter().find_map(enough)
     }
 
     /// Returns the users that have associations of closed sockets, in order.
@@ -317,6 +331,62 @@ mod tests {
         registry.forget(&socket);
         assert_eq!((user.associations(), user.associations_refused()), (2, 0));
         assert!(!is_aborted(&peer).await && !is_aborted(&second).await);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn none_is_aborted_by_a_close_if_other_users_have_taken_the_memory() {
+        let limits = Limits { user_page_bytes: 8 << 20, page_bytes: 8 << 20, ..Limits::default() };
+        let registry = registry_with(&limits);
+        let listener = registry.stack().listen(7).expect("a free port");
+        let (user, other) = (registry.resources().users().user(1), registry.resources().users().user(2));
+        let first = closed_socket(&registry, &listener, true).await;
+        let (socket, second) = connected_socket(&registry, &listener).await;
+        let _much = (user.pages().charge_anyway(4 << 20), other.pages().charge_anyway(8 << 20));
+        assert!(!user.pages().would_have_room(0, EXCESS_BYTES_MAX));
+        registry.forget(&socket);
+        assert_eq!((user.associations(), user.associations_refused()), (2, 0));
+        assert!(!is_aborted(&first).await && !is_aborted(&second).await);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn as_many_are_aborted_as_help_if_other_users_have_taken_some_memory() {
+        const LEFT: usize = 4;
+        let limits = Limits { user_page_bytes: 256 << 20, page_bytes: 256 << 20, ..Limits::default() };
+        let registry = registry_with(&limits);
+        let listener = registry.stack().listen(7).expect("a free port");
+        let (user, other) = (registry.resources().users().user(1), registry.resources().users().user(2));
+        let mut peers = Vec::new();
+        for _ in 0..LEFT {
+            peers.push(closed_socket(&registry, &listener, true).await);
+        }
+        let of_one = AssociationPermit::bytes_of(1);
+        until("the pages are released", || user.pages().charged_bytes() == LEFT * of_one).await;
+        // A quarter is reserved. Memory that is released counts twice: the user has less, and all have more.
+        let missing = 2 * EXCESS_BYTES_MAX + 3 * of_one;
+        let own = user.pages().charge_anyway(4 << 20);
+        let of_others = (192 << 20) + missing - 2 * (LEFT * of_one + own.bytes());
+        let _much = other.pages().charge_anyway(of_others);
+        registry.closed().keep_to(&user, LEFT);
+        assert_eq!((user.associations(), user.associations_refused()), (2, 2));
+        registry.closed().keep_to(&user, LEFT);
+        assert_eq!(user.associations(), 2, "that was enough");
+        assert!(is_aborted(&peers[1]).await && !is_aborted(&peers[2]).await);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_user_above_its_own_limit_loses_one_for_each_that_it_closes() {
+        let limits = Limits { user_page_bytes: 1 << 20, ..Limits::default() };
+        let registry = registry_with(&limits);
+        let listener = registry.stack().listen(7).expect("a free port");
+        let user = registry.resources().users().user(1);
+        let first = closed_socket(&registry, &listener, true).await;
+        let (socket, second) = connected_socket(&registry, &listener).await;
+        let _much = user.pages().charge_anyway(3 << 20);
+        registry.forget(&socket);
+        assert_eq!((user.associations(), user.associations_refused()), (1, 1));
+        registry.closed().keep_to(&user, limits.user_associations);
+        assert_eq!(user.associations(), 1, "the only one stays");
+        assert!(is_aborted(&first).await && !is_aborted(&second).await);
     }
 
     #[tokio::test(flavor = "local")]

@@ -305,8 +305,8 @@ async fn relay_inbound_to_end(guard: InboundGuard, before: Option<Rc<SocketAssoc
     socket.remove(assoc);
 }
 
-/// Ends the associations of a socket that its program has closed, and leaves them to the stack before. Dropping the last handle
-/// of an association delivers its messages and shuts it down.
+/// Ends the associations of a socket that its program has closed, and leaves those to the stack that are not aborted. Dropping
+/// the last handle of an association delivers its messages and shuts it down.
 async fn close(registry: &Registry, socket: &Rc<Socket>, departure: Departure) {
     let (associations, lingers) = (registry.take_associations(socket), socket.options().lingers());
     let reason = match departure {
@@ -320,8 +320,9 @@ async fn close(registry: &Registry, socket: &Rc<Socket>, departure: Departure) {
     let mut turn = socket.turn();
     for assoc in associations {
         let close = || {
+            close_association(socket, Rc::clone(&assoc), reason);
+            // One that was aborted has ended, and takes no place from others.
             registry.leave(socket, &assoc);
-            close_association(socket, assoc, reason);
         };
         turn.close_one(close).await;
     }
@@ -363,7 +364,8 @@ mod tests {
     use crate::state::notification_type::NotificationType;
     use crate::tasks::start;
     use crate::testing::{
-        ID, header, opened, opened_whole, read, registry, send, server_address, soon, until,
+        ID, closed_socket, header, opened, opened_whole, read, registry, registry_with, send, server_address,
+        soon, until,
     };
     use crate::users::limits::Limits;
     use crate::users::quantum::RECORDS_PER_TURN;
@@ -459,6 +461,20 @@ mod tests {
             soon(internals::no_association(registry.stack())).await;
             assert_eq!((registry.closed().users(), user.associations()), (vec![], 0));
         }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn associations_that_are_aborted_take_no_place_from_those_of_closed_sockets() {
+        let registry = Rc::new(registry_with(&Limits { user_associations: 1, ..Limits::default() }));
+        let user = registry.resources().users().user(1);
+        let (socket, _theirs) = opened(&registry, Style::OneToMany);
+        let (listener, assoc) = connecting(&registry, &socket);
+        let (_peer, _) = soon(listener.accept()).await.expect("an association comes");
+        soon(assoc.set_up_ended()).await;
+        let _delivering = closed_socket(&registry, &listener, true).await;
+        assert_eq!(user.associations(), 2);
+        close(&registry, &socket, Departure::Unread).await;
+        assert_eq!((registry.closed().users(), user.associations_refused()), (vec![1], 0));
     }
 
     #[tokio::test(flavor = "local")]

@@ -253,6 +253,11 @@ impl Account {
         of_user.saturating_add(bytes) <= self.budget.limits.of_user(of_all)
     }
 
+    /// Returns whether the charges exceed the limit that the user has while others use nothing by more than `excess_bytes`.
+    pub(crate) fn exceeds_own_limit(&self, excess_bytes: usize) -> bool {
+        self.charged_bytes.load(SeqCst) > self.budget.limits.user_bytes.saturating_add(excess_bytes)
+    }
+
     /// Charges `bytes` that exist already and cannot be refused; later charges find less room.
     pub(crate) fn charge_anyway(self: &Arc<Self>, bytes: usize) -> Charge {
         self.count_anyway(bytes);
