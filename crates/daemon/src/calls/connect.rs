@@ -146,10 +146,10 @@ fn connect_one_to_many(
             _ => Errno::ISCONN,
         });
     }
-    let port = bound(registry, socket)?.port();
-    if registry.is_peeled_off(port, &hosts, seen.port()) {
+    if socket.peeled_off().has(&hosts, seen.port()) {
         return Err(Errno::ADDRNOTAVAIL);
     }
+    let port = bound(registry, socket)?.port();
     let paths = paths_to(&hosts);
     let request = ConnectRequest {
         stack: stack_for(registry, socket, init),
@@ -181,4 +181,116 @@ fn stack_for(registry: &Registry, socket: &Socket, init: InitMessage) -> Stack {
 fn address(registry: &Registry, socket: &Socket, hosts: Vec<IpAddr>, port: u16) -> Address {
     let udp_port = socket.options().future().peer_udp_port(registry.stack().udp_port());
     Address { hosts, port, udp_port }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use swiftwater::tokio::{Association, Listener};
+
+    use super::*;
+    use crate::state::registry::Opened;
+    use crate::state::socket_options::SocketOptions;
+    use crate::system::addresses::Family;
+    use crate::testing::{ID, opened, registry, server_address, soon, until};
+    use crate::users::owner::Owner;
+
+    const PORT: u16 = 7000;
+    const UNCONFIRMED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 77));
+
+    fn local(host: u8) -> IpAddr {
+        [127, 0, 0, host].into()
+    }
+
+    /// Opens a one-to-many socket of a user, and binds it to the same port as the others.
+    fn bound_to(registry: &Registry, user: u32, ip: IpAddr) -> Opened {
+        let (owner, options) = (Owner { user, process: 1 }, SocketOptions::new(registry.stack()));
+        let style = Style::OneToMany;
+        let opened =
+            registry.open(owner, Family::V4, style, style.initial_state(), options).expect("a channel");
+        registry.bind(&opened.socket, SocketAddr::new(ip, PORT)).expect("a free port");
+        opened
+    }
+
+    /// Peels off an association of a socket; returns the new socket.
+    fn peel_off(registry: &Registry, from: &Socket, association: Association) -> Rc<Socket> {
+        let peer = association.peer_addr();
+        let assoc = Rc::new(SocketAssociation::with(ID, peer, association, from.future_options()));
+        let (socket, _program_end) = opened(registry, Style::PeeledOff);
+        socket.on_adopted(&assoc, from.addresses().bound(), None);
+        socket.on_peeled_off(from, &assoc);
+        socket
+    }
+
+    /// Connects from an address of this host to the listener, and peels the association off. Returns the other end, too.
+    async fn peeled_off(
+        registry: &Registry,
+        from: &Socket,
+        listener: &Listener,
+    ) -> (Rc<Socket>, Association) {
+        let stack = registry.stack().with_local_addresses(&from.local_scope());
+        let server = server_address(registry);
+        let (connected, accepted) = tokio::join!(stack.connect_from(PORT, &server), listener.accept());
+        let (peer, _) = accepted.expect("an association comes");
+        (peel_off(registry, from, connected.expect("it listens")), peer)
+    }
+
+    /// Returns the error of a connect, if it fails at once.
+    fn error_of_connect(registry: &Registry, opened: &Opened, peers: &[SocketAddr]) -> Option<Errno> {
+        let peer = Addresses::new(peers).expect("a few");
+        let args = ConnectArgs { peer, start: Start::Now, init: InitMessage::default() };
+        let begun = connect(registry, &opened.socket, args, opened.program_end.as_fd());
+        let assoc = begun.map(|assoc| opened.socket.remove(&assoc));
+        assoc.err()
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn an_association_that_was_peeled_off_keeps_its_own_socket_from_a_second_one() {
+        let registry = registry();
+        let listener = registry.stack().listen(7).expect("a free port");
+        let (first, second) = (bound_to(&registry, 1, local(2)), bound_to(&registry, 2, local(3)));
+        let (peeled, _peer) = peeled_off(&registry, &first.socket, &listener).await;
+        let (server, other) = (SocketAddr::new(local(1), 7), SocketAddr::new(local(9), 7));
+        assert_eq!(error_of_connect(&registry, &first, &[other, server]), Some(Errno::ADDRNOTAVAIL));
+        assert_eq!(error_of_connect(&registry, &first, &[other]), None, "another peer");
+        assert_eq!(error_of_connect(&registry, &second, &[server]), None, "another user's socket");
+        registry.forget(&peeled);
+        assert_eq!(first.socket.peeled_off().count(), 0);
+        assert_eq!(error_of_connect(&registry, &first, &[server]), None, "the program has closed it");
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn an_association_that_has_ended_keeps_no_socket_from_its_peer() {
+        for is_aborted in [false, true] {
+            let registry = registry();
+            let listener = registry.stack().listen(7).expect("a free port");
+            let first = bound_to(&registry, 1, local(2));
+            let (_peeled, peer) = peeled_off(&registry, &first.socket, &listener).await;
+            let server = SocketAddr::new(local(1), 7);
+            assert_eq!(error_of_connect(&registry, &first, &[server]), Some(Errno::ADDRNOTAVAIL));
+            match is_aborted {
+                true => peer.abort("enough"),
+                false => soon(peer.close()).await.expect("the shutdown is complete"),
+            }
+            until("it has ended", || error_of_connect(&registry, &first, &[server]).is_none()).await;
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn an_address_that_a_peer_has_only_listed_stays_free() {
+        let registry = registry();
+        let first = bound_to(&registry, 1, local(2));
+        let listener = registry.stack().listen(7).expect("a free port");
+        let client = registry.stack().with_local_addresses(&[local(4), UNCONFIRMED]);
+        let server = server_address(&registry);
+        let (connected, accepted) = tokio::join!(client.connect_from(40_000, &server), listener.accept());
+        let (association, _) = accepted.expect("an association comes");
+        let listed = association.peer().expect("it is up").hosts;
+        assert!(listed.contains(&local(4)) && listed.contains(&UNCONFIRMED), "{listed:?}");
+        let _peeled = peel_off(&registry, &first.socket, association);
+        let has = |ip| first.socket.peeled_off().has(&[ip], 40_000);
+        assert_eq!((has(local(4)), has(UNCONFIRMED)), (true, false));
+        drop(connected);
+    }
 }

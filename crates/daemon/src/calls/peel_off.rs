@@ -52,7 +52,7 @@ pub(crate) async fn peel_off(
     let new = &opened.socket;
     let local = bound.as_ref().map(Bound::first);
     new.on_adopted(&assoc, bound, local);
-    registry.note_peeled_off(new, new.local_address().port(), &assoc);
+    new.on_peeled_off(socket, &assoc);
     let unsent = take_off(socket, &assoc).await;
     new.show_defaults(&assoc);
     if assoc.inbound_queue().await.is_shut_down() {

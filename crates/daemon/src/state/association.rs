@@ -413,11 +413,11 @@ impl SocketAssociation {
         self.peer.port() == address.port() && self.view(confirmed).unwrap_or(false)
     }
 
-    /// Returns the addresses that the peer has shown to have.
+    /// Returns the addresses that the peer has shown to have, in one form.
     pub(super) fn confirmed_hosts(&self) -> Vec<IpAddr> {
         let confirmed = |view: AssociationView<'_>| {
             let confirmed = view.paths().filter(|path| path.state() != PathState::Unconfirmed);
-            confirmed.map(|path| path.remote().ip()).collect()
+            confirmed.map(|path| path.remote().ip().to_canonical()).collect()
         };
         self.view(confirmed).unwrap_or_default()
     }

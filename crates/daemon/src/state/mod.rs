@@ -11,6 +11,7 @@ pub(crate) mod inbound_queue;
 mod lifecycle;
 pub(crate) mod notification_type;
 pub(crate) mod path_parameters;
+mod peeled_off;
 pub(crate) mod port_holders;
 pub(crate) mod ports;
 pub(crate) mod registry;

@@ -1,7 +1,6 @@
 //! All sockets of a daemon, and the resources that they share.
 
 use std::cell::{Cell, RefCell, RefMut};
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::IpAddr;
@@ -20,7 +19,7 @@ use super::association::SocketAssociation;
 use super::closed_sockets::ClosedSockets;
 use super::commands::{self, CommandReceiver};
 use super::ports::{Holder, Ports};
-use super::relayed::{AssociationKey, Relayed, association_key};
+use super::relayed::Relayed;
 use super::socket::{NewSocket, Socket};
 use super::socket_addresses::Bound;
 use super::socket_options::SocketOptions;
@@ -69,8 +68,6 @@ pub(crate) struct Registry {
 struct Table {
     by_cookie: HashMap<Cookie, Rc<Socket>>,
     by_number: BTreeMap<u64, Rc<Socket>>,
-    /// Number of sockets with a peeled-off association, by its ports and the peer's address.
-    peeled_off: HashMap<AssociationKey, usize>,
     next_number: u64,
 }
 
@@ -78,14 +75,6 @@ impl Table {
     fn remove(&mut self, socket: &Socket) {
         self.by_cookie.remove(&socket.cookie());
         self.by_number.remove(&socket.number());
-        for key in socket.peeled_off().get().into_iter().flatten() {
-            if let Entry::Occupied(mut count) = self.peeled_off.entry(*key) {
-                *count.get_mut() -= 1;
-                if *count.get() == 0 {
-                    count.remove();
-                }
-            }
-        }
     }
 }
 
@@ -250,30 +239,6 @@ impl Registry {
     /// Returns the socket whose pair has this cookie at the program's end.
     pub(crate) fn find(&self, cookie: Cookie) -> Option<Rc<Socket>> {
         self.table().by_cookie.get(&cookie).cloned()
-    }
-
-    /// Records that a socket has an association that was peeled off, from this port.
-    pub(crate) fn note_peeled_off(&self, socket: &Socket, port: u16, assoc: &SocketAssociation) {
-        let known = assoc.stack_association().and_then(|association| association.peer());
-        let others = known.into_iter().flat_map(|peer| peer.hosts);
-        let mut all: Vec<AssociationKey> =
-            vec![association_key(port, assoc.peer().ip(), assoc.peer().port())];
-        for host in others {
-            let key = association_key(port, host, assoc.peer().port());
-            if !all.contains(&key) {
-                all.push(key);
-            }
-        }
-        let mut table = self.table();
-        for key in socket.peeled_off().get_or_init(|| all) {
-            *table.peeled_off.entry(*key).or_default() += 1;
-        }
-    }
-
-    /// Returns whether an association from this port with one of these hosts was peeled off.
-    pub(crate) fn is_peeled_off(&self, port: u16, hosts: &[IpAddr], peer_port: u16) -> bool {
-        let table = self.table();
-        hosts.iter().any(|host| table.peeled_off.contains_key(&association_key(port, *host, peer_port)))
     }
 
     /// Keeps a socket until its last descriptor is closed, because the program shuts it down. `program_end` is one of them.

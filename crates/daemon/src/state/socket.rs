@@ -20,8 +20,9 @@ use super::closed_socket::ClosedSocket;
 use super::commands::Commands;
 use super::inbound_queue::Ended;
 use super::lifecycle::Lifecycle;
+use super::peeled_off::{PeeledOff, PeeledOffEntries};
 use super::port_holders::{Scope, Sharing};
-use super::relayed::{AssociationKey, Relayed};
+use super::relayed::Relayed;
 use super::send_queue::SendQueue;
 use super::socket_addresses::{Addresses, Bound};
 use super::socket_options::SocketOptions;
@@ -84,8 +85,10 @@ pub(crate) struct Socket {
     /// Name of the program that has opened the socket or its listener, if a rule names programs.
     program: OnceCell<Rc<str>>,
     relayed: Rc<Relayed<Socket>>,
-    /// The entries of a peeled-off association in the registry's table.
-    peeled_off: OnceCell<Vec<AssociationKey>>,
+    /// The associations that were peeled off this one-to-many socket.
+    peeled_off: Rc<PeeledOff>,
+    /// The entries of the association of a peeled-off socket among those of the socket from which it comes.
+    peeled_off_entries: RefCell<Option<PeeledOffEntries>>,
     /// Its description, once its program has closed it while it had associations.
     closed: OnceCell<Arc<ClosedSocket>>,
     is_left: Cell<bool>,
@@ -130,7 +133,8 @@ impl Socket {
             autopush,
             program: OnceCell::new(),
             relayed,
-            peeled_off: OnceCell::new(),
+            peeled_off: Rc::default(),
+            peeled_off_entries: RefCell::default(),
             closed: OnceCell::new(),
             is_left: Cell::new(false),
         }
@@ -224,8 +228,8 @@ impl Socket {
         &self.relayed
     }
 
-    /// Returns the entries of a peeled-off association in the registry's table.
-    pub(super) fn peeled_off(&self) -> &OnceCell<Vec<AssociationKey>> {
+    /// Returns the associations that were peeled off this one-to-many socket.
+    pub(crate) fn peeled_off(&self) -> &PeeledOff {
         &self.peeled_off
     }
 
@@ -462,8 +466,14 @@ impl Socket {
         associations
     }
 
+    /// Records that the association of this new socket comes from a one-to-many socket.
+    pub(crate) fn on_peeled_off(&self, from: &Socket, assoc: &Rc<SocketAssociation>) {
+        *self.peeled_off_entries.borrow_mut() = Some(from.peeled_off.enter(assoc));
+    }
+
     /// Records that the socket is forgotten.
     pub(super) fn on_forgotten(&self) {
+        drop(self.peeled_off_entries.take());
         self.gone.send_replace(true);
     }
 }
