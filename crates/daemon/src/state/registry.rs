@@ -95,6 +95,7 @@ impl Registry {
         let first_port = first_port.ok().and_then(|text| text.trim().parse().ok());
         let ports = Ports::new(u16::from_ne_bytes(random), first_port.unwrap_or(UNPRIVILEGED_FROM));
         let closed = ClosedSockets::new(stack.clone());
+        let relayed = Rc::new(Relayed::new(stack.udp_port()));
         Ok(Registry {
             stack,
             is_on_demand,
@@ -107,7 +108,7 @@ impl Registry {
             is_shutting_down: Cell::new(false),
             next_association: Cell::new(AssocId::FIRST),
             busy_polling: Rc::default(),
-            relayed: Rc::default(),
+            relayed,
         })
     }
 

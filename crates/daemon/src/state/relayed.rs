@@ -1,4 +1,4 @@
-//! The associations whose outbound messages are being relayed, by their addresses: so that one end of an association between two
+//! The associations whose outbound messages are being relayed, by their ends: so that one end of an association between two
 //! programs finds the other.
 
 use std::cell::RefCell;
@@ -7,106 +7,175 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
 
 use channel_protocol::assoc_id::AssocId;
-use swiftwater::internals::AssociationView;
+use swiftwater::PathState;
+use swiftwater::internals::{AssociationView, PathView};
 
 use super::association::SocketAssociation;
 
-/// Key of an association at one of its ends: the port of this end, and an address of the other end.
-pub(super) type AssociationKey = (u16, SocketAddr);
+/// Maximum number of pairs of addresses by which the other end of an association is looked for.
+const LOOKED_AT_MAX: usize = 64;
 
-/// Returns the key of an association from a local port to a peer.
-pub(super) fn association_key(port: u16, host: IpAddr, peer_port: u16) -> AssociationKey {
-    (port, SocketAddr::new(host.to_canonical(), peer_port))
-}
+/// An address with SCTP port of this end of an association, and one of the peer.
+type Ends = (SocketAddr, SocketAddr);
 
 /// The associations of all sockets whose outbound messages are being relayed. `S` is the type of the sockets.
 pub(crate) struct Relayed<S> {
-    /// Sockets that are bound to different addresses may have associations with the same key.
-    by_key: RefCell<HashMap<AssociationKey, Vec<Entry<S>>>>,
+    /// UDP port of the stack: a peer with another one is no socket of this daemon.
+    udp_port: u16,
+    /// The latest association with each pair of addresses. The peer has confirmed its own, so earlier ones have ended: the stack
+    /// has only one at a time.
+    by_ends: RefCell<HashMap<Ends, Entry<S>>>,
 }
 
 /// An association of a socket.
 struct Entry<S> {
     socket: Weak<S>,
     id: AssocId,
-    local: Rc<[IpAddr]>,
-}
-
-impl<S> Default for Relayed<S> {
-    fn default() -> Self {
-        Relayed { by_key: RefCell::default() }
-    }
 }
 
 /// The entries of one association; removed when this is dropped.
 pub(crate) struct RelayedEntries<S> {
     table: Rc<Relayed<S>>,
     id: AssocId,
-    keys: Vec<AssociationKey>,
+    keys: Vec<Ends>,
 }
 
 impl<S> Relayed<S> {
-    /// Enters an association of a socket with each address of its peer.
+    /// Returns an empty table for a stack with this UDP port; 0 if it sends over IP.
+    pub(crate) fn new(udp_port: u16) -> Relayed<S> {
+        Relayed { udp_port, by_ends: RefCell::default() }
+    }
+
+    /// Enters an association of a socket with each confirmed address of its peer, and the local address of the path there.
     pub(crate) fn enter(self: &Rc<Self>, socket: &Rc<S>, assoc: &SocketAssociation) -> RelayedEntries<S> {
-        let ends = assoc.view(Ends::of).unwrap_or_default();
-        let (port, peer_port) = ends.ports;
-        let mut keys: Vec<_> = ends.peer.iter().map(|host| association_key(port, *host, peer_port)).collect();
-        keys.dedup();
-        let local: Rc<[IpAddr]> = ends.local.into();
-        let mut by_key = self.by_key.borrow_mut();
-        for key in &keys {
-            let entry = Entry { socket: Rc::downgrade(socket), id: assoc.id(), local: Rc::clone(&local) };
-            by_key.entry(*key).or_default().push(entry);
-        }
+        let keys: Vec<Ends> = assoc.view(|view| self.ends_in_use(view)).unwrap_or_default();
+        let entry = || Entry { socket: Rc::downgrade(socket), id: assoc.id() };
+        self.by_ends.borrow_mut().extend(keys.iter().map(|key| (*key, entry())));
         RelayedEntries { table: Rc::clone(self), id: assoc.id(), keys }
     }
 
     /// Returns the socket and the number of the other end of an association, if that is a socket of this daemon. Each end has an
     /// address of its own that the other knows as its peer's.
     pub(crate) fn other_end(&self, assoc: &SocketAssociation) -> Option<(Rc<S>, AssocId)> {
-        let ends = assoc.view(Ends::of)?;
-        let (port, peer_port) = ends.ports;
-        let by_key = self.by_key.borrow();
-        let keys = ends.local.iter().map(|ip| association_key(peer_port, *ip, port));
-        let mut candidates = keys.filter_map(|key| by_key.get(&key)).flatten();
-        let is_other =
-            |entry: &&Entry<S>| entry.id != assoc.id() && entry.local.iter().any(|ip| ends.peer.contains(ip));
-        let found = candidates.find(is_other)?;
+        let ends = assoc.view(|view| self.ends(view))?;
+        let by_ends = self.by_ends.borrow();
+        let mut candidates = ends.iter().filter_map(|(local, peer)| by_ends.get(&(*peer, *local)));
+        let found = candidates.find(|entry| entry.id != assoc.id())?;
         Some((found.socket.upgrade()?, found.id))
     }
+
+    /// Returns the pairs of addresses that the paths to confirmed addresses of a peer on this stack use.
+    fn ends_in_use(&self, view: AssociationView<'_>) -> Vec<Ends> {
+        let paths = view.paths().filter(|path| self.may_reach(path));
+        paths.filter_map(|path| Some(ends(view, path.local()?, path.remote()))).collect()
+    }
+
+    /// Returns the pairs in use, and then those of the other local addresses: the peer's socket may send to another address than
+    /// when the association was set up.
+    fn ends(&self, view: AssociationView<'_>) -> Vec<Ends> {
+        let mut all = self.ends_in_use(view);
+        let locals = view.local_addresses();
+        let paths = view.paths().filter(|path| self.may_reach(path));
+        let others = paths.flat_map(|path| locals.iter().map(move |local| ends(view, *local, path.remote())));
+        let rest = LOOKED_AT_MAX.saturating_sub(all.len());
+        all.extend(others.take(rest));
+        all
+    }
+
+    /// Returns whether a path may lead to a socket of this daemon. A peer may list the addresses of others, until it has to
+    /// confirm them.
+    fn may_reach(&self, path: &PathView<'_>) -> bool {
+        path.state() != PathState::Unconfirmed && path.remote().port() == self.udp_port
+    }
+}
+
+/// Returns the ends of an association with a peer at this address, whose port is that of UDP.
+fn ends(view: AssociationView<'_>, local: IpAddr, remote: SocketAddr) -> Ends {
+    let (port, peer_port) = view.ports();
+    let at = |ip: IpAddr, port| SocketAddr::new(ip.to_canonical(), port);
+    (at(local, port), at(remote.ip(), peer_port))
 }
 
 impl<S> Drop for RelayedEntries<S> {
     fn drop(&mut self) {
-        let mut by_key = self.table.by_key.borrow_mut();
+        let mut by_ends = self.table.by_ends.borrow_mut();
         for key in &self.keys {
-            if let Some(entries) = by_key.get_mut(key) {
-                entries.retain(|entry| entry.id != self.id);
-                if entries.is_empty() {
-                    by_key.remove(key);
-                }
+            if by_ends.get(key).is_some_and(|entry| entry.id == self.id) {
+                by_ends.remove(key);
             }
         }
     }
 }
 
-/// The addresses and ports of an association, as one of its ends knows them.
-#[derive(Default)]
-struct Ends {
-    local: Vec<IpAddr>,
-    peer: Vec<IpAddr>,
-    /// SCTP ports of this end and of the peer.
-    ports: (u16, u16),
-}
+#[cfg(test)]
+mod tests {
+    use swiftwater::StackOptions;
+    use swiftwater::tokio::{Association, Stack};
 
-impl Ends {
-    fn of(view: AssociationView<'_>) -> Ends {
-        let local = view.local_addresses().into_iter().chain(view.primary().local());
-        let peer = view.paths().map(|path| path.remote().ip());
-        Ends {
-            local: local.map(|ip| ip.to_canonical()).collect(),
-            peer: peer.map(|ip| ip.to_canonical()).collect(),
-            ports: view.ports(),
+    use super::*;
+    use crate::state::association_options::AssocOptions;
+    use crate::testing::{registry, server_address, soon};
+
+    fn assoc(id: u32, association: Association) -> SocketAssociation {
+        let peer = association.peer_addr();
+        SocketAssociation::with(AssocId::new(id), peer, association, AssocOptions::default())
+    }
+
+    fn local(host: u8) -> IpAddr {
+        [127, 0, 0, host].into()
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn peers_of_other_stacks_with_equal_addresses_and_ports_are_not_looked_at() {
+        let registry = registry();
+        let listener = registry.stack().listen(7).expect("a free port");
+        let server = server_address(&registry);
+        let table: Rc<Relayed<()>> = Rc::new(Relayed::new(registry.stack().udp_port()));
+        let (socket, mut entered) = (Rc::new(()), Vec::new());
+        for id in 0..5 {
+            let options = StackOptions::default().with_udp_port(0);
+            let other =
+                Stack::bind(&options).expect("a free port").with_local_addresses(&[local(1), local(2)]);
+            let (connected, accepted) = tokio::join!(other.connect_from(40_000, &server), listener.accept());
+            let accepted = assoc(id, accepted.expect("an association comes").0);
+            entered.push((table.enter(&socket, &accepted), accepted, connected));
         }
+        assert!(table.by_ends.borrow().is_empty(), "none of five associations with one address of the peer");
+        let own = registry.stack().with_local_addresses(&[local(1), local(3)]);
+        let (connected, accepted) = tokio::join!(own.connect_from(40_000, &server), listener.accept());
+        let (connected, accepted) =
+            (assoc(10, connected.expect("it listens")), assoc(11, accepted.expect("an association comes").0));
+        let entries = table.enter(&socket, &accepted);
+        assert_eq!(table.other_end(&connected).map(|(_, id)| id.get()), Some(11));
+        drop(entries);
+        assert!(table.by_ends.borrow().is_empty());
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_latest_association_with_equal_ends_is_found() {
+        let registry = registry();
+        let listener = registry.stack().listen(7).expect("a free port");
+        let server = server_address(&registry);
+        let table: Rc<Relayed<()>> = Rc::new(Relayed::new(registry.stack().udp_port()));
+        let (socket, mut earlier) = (Rc::new(()), Vec::new());
+        for id in 1..20 {
+            let (connected, accepted) =
+                tokio::join!(registry.stack().connect_from(40_000, &server), listener.accept());
+            let connected = assoc(100 + id, connected.expect("it listens"));
+            let accepted = assoc(id, accepted.expect("an association comes").0);
+            let entries = table.enter(&socket, &accepted);
+            let found = table.other_end(&connected).map(|(_, id)| id.get());
+            assert_eq!((found, table.by_ends.borrow().len()), (Some(id), 1));
+            let association = connected.stack_association().expect("it is up");
+            association.abort("");
+            soon(accepted.stack_association().expect("it is up").closed()).await;
+            // Its program reads slowly, so it is still relayed.
+            earlier.push(entries);
+        }
+        let latest = earlier.pop();
+        drop(earlier);
+        assert_eq!(table.by_ends.borrow().len(), 1);
+        drop(latest);
+        assert!(table.by_ends.borrow().is_empty());
     }
 }
