@@ -395,6 +395,8 @@ mod tests {
 
     use channel_protocol::request::{DaemonRequest, SocketRequest};
     use rustix::event::PollFlags;
+    use rustix::fs::OFlags;
+    use rustix::io::FdFlags;
     use rustix::net::{AddressFamily, SocketType};
     use swiftwater::StackOptions;
     use swiftwater::tokio::Stack;
@@ -403,7 +405,7 @@ mod tests {
     use super::*;
     use crate::system::daemon_address::DaemonAddress;
     use crate::system::descriptor_io::polls;
-    use crate::testing::{WAIT_MAX, soon, until};
+    use crate::testing::{WAIT_MAX, registry, soon, until};
     use crate::users::closer::Closers;
     use crate::users::descriptor_budget::{DescriptorBudget, MESSAGE_DESCRIPTORS_MAX};
     use crate::users::limits::Limits;
@@ -477,6 +479,30 @@ mod tests {
             before = now;
         });
         assert_eq!(most, ACCEPTS_PER_TURN);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_turn_fails_if_accepting_fails_and_not_if_no_connection_waits() {
+        let (registry, owner) = (registry(), rustix::process::geteuid());
+        let mut arrivals = FairQueue::new(1);
+        let place = place("none");
+        let listener = place.listen().expect("a free name");
+        let listener = register(listener, Interest::READABLE).expect("a descriptor");
+        accept_some(&listener, owner, &registry, &mut arrivals).expect("no connection waits");
+        assert!(arrivals.is_empty());
+        let _caller = place.connect().expect("room");
+        drop(soon(listener.readable()).await.expect("a socket"));
+        accept_some(&listener, owner, &registry, &mut arrivals).expect("one waits");
+        let accepted = arrivals.next().expect("it was accepted").connection;
+        assert!(rustix::io::fcntl_getfd(&accepted).expect("it is open").contains(FdFlags::CLOEXEC));
+        assert!(rustix::fs::fcntl_getfl(&accepted).expect("it is open").contains(OFlags::NONBLOCK));
+        let kind = SocketType::SEQPACKET;
+        let deaf = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::NONBLOCK, None);
+        let deaf = Listener::from(deaf.expect("a number"));
+        let deaf = register(deaf, Interest::READABLE).expect("a descriptor");
+        drop(soon(deaf.readable()).await.expect("a socket"));
+        let failed = accept_some(&deaf, owner, &registry, &mut arrivals).expect_err("it does not listen");
+        assert_eq!(failed.raw_os_error(), Some(Errno::INVAL.raw_os_error()));
     }
 
     #[test]
@@ -667,6 +693,54 @@ mod tests {
         let sent = answer(&connection, Answer::Done.into(), None, &closer).await;
         assert_eq!(sent.expect_err("there is no room").kind(), io::ErrorKind::TimedOut);
         drop(caller);
+    }
+
+    /// Returns the daemon's end of a connection, and the caller's.
+    fn connection(closer: &Arc<Closer>) -> (AsyncFd<End>, OwnedFd) {
+        let kind = SocketType::SEQPACKET;
+        let pair = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::NONBLOCK, None);
+        let (daemon_end, caller) = pair.expect("a pair");
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        (register(closer.guard_connection(daemon_end), interest).expect("a descriptor"), caller)
+    }
+
+    #[tokio::test(flavor = "local", start_paused = true)]
+    async fn an_answer_waits_for_room_until_its_time_is_over() {
+        let closers = Closers::new(DescriptorBudget::with_max(NUMBERS));
+        let closer = closers.of(1, Source::Requests);
+        let (connection, caller) = connection(&closer);
+        while rustix::net::send(connection.get_ref(), &[0; 512], SendFlags::NOSIGNAL).is_ok() {}
+        let mut answered = pin!(answer(&connection, Answer::Done.into(), None, &closer));
+        let almost = tokio::time::timeout(REQUEST_WAIT / 2, answered.as_mut()).await;
+        assert!(almost.is_err(), "it still waits");
+        while rustix::net::recv(&caller, &mut [0; 512], rustix::net::RecvFlags::DONTWAIT).is_ok() {}
+        answered.await.expect("there is room now");
+        assert!(is_carried_out(&caller));
+    }
+
+    #[test]
+    fn a_program_is_told_why_descriptors_cannot_be_sent_in_words_that_it_knows() {
+        for (error, told) in [(Errno::NOBUFS, Errno::NOBUFS), (Errno::TOOMANYREFS, Errno::NFILE)] {
+            assert!(matches!(failure(&error.into()).answer, Answer::Failed(errno) if errno == told));
+        }
+    }
+
+    #[tokio::test(flavor = "local", start_paused = true)]
+    async fn an_answer_waits_until_the_descriptors_of_the_request_are_closed() {
+        let closers = Closers::new(DescriptorBudget::with_max(NUMBERS));
+        let closer = closers.of(1, Source::Requests);
+        let (end_it, ends) = std::sync::mpsc::channel::<()>();
+        closer.run(move || ends.recv().unwrap_or_default());
+        let (other_end, sent) = connection(&closer);
+        let mut closing = pin!(close(vec![closer.take_over(sent)]));
+        let is_done = closing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!is_done, "the closer has not come to it");
+        drop(end_it);
+        // The clock of the test stands still meanwhile.
+        while !polls(other_end.get_ref(), PollFlags::HUP) {
+            std::thread::yield_now();
+        }
+        closing.await;
     }
 
     #[test]
