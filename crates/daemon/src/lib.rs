@@ -223,6 +223,9 @@ impl Daemon {
         );
         let close_watches = Arc::clone(registry.resources().close_watches());
         tokio::task::spawn_local(async move { close_watches.run().await });
+        let slices = Rc::clone(registry.resources().slices());
+        let users = Arc::clone(registry.resources().users());
+        tokio::task::spawn_local(async move { slices.follow(&users).await });
         tokio::task::spawn_local(journal::report_omitted());
         let moment = registry.stack().options().busy_poll;
         // With one processor, busy polling would only delay the programs.

@@ -104,6 +104,7 @@ fn accept_some(
             );
             continue;
         }
+        registry.resources().slices().on_caller(requester.user());
         let closer = registry.resources().closer(requester.user(), Source::Requests);
         let connection = closer.guard_connection(connection);
         if !connection.is_left() {
@@ -493,6 +494,7 @@ mod tests {
         let _caller = place.connect().expect("room");
         drop(soon(listener.readable()).await.expect("a socket"));
         accept_some(&listener, owner, &registry, &mut arrivals).expect("one waits");
+        assert_eq!(registry.resources().slices().last_caller(), Some(owner.as_raw()));
         let accepted = arrivals.next().expect("it was accepted").connection;
         assert!(rustix::io::fcntl_getfd(&accepted).expect("it is open").contains(FdFlags::CLOEXEC));
         assert!(rustix::fs::fcntl_getfl(&accepted).expect("it is open").contains(OFlags::NONBLOCK));

@@ -1,6 +1,8 @@
-//! The system calls that open devices, and all unsafe code for them.
+//! The system calls that open devices and ask the scheduler, and all unsafe code for them.
 
+use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use nix::errno::Errno;
 
@@ -109,6 +111,65 @@ pub fn become_realtime(priority: i32) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
+/// Short slices of the processor for the thread that has asked for them, and for those that it starts meanwhile, until dropped.
+///
+/// A thread of a shorter slice replaces one of a longer slice as soon as it wakes; otherwise, it may wait for the next tick.
+#[derive(Debug)]
+pub struct ShortSlices {
+    /// The slice of the thread before, if it was replaced.
+    usual_ns: Option<u64>,
+    _of_thread: PhantomData<*const ()>,
+}
+
+impl ShortSlices {
+    /// Asks for slices of `slice` at most. No privilege is needed. Changes no thread of another policy than `SCHED_OTHER`, and none
+    /// that has shorter slices. Kernels before Linux 6.12 ignore the request.
+    ///
+    /// # Errors
+    ///
+    /// A filter of system calls refuses the request.
+    pub fn begin(slice: Duration) -> Result<ShortSlices, Errno> {
+        let attributes = scheduling()?;
+        let slice_ns = u64::try_from(slice.as_nanos()).map_err(|_| Errno::EINVAL)?;
+        let usual_ns = attributes.sched_runtime;
+        // Kernels that know no slices say 0.
+        let is_longer = attributes.sched_policy == libc::SCHED_OTHER as u32 && usual_ns > slice_ns;
+        if is_longer {
+            set_scheduling(&libc::sched_attr { sched_runtime: slice_ns, ..attributes })?;
+        }
+        Ok(ShortSlices { usual_ns: is_longer.then_some(usual_ns), _of_thread: PhantomData })
+    }
+}
+
+impl Drop for ShortSlices {
+    fn drop(&mut self) {
+        // An administrator may have changed the rest.
+        if let Some(usual_ns) = self.usual_ns
+            && let Ok(attributes) = scheduling()
+        {
+            // Without it, the slices remain short.
+            let _ = set_scheduling(&libc::sched_attr { sched_runtime: usual_ns, ..attributes });
+        }
+    }
+}
+
+/// Returns how the calling thread is scheduled (sched_getattr(2)).
+fn scheduling() -> Result<libc::sched_attr, Errno> {
+    // SAFETY: sched_attr is plain data, for which all zeroes is a valid value.
+    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let size = size_of::<libc::sched_attr>() as libc::c_uint;
+    // SAFETY: the pointer is to a sched_attr that lives through the call, and `size` says its size. Process 0 is this thread.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+    Errno::result(result).map(|_| attributes)
+}
+
+fn set_scheduling(attributes: &libc::sched_attr) -> Result<(), Errno> {
+    let attributes: *const libc::sched_attr = attributes;
+    // SAFETY: the pointer is to a sched_attr, whose first field says its size, and which lives through the call.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, attributes, 0) };
+    Errno::result(result).map(drop)
+}
+
 /// Returns an interface request with a zero-terminated name.
 fn named_request(name: &str) -> Result<libc::ifreq, Errno> {
     // SAFETY: ifreq is plain data, for which all zeroes is a valid value.
@@ -121,4 +182,56 @@ fn named_request(name: &str) -> Result<libc::ifreq, Errno> {
         *to = from as libc::c_char;
     }
     Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_micros(300);
+
+    /// Returns the policy and the slice of the calling thread.
+    fn own() -> (i32, u64) {
+        let attributes = scheduling().expect("Linux has this call");
+        (attributes.sched_policy as i32, attributes.sched_runtime)
+    }
+
+    fn shorten(slice: Duration) -> ShortSlices {
+        ShortSlices::begin(slice).expect("nothing refuses it")
+    }
+
+    /// Runs the steps of a test on a thread of its own.
+    fn on_a_thread(steps: fn()) {
+        thread::spawn(steps).join().expect("it succeeds");
+    }
+
+    #[test]
+    fn a_thread_and_those_that_it_starts_have_short_slices_for_a_time() {
+        on_a_thread(|| {
+            let (policy, usual_ns) = own();
+            // Before Linux 6.12 a thread has no slice of its own.
+            let short_ns = if usual_ns > 0 { SHORT.as_nanos() as u64 } else { 0 };
+            let short = shorten(SHORT);
+            assert_eq!(own(), (policy, short_ns));
+            assert_eq!(thread::spawn(own).join().expect("it ends"), (policy, short_ns));
+            drop(shorten(2 * SHORT));
+            assert_eq!(own(), (policy, short_ns), "shorter ones remain");
+            drop(short);
+            assert_eq!(own(), (policy, usual_ns));
+        });
+    }
+
+    #[test]
+    fn a_policy_that_an_administrator_has_chosen_remains() {
+        on_a_thread(|| {
+            let attributes = scheduling().expect("Linux has this call");
+            let batch = libc::sched_attr { sched_policy: libc::SCHED_BATCH as u32, ..attributes };
+            set_scheduling(&batch).expect("nothing refuses it");
+            let before = own();
+            let _short = shorten(SHORT);
+            assert_eq!((own(), before.0), (before, libc::SCHED_BATCH));
+        });
+    }
 }

@@ -50,7 +50,7 @@ pub use aligned_buffer::AlignedBuffer;
 pub use bind::UdpEncapConfig;
 pub use bind_error::BindError;
 pub use blocks::BLOCK_BYTES;
-pub use device_syscalls::become_realtime;
+pub use device_syscalls::{ShortSlices, become_realtime};
 pub use hairpin::Hairpin;
 pub use interface::{AddressCheck, interface_addresses};
 pub use link::{

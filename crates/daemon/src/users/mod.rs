@@ -13,6 +13,7 @@ pub(crate) mod record_buffer;
 pub(crate) mod requester;
 pub(crate) mod resources;
 pub(crate) mod round_share;
+pub(crate) mod slices;
 pub(crate) mod tap_files;
 pub(crate) mod thread_time;
 mod threads;

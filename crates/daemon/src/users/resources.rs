@@ -1,5 +1,6 @@
 //! The resources that all users of a daemon share: memory, descriptors, threads, and places of requests.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -10,6 +11,7 @@ use super::closer::{Closer, Closers, Source};
 use super::descriptor_budget::DescriptorBudget;
 use super::limits::Limits;
 use super::owner::{Owner, Rings, Share, Shares};
+use super::slices::Slices;
 use super::tap_files::TapFiles;
 use super::user::Users;
 use super::user_permits::{Permit, UserPermits};
@@ -26,7 +28,7 @@ const PART_OF_CONNECTIONS: usize = 16;
 /// The resources of a daemon.
 pub(crate) struct Resources {
     limits: Limits,
-    users: Users,
+    users: Arc<Users>,
     /// Permits of requests that wait for an answer.
     waiting: Arc<UserPermits>,
     /// Permits of connections that have not sent a request yet.
@@ -41,6 +43,7 @@ pub(crate) struct Resources {
     closers: Closers,
     close_watches: Arc<CloseWatches>,
     tap_files: Arc<TapFiles>,
+    slices: Rc<Slices>,
 }
 
 impl Resources {
@@ -51,7 +54,7 @@ impl Resources {
         let (pins_of_pages, rings) = shares.pins();
         Resources {
             limits: *limits,
-            users: Users::new(limits),
+            users: Arc::new(Users::new(limits)),
             waiting: UserPermits::new(waiting, WAITING_OF_USER_MAX.min(waiting)),
             silent: UserPermits::new(SILENT_MAX.min(few), SILENT_MAX),
             unreceived: UserPermits::new(few, few),
@@ -62,6 +65,7 @@ impl Resources {
             rings,
             close_watches: CloseWatches::new(),
             tap_files: Arc::new(TapFiles::new()),
+            slices: Rc::default(),
         }
     }
 
@@ -70,7 +74,7 @@ impl Resources {
     }
 
     /// Returns the users, and the budgets that they share.
-    pub(crate) fn users(&self) -> &Users {
+    pub(crate) fn users(&self) -> &Arc<Users> {
         &self.users
     }
 
@@ -119,6 +123,11 @@ impl Resources {
     /// Returns the files that taps of rules write.
     pub(crate) fn tap_files(&self) -> &Arc<TapFiles> {
         &self.tap_files
+    }
+
+    /// Returns the slices of the processor that the daemon's thread has.
+    pub(crate) fn slices(&self) -> &Rc<Slices> {
+        &self.slices
     }
 
     /// Returns the watches of sockets that programs have shut down.

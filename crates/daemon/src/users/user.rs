@@ -137,6 +137,11 @@ impl Users {
         user
     }
 
+    /// Returns whether more than one user has sockets or associations.
+    pub(crate) fn are_several(&self) -> bool {
+        lock(&self.by_id).values().filter(|user| user.strong_count() > 0).nth(1).is_some()
+    }
+
     /// Returns the users that have sockets or associations, by identifier.
     pub(crate) fn all(&self) -> Vec<Arc<User>> {
         let mut all: Vec<_> = lock(&self.by_id).values().filter_map(Weak::upgrade).collect();
