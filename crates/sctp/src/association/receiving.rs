@@ -88,3 +88,50 @@ impl Receiving {
         self.as_ref().is_some_and(Inbound::ack_due)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sctp_wire::Tsn;
+
+    use super::*;
+    use crate::config::AssociationConfig;
+    use crate::extensions::Extensions;
+
+    fn inbound() -> Inbound {
+        Inbound::new(Tsn(101), 1, &AssociationConfig::default(), Extensions::default())
+    }
+
+    #[test]
+    fn what_the_reader_has_yet_to_take_stays_counted_when_the_receiving_side_opens_and_ends() {
+        let mut receiving = Receiving::default();
+        assert!(receiving.as_ref().is_none() && receiving.as_mut().is_none());
+        assert_eq!(receiving.unread_bytes(), 0);
+        receiving.charge(Held::of(1000, 2));
+        assert_eq!(receiving.unread_bytes(), Held::of(1000, 2).total_bytes());
+        assert!(!receiving.consumed(100, 1), "no peer waits for a window update");
+        assert_eq!(receiving.unread_bytes(), Held::of(900, 1).total_bytes());
+        // The second time is a restart of the peer.
+        for count in [1, 2] {
+            receiving.open(inbound());
+            assert!(receiving.as_ref().is_some() && receiving.as_mut().is_some());
+            assert_eq!(receiving.unread_bytes(), Held::of(900, count).total_bytes());
+            receiving.charge(Held::of(0, 1));
+        }
+        receiving.end(Inbound::held);
+        assert!(receiving.as_ref().is_none());
+        receiving.end(|_| Held::default());
+        assert_eq!(receiving.unread_bytes(), Held::of(900, 3).total_bytes(), "it has ended already");
+    }
+
+    #[test]
+    fn a_sack_is_due_only_while_data_can_arrive() {
+        let mut receiving = Receiving::default();
+        assert!(!receiving.ack_due());
+        receiving.open(inbound());
+        assert!(!receiving.ack_due());
+        receiving.as_mut().expect("it is open").request_ack();
+        assert!(receiving.ack_due());
+        receiving.end(Inbound::held);
+        assert!(!receiving.ack_due());
+    }
+}

@@ -109,6 +109,35 @@ mod tests {
         assert_eq!(heartbeat.answer_by(), None);
         assert!(heartbeat.has_unanswered());
         assert_eq!(heartbeat.on_acked(&0u64.to_be_bytes()), None, "it left before the one that was answered");
+        assert_eq!(heartbeat.on_acked(&2u64.to_be_bytes()), Some(at(200)));
+        assert!(!heartbeat.has_unanswered());
+    }
+
+    #[test]
+    fn none_is_due_from_one_that_is_sent_until_the_next_is_scheduled() {
+        let mut heartbeat = Heartbeat::default();
+        assert_eq!((heartbeat.due_at(), heartbeat.awaited_since()), (None, None));
+        heartbeat.schedule(Some(at(300)));
+        assert_eq!(heartbeat.due_at(), Some(at(300)));
+        heartbeat.on_sent(at(300), 0, RTO);
+        assert_eq!((heartbeat.due_at(), heartbeat.awaited_since()), (None, Some(at(300))));
+    }
+
+    #[test]
+    fn an_answer_that_is_no_longer_awaited_counts_unless_probing_has_stopped() {
+        for has_stopped in [false, true] {
+            let mut heartbeat = Heartbeat::default();
+            heartbeat.on_sent(at(300), 7, RTO);
+            heartbeat.schedule(Some(at(900)));
+            if has_stopped {
+                heartbeat.clear()
+            } else {
+                heartbeat.stop_waiting()
+            }
+            assert_eq!((heartbeat.answer_by(), heartbeat.awaited_since()), (None, None));
+            assert_eq!(heartbeat.due_at(), (!has_stopped).then_some(at(900)));
+            assert_eq!(heartbeat.on_acked(&7u64.to_be_bytes()), (!has_stopped).then_some(at(300)));
+        }
     }
 
     #[test]
