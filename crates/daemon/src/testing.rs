@@ -67,11 +67,21 @@ pub(crate) fn opened(registry: &Registry, style: Style) -> (Rc<Socket>, OwnedFd)
     (opened.socket, opened.program_end)
 }
 
+/// Opens an IPv6 socket without a task, as [`opened`] does.
+pub(crate) fn opened_v6(registry: &Registry, style: Style) -> (Rc<Socket>, OwnedFd) {
+    let opened = opened_of(registry, Family::V6, style);
+    (opened.socket, opened.program_end)
+}
+
 /// Opens a socket; returns what its task needs, too.
 pub(crate) fn opened_whole(registry: &Registry, style: Style) -> Opened {
+    opened_of(registry, Family::V4, style)
+}
+
+fn opened_of(registry: &Registry, family: Family, style: Style) -> Opened {
     let owner = Owner { user: 1, process: 1 };
     let options = SocketOptions::new(registry.stack());
-    registry.open(owner, Family::V4, style, style.initial_state(), options).expect("a channel")
+    registry.open(owner, family, style, style.initial_state(), options).expect("a channel")
 }
 
 /// Opens a one-to-one socket with an association. Returns the other end of that, too.

@@ -260,6 +260,11 @@ impl Socket {
         as_seen(self.family, self.addresses.local().unwrap_or_else(|| unspecified(self.family)))
     }
 
+    /// Returns whether the socket has an SCTP port: it is bound, or it has an association of another socket.
+    pub(crate) fn has_port(&self) -> bool {
+        self.addresses.bound_or_inherited().is_some() || !self.associations.is_empty()
+    }
+
     /// Returns the form in which the program sees addresses.
     pub(crate) fn view(&self) -> View {
         self.options().view(self.family)

@@ -242,6 +242,8 @@ fn mtu(access: &Access<'_>) -> Option<i32> {
 fn set_of_ipv6(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
     let plain = Value::at_least(value, 4).map(|value| value.i32(0));
     match name {
+        // As in the kernel: the ports that the socket holds, and the addresses of its associations, depend on the option.
+        IPV6_V6ONLY if access.socket.has_port() => return Err(Errno::INVAL),
         IPV6_V6ONLY => access.options_mut().set_v6_only(plain? != 0),
         IPV6_TCLASS => match plain? {
             // The initial value of RFC 3542 §6.5.
@@ -259,5 +261,28 @@ fn of_ipv6(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
         IPV6_V6ONLY => Ok(number(access.options().v6_only().into())),
         IPV6_TCLASS => Ok(number(class(access, (IPPROTO_IPV6, name)))),
         _ => Err(Errno::NOPROTOOPT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{get, set_now};
+    use super::*;
+    use crate::calls::bind::bound;
+    use crate::channel::style::Style;
+    use crate::testing::{opened_v6, registry};
+
+    #[tokio::test(flavor = "local")]
+    async fn the_families_of_a_socket_are_final_once_it_has_a_port() {
+        let registry = registry();
+        for style in [Style::OneToOne, Style::OneToMany] {
+            let (socket, _program_end) = opened_v6(&registry, style);
+            let option = (IPPROTO_IPV6, IPV6_V6ONLY);
+            let set = |on: i32| set_now(&socket, option, &on.to_ne_bytes()).map(drop);
+            assert_eq!((set(0), set(1)), (Ok(()), Ok(())), "{style:?}");
+            bound(&registry, &socket).expect("a free port");
+            assert_eq!((set(0), set(1)), (Err(Errno::INVAL), Err(Errno::INVAL)), "{style:?}");
+            assert_eq!(get(&socket, option, &[0; 4]), Ok(number(1)), "{style:?}");
+        }
     }
 }
