@@ -14,7 +14,8 @@ use crate::users::requester::Requester;
 
 /// Returns the association with this address of the peer.
 pub(crate) fn find(socket: &Socket, address: SocketAddr) -> Result<AssocId, Errno> {
-    check_peer(socket.family(), address)?;
+    socket.check_family(address)?;
+    check_peer(address)?;
     Ok(socket.associations().with_peer(address).ok_or(Errno::NOENT)?.id())
 }
 

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
 use crate::state::socket_addresses::Bound;
-use crate::system::addresses::{append, check_family, check_local, parse_list, unspecified};
+use crate::system::addresses::{append, check_local, parse_list, unspecified};
 use crate::users::quantum::Quantum;
 use crate::users::requester::Requester;
 
@@ -58,7 +58,7 @@ pub(crate) fn bind(
     address: SocketAddr,
     requester: Requester,
 ) -> Result<(), Errno> {
-    check_family(socket.family(), address)?;
+    socket.check_family(address)?;
     check_unbound(socket)?;
     check_right(registry, address.port(), requester)?;
     let ip = address.ip().to_canonical();
@@ -111,14 +111,14 @@ pub(crate) fn bind_more(
     if ips.len() + list.len() > ADDRESSES_MAX {
         return Err(Errno::NOBUFS);
     }
-    list.iter().try_for_each(|address| check_family(socket.family(), *address))?;
+    list.iter().try_for_each(|address| socket.check_family(*address))?;
     if held.is_none() {
         check_unbound(socket)?;
     }
     for address in list {
         check_right(registry, address.port(), requester)?;
         let ip = address.ip().to_canonical();
-        if !names_port(*address, port) || socket.scope(&ips).covers(ip) {
+        if !names_port(*address, port) || matches_one(&ips, ip) {
             return Err(Errno::INVAL);
         }
         check_local(ip)?;
@@ -138,7 +138,7 @@ pub(crate) fn bind_less(registry: &Registry, socket: &Socket, list: &[u8]) -> Re
     let list = parse_list(list)?;
     let mut less = socket.addresses().bound().ok_or(Errno::BUSY)?;
     for address in list {
-        check_family(socket.family(), address)?;
+        socket.check_family(address)?;
         let ip = address.ip().to_canonical();
         if less.ips().len() < 2 {
             return Err(Errno::BUSY);
@@ -149,6 +149,12 @@ pub(crate) fn bind_less(registry: &Registry, socket: &Socket, list: &[u8]) -> Re
         less.remove(ip).ok_or(Errno::INVAL)?;
     }
     registry.rebind(socket, less, &[])
+}
+
+/// Returns whether an address is one of these, or stands beside the unspecified address. As in the kernel, that matches each
+/// address: it stands for all, and a socket that is bound to single ones does not get the others.
+fn matches_one(ips: &[IpAddr], ip: IpAddr) -> bool {
+    ips.iter().any(|held| *held == ip || held.is_unspecified() || ip.is_unspecified())
 }
 
 /// Returns whether an address has this port, or leaves the port open.
@@ -217,6 +223,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::calls::associations::find;
     use crate::channel::style::Style;
     use crate::state::association::SocketAssociation;
     use crate::testing::{self, ID, registry};
@@ -280,6 +287,57 @@ mod tests {
         assert_eq!(more(ADDRESSES_MAX..=ADDRESSES_MAX + 1), Err(Errno::NOBUFS));
         assert_eq!(more(ADDRESSES_MAX..=ADDRESSES_MAX), Ok(()));
         assert_eq!(socket.addresses().bound().map(|bound| bound.ips().len()), Some(ADDRESSES_MAX));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_unspecified_address_stands_alone() {
+        let registry = registry();
+        let addresses = |ips: &[&str]| -> Vec<SocketAddr> {
+            ips.iter().map(|ip| SocketAddr::new(ip.parse().expect("an address"), 0)).collect()
+        };
+        for (held, added) in [
+            (&["127.0.0.2"][..], &["0.0.0.0"][..]),
+            (&["127.0.0.2"], &["127.0.0.3", "0.0.0.0"]),
+            (&["0.0.0.0"], &["127.0.0.2"]),
+            (&["0.0.0.0"], &["0.0.0.0"]),
+            (&[], &["127.0.0.2", "0.0.0.0"]),
+            (&[], &["0.0.0.0", "127.0.0.2"]),
+        ] {
+            let (socket, _program_end) = opened(&registry);
+            let held = addresses(held);
+            if !held.is_empty() {
+                bind_more(&registry, &socket, &held, requester(1)).expect("a free port");
+            }
+            let more = bind_more(&registry, &socket, &addresses(added), requester(1));
+            assert_eq!(more, Err(Errno::INVAL), "{held:?} {added:?}");
+            let ips: Vec<IpAddr> = held.iter().map(SocketAddr::ip).collect();
+            let bound = socket.addresses().bound().map(|bound| bound.ips().to_vec());
+            assert_eq!(bound.unwrap_or_default(), ips, "all or none");
+        }
+        let (alone, _program_end) = opened(&registry);
+        assert_eq!(bind_more(&registry, &alone, &addresses(&["0.0.0.0"]), requester(1)), Ok(()));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_socket_of_ipv6_alone_has_no_mapped_address() {
+        let registry = registry();
+        let mapped = SocketAddr::from((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), 0));
+        for v6_only in [true, false] {
+            let expected = if v6_only { Err(Errno::INVAL) } else { Ok(()) };
+            let [(first, _first_end), (second, _second_end)] =
+                [(); 2].map(|()| testing::opened_v6(&registry, Style::OneToMany));
+            first.options_mut().set_v6_only(v6_only);
+            second.options_mut().set_v6_only(v6_only);
+            assert_eq!(bind(&registry, &first, mapped, requester(1)), expected);
+            assert_eq!(bind_more(&registry, &second, &[mapped], requester(1)), expected);
+            assert_eq!([first, second].map(|socket| socket.addresses().is_bound()), [!v6_only; 2]);
+            // The address of a message without association.
+            let peer = SocketAddr::new(mapped.ip(), 7);
+            let (third, _third_end) = testing::opened_v6(&registry, Style::OneToMany);
+            third.options_mut().set_v6_only(v6_only);
+            let unknown = if v6_only { Errno::INVAL } else { Errno::NOENT };
+            assert_eq!(find(&third, peer).map(drop), Err(unknown));
+        }
     }
 
     #[tokio::test(flavor = "local")]

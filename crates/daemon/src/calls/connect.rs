@@ -80,7 +80,8 @@ fn connect(
         if address.port() != first.port() {
             return Err(Errno::INVAL);
         }
-        let host = check_peer(socket.family(), address)?;
+        socket.check_family(address)?;
+        let host = check_peer(address)?;
         if hosts.contains(&host) {
             return Err(Errno::ADDRNOTAVAIL);
         }

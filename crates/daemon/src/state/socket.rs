@@ -30,7 +30,7 @@ use super::stream_rules::Autopusher;
 use crate::channel::Channel;
 use crate::channel::shared_pages::SharedPages;
 use crate::channel::style::Style;
-use crate::system::addresses::{Family, View, as_seen, unspecified};
+use crate::system::addresses::{Family, View, as_seen, check_family, unspecified};
 use crate::system::errno;
 use crate::system::socket_cookie::Cookie;
 use crate::users::owner::{Owner, Share};
@@ -258,6 +258,11 @@ impl Socket {
     /// Returns the address for `getsockname`, in the form of the socket's family.
     pub(crate) fn local_address(&self) -> SocketAddr {
         as_seen(self.family, self.addresses.local().unwrap_or_else(|| unspecified(self.family)))
+    }
+
+    /// Checks that an address that a program names is of a family that the socket accepts.
+    pub(crate) fn check_family(&self, address: SocketAddr) -> Result<(), Errno> {
+        check_family(self.family, self.options().v6_only(), address)
     }
 
     /// Returns whether the socket has an SCTP port: it is bound, or it has an association of another socket.

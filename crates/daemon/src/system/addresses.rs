@@ -25,14 +25,17 @@ impl Family {
     }
 }
 
-/// Checks the family of an address: an IPv6 socket also accepts IPv4 addresses, mapped or not.
-pub(crate) fn check_family(family: Family, address: SocketAddr) -> Result<(), Errno> {
-    if family == Family::V4 && address.is_ipv6() { Err(Errno::INVAL) } else { Ok(()) }
+/// Checks the family of an address: an IPv6 socket also accepts IPv4 addresses, mapped or not, unless it is `v6_only`.
+pub(crate) fn check_family(family: Family, v6_only: bool, address: SocketAddr) -> Result<(), Errno> {
+    let is_accepted = match family {
+        Family::V4 => address.is_ipv4(),
+        Family::V6 => !v6_only || address.ip().to_canonical().is_ipv6(),
+    };
+    if is_accepted { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// Checks that a peer can have this address, and returns its IP address.
-pub(crate) fn check_peer(family: Family, peer: SocketAddr) -> Result<IpAddr, Errno> {
-    check_family(family, peer)?;
+/// Checks that a peer can have this address, whose family the socket accepts, and returns its IP address.
+pub(crate) fn check_peer(peer: SocketAddr) -> Result<IpAddr, Errno> {
     let ip = peer.ip().to_canonical();
     match ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST {
         true => Err(Errno::INVAL),
@@ -171,6 +174,17 @@ mod tests {
         ] {
             assert_eq!(View { family, own_v4 }.of(parse(address)), parse(told));
         }
+    }
+
+    #[test]
+    fn a_socket_accepts_addresses_of_its_families() {
+        let accepted = |family, v6_only| {
+            ["192.0.2.1:7", "0.0.0.0:7", "[::ffff:192.0.2.1]:7", "[2001:db8::1]:7", "[::]:7"]
+                .map(|text| check_family(family, v6_only, text.parse().expect("an address")).is_ok())
+        };
+        assert_eq!(accepted(Family::V4, false), [true, true, false, false, false]);
+        assert_eq!(accepted(Family::V6, false), [true; 5]);
+        assert_eq!(accepted(Family::V6, true), [false, false, false, true, true]);
     }
 
     /// The answer must not depend on the routes of the host.
