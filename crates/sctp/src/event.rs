@@ -48,6 +48,8 @@ pub enum Event {
         peer: SocketAddr,
         /// Number of the peer's addresses.
         addresses: usize,
+        /// Numbers of outbound and of inbound streams after negotiation.
+        streams: (u16, u16),
     },
     /// The association that this side requested is up.
     Connected {

@@ -90,8 +90,10 @@ impl Socket {
             if let Some(config) = driver.config(stream, Which::Only) {
                 published.on_begun(&config);
             }
-            if let Some(view) = driver.view(stream, Which::Only) {
-                published.on_handshake(view.streams_out());
+            let view = driver.view(stream, Which::Only);
+            let streams = view.map(|view| (view.streams_out(), view.streams_in()));
+            if let Some((streams_out, streams_in)) = streams.or_else(|| driver.ended_streams(stream)) {
+                published.on_handshake(streams_out, streams_in);
             }
         });
     }

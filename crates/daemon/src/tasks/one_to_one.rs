@@ -232,7 +232,7 @@ mod tests {
     use channel_protocol::assoc_id::AssocId;
     use channel_protocol::record::{Header, Kind};
     use rustix::net::{RecvFlags, recv};
-    use swiftwater::Address;
+    use swiftwater::{Address, AssociationOptions, internals};
     use tokio::task::{spawn_local, yield_now};
 
     use super::*;
@@ -303,20 +303,61 @@ mod tests {
         assert!(assoc.stack_association().is_some());
     }
 
-    /// Reads as a program does until the end of the content; returns the types of the notifications.
-    async fn notified_until_end(program_end: &OwnedFd) -> Vec<u16> {
-        let (mut types, mut place) = (Vec::new(), [0; 4096]);
+    /// Reads as a program does until the end of the content; returns the notifications.
+    async fn notified_until_end(program_end: &OwnedFd) -> Vec<Vec<u8>> {
+        let (mut notifications, mut place) = (Vec::new(), [0; 4096]);
         loop {
             match recv(program_end, &mut place[..], RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => return types,
+                Ok((_, 0)) => return notifications,
                 Ok((_, bytes)) => {
                     let (header, content) = Header::split(&place[..bytes]).expect("a record");
                     if header.kind == Kind::Notification {
-                        types.push(u16::from_ne_bytes([content[0], content[1]]));
+                        notifications.push(content.to_vec());
                     }
                 }
                 Err(_) => yield_now().await,
             }
+        }
+    }
+
+    /// Returns the number at this place of a notification.
+    fn u16_at(notification: &[u8], at: usize) -> u16 {
+        u16::from_ne_bytes([notification[at], notification[at + 1]])
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_notifications_of_an_association_that_ends_before_it_is_accepted_are_whole() {
+        for is_aborted in [false, true] {
+            let registry = registry();
+            let listener = registry.stack().listen(7).expect("a free port");
+            let stack = registry.stack().with_options(&AssociationOptions::default().with_streams_out(4));
+            let peer = soon(stack.connect(server_address(&registry))).await.expect("it listens");
+            let streams = (peer.streams_in(), peer.streams_out());
+            peer.send(b"a word").await.expect("it is up");
+            match is_aborted {
+                true => peer.abort("enough"),
+                false => drop(soon(peer.clone().close()).await),
+            }
+            drop(peer);
+            soon(internals::no_association(registry.stack())).await;
+            let (association, from) = soon(listener.accept()).await.expect("an association comes");
+            let (socket, program_end) = opened(&registry, Style::OneToOne);
+            let mut options = socket.future_options();
+            options.subscribe(NotificationType::AssociationChange.subscription(), true);
+            let assoc = Rc::new(SocketAssociation::new(ID, from, options));
+            socket.on_connecting(&assoc, None);
+            socket.on_connected(1);
+            assoc.set_up(association);
+            let task = spawn_local(async move { relay(&socket, &assoc, Messages::new()).await });
+            let [up, end] = soon(notified_until_end(&program_end)).await.try_into().expect("two changes");
+            // `sac_outbound_streams` and `sac_inbound_streams`.
+            assert_eq!((u16_at(&up, 12), u16_at(&up, 14)), streams, "aborted: {is_aborted}");
+            assert_eq!(streams.1, 4);
+            // `sac_info`: the error cause of the ABORT (RFC 9260 §3.3.10.12).
+            let information: &[u8] = if is_aborted { b"\0\x0c\0\x0aenough" } else { b"" };
+            assert_eq!(&end[20..], information);
+            drop(program_end);
+            soon(task).await.expect("it ends with the program");
         }
     }
 
@@ -350,7 +391,8 @@ mod tests {
             soon(assoc.stack_association().expect("it is up").closed()).await;
             (0..3).for_each(|_| send(&program_end, AssocId::NONE, b"a word"));
             let task = spawn_local(async move { relay(&socket, &assoc, Messages::new()).await });
-            let types = soon(notified_until_end(&program_end)).await;
+            let notified = soon(notified_until_end(&program_end)).await;
+            let types: Vec<_> = notified.iter().map(|notification| u16_at(notification, 0)).collect();
             let expected = [change, change, failed, failed, failed].map(|kind| kind as u16);
             assert_eq!(types, expected, "aborted {is_aborted}, peeled off {is_peeled_off}");
             drop(program_end);

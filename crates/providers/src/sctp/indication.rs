@@ -109,7 +109,9 @@ impl Host for Upper<'_, '_> {
 
     fn event(&mut self, id: AssociationId, event: Event) {
         match event {
-            Event::Accepted { listener, peer, addresses, .. } => self.accepted(id, listener, peer, addresses),
+            Event::Accepted { listener, peer, addresses, streams, .. } => {
+                self.accepted(id, listener, peer, addresses, streams);
+            }
             Event::Connected { streams_out, streams_in } => {
                 self.on_event(id, tpi::Event::ConnCon);
                 let confirmation = Primitive::ConnCon {
@@ -238,8 +240,11 @@ impl Upper<'_, '_> {
         match self.minors.owner(id) {
             Some(Owner::Waiting(sequence)) => {
                 if let Some(waiting) = self.minors.waiting(sequence) {
-                    // The message may wait long for an accept, so it must not keep a receive block.
-                    m.data = Chain::from(m.data.to_vec());
+                    // The message may wait long for an accept, so it must not keep a receive block. The blocks of
+                    // `T_DISCON_IND` are copies, and each has its meaning.
+                    if !matches!(m.kind, Kind::Proto(Control::Tpi(Primitive::DisconInd { .. }))) {
+                        m.data = Chain::from(m.data.to_vec());
+                    }
                     waiting.queue.push_back(m);
                 }
             }
@@ -277,13 +282,20 @@ impl Upper<'_, '_> {
         self.notify(id, NotificationKind::SendFailed { info, was_sent, beginning, ending, cause }, data);
     }
 
-    fn accepted(&mut self, id: AssociationId, listener: ListenerId, peer: SocketAddr, addresses: usize) {
+    fn accepted(
+        &mut self,
+        id: AssociationId,
+        listener: ListenerId,
+        peer: SocketAddr,
+        addresses: usize,
+        streams: (u16, u16),
+    ) {
         match self.minors.listener(listener).and_then(|s| Some((s, self.minors.get(s)?))) {
             Some((s, Minor::Listening { port, backlog, waiting, .. })) => {
                 self.minors.set(s, Minor::Listening { port, listener, backlog, waiting: waiting + 1 });
                 self.minors.on_event(s, tpi::Event::ConnInd);
                 let memory = self.pool_of(s).and_then(|pool| pool.charge(waiting_bytes(addresses)));
-                let sequence = self.minors.wait(s, id, memory);
+                let sequence = self.minors.wait(s, id, streams, memory);
                 let indication = Primitive::ConnInd { addresses: peer.into(), sequence };
                 self.cx.putnext(s, Message::proto(indication));
             }

@@ -41,6 +41,8 @@ pub(super) struct Waiting {
     pub(super) listener: StreamId,
     /// `None` once the association has ended.
     pub(super) association: Option<AssociationId>,
+    /// Its numbers of outbound and of inbound streams.
+    pub(super) streams: (u16, u16),
     /// The messages that have arrived, in order.
     pub(super) queue: VecDeque<Message>,
     /// The charge of these messages, once the association has ended.
@@ -81,6 +83,8 @@ pub(super) struct Minors {
     waiting: HashMap<u32, Waiting>,
     /// The ends of the associations of one-to-one streams that are still open.
     disconnects: HashMap<StreamId, Disconnect>,
+    /// The numbers of outbound and of inbound streams of associations that had ended before these streams accepted them.
+    ended_streams: HashMap<StreamId, (u16, u16)>,
     /// The number of the next association that waits (`SEQ_number`).
     next_sequence: u32,
 }
@@ -97,6 +101,7 @@ impl Minors {
         let minor = self.get(s)?;
         self.by_stream[s.index()] = None;
         self.disconnects.remove(&s);
+        self.ended_streams.remove(&s);
         let listening = match minor {
             Minor::Listening { listener, .. } | Minor::OneToMany { listener, .. } => Some(listener),
             _ => self.take_resting(s).map(|(listener, _)| listener),
@@ -217,11 +222,21 @@ impl Minors {
         self.disconnects.get(&s)
     }
 
+    /// Keeps the numbers of streams of an association that had ended before this stream accepted it.
+    pub(super) fn note_ended_streams(&mut self, s: StreamId, streams: (u16, u16)) {
+        self.ended_streams.insert(s, streams);
+    }
+
+    pub(super) fn ended_streams(&self, s: StreamId) -> Option<(u16, u16)> {
+        self.ended_streams.get(&s).copied()
+    }
+
     /// Queues an association until it is accepted; returns its number.
     pub(super) fn wait(
         &mut self,
         listener: StreamId,
         id: AssociationId,
+        streams: (u16, u16),
         memory: Option<ReceiveCharge>,
     ) -> u32 {
         let sequence = self.next_sequence;
@@ -230,6 +245,7 @@ impl Minors {
         let waiting = Waiting {
             listener,
             association: Some(id),
+            streams,
             queue: VecDeque::new(),
             charge: None,
             _memory: memory,

@@ -186,6 +186,11 @@ impl SctpDriver {
         self.minors.disconnect(s)
     }
 
+    /// Returns the numbers of outbound and of inbound streams of an association that had ended before this stream accepted it.
+    pub fn ended_streams(&self, s: StreamId) -> Option<(u16, u16)> {
+        self.minors.ended_streams(s)
+    }
+
     /// Returns the options of the association of a one-to-one stream, or of one association of a one-to-many stream.
     pub fn config(&self, s: StreamId, association: Which) -> Option<Arc<AssociationConfig>> {
         self.endpoint.config(self.association(s, association)?)

@@ -276,7 +276,10 @@ impl SctpDriver {
                 self.minors.set(stream, Minor::Connected { association });
                 self.minors.set_owner(association, Owner::Stream(stream));
             }
-            None => self.minors.set(stream, Minor::Disconnected),
+            None => {
+                self.minors.set(stream, Minor::Disconnected);
+                self.minors.note_ended_streams(stream, waiting.streams);
+            }
         }
         self.minors.on_event(s, Event::ConnRes);
         self.minors.on_event(s, ok_ack(waits, is_here));

@@ -471,7 +471,10 @@ impl Endpoint {
         let mut association = Association::accept(&mut cx, id, config, local, cookie, &remotes, &route);
         let peer = SocketAddr::new(remotes[0].0.ip(), cookie.peer_port);
         let addresses = remotes.len();
-        cx.host.event(id, Event::Accepted { listener, port: cookie.local_port, peer, addresses });
+        let view = association.view();
+        let streams = (view.streams_out(), view.streams_in());
+        let port = cookie.local_port;
+        cx.host.event(id, Event::Accepted { listener, port, peer, addresses, streams });
         association.tell_adaptation(&mut cx);
         association.trace_changes(now);
         self.insert(association);

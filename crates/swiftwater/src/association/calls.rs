@@ -146,8 +146,7 @@ forward! {
     }
     fn path_to(&self, address: IpAddr) -> Option<PathId>;
 
-    /// Returns the number of outbound streams that the handshake negotiated; 0 if the association had ended before it
-    /// was accepted.
+    /// Returns the number of outbound streams that the handshake negotiated.
     example {
         /// ```
         /// # use swiftwater::{Association, AssociationOptions, Listener};
@@ -160,7 +159,7 @@ forward! {
     }
     fn streams_out(&self) -> u16;
 
-    /// Returns the number of inbound streams that the handshake negotiated; 0 once the association has ended.
+    /// Returns the number of inbound streams that the handshake negotiated.
     example {
         /// ```
         /// # use swiftwater::{Association, Listener};

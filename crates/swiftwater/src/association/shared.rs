@@ -91,15 +91,14 @@ impl SharedAssociation {
         self.association_ref().path_to(address)
     }
 
-    /// Returns the number of outbound streams that the handshake negotiated; 0 if the association had ended before it was
-    /// accepted.
+    /// Returns the number of outbound streams that the handshake negotiated.
     pub(crate) fn streams_out(&self) -> u16 {
         self.socket.published.streams_out()
     }
 
-    /// Returns the number of inbound streams that the handshake negotiated; 0 once the association has ended.
+    /// Returns the number of inbound streams that the handshake negotiated.
     pub(crate) fn streams_in(&self) -> u16 {
-        self.view(|view| view.streams_in()).unwrap_or_default()
+        self.socket.published.streams_in()
     }
 
     /// Reads the association; returns `None` once it has ended.

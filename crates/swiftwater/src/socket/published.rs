@@ -11,6 +11,8 @@ use sctp::{AssociationConfig, MessageLimits};
 pub(crate) struct Published {
     /// Number of outbound streams; known once the association is up.
     streams_out: AtomicU16,
+    /// Number of inbound streams; known once the association is up.
+    streams_in: AtomicU16,
     message_bytes_max: AtomicUsize,
     events: AtomicBool,
     /// Whether [`Event::Up`](crate::Event::Up) was delivered, or is not to be delivered any more.
@@ -31,6 +33,10 @@ impl Published {
         self.streams_out.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn streams_in(&self) -> u16 {
+        self.streams_in.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn has_events(&self) -> bool {
         self.events.load(Ordering::Relaxed)
     }
@@ -47,8 +53,9 @@ impl Published {
     }
 
     /// Publishes the streams that a handshake has negotiated: the first, or that of a peer that has restarted.
-    pub(super) fn on_handshake(&self, streams_out: u16) {
+    pub(super) fn on_handshake(&self, streams_out: u16, streams_in: u16) {
         self.streams_out.store(streams_out, Ordering::Relaxed);
+        self.streams_in.store(streams_in, Ordering::Relaxed);
     }
 
     /// Publishes the configuration that the association begins with.

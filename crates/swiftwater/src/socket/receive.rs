@@ -220,7 +220,9 @@ impl Socket {
         if self.style == Style::OneToOne {
             let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
             match &primitive {
-                Primitive::ConnCon { outbound_streams, .. } => self.published.on_handshake(*outbound_streams),
+                Primitive::ConnCon { outbound_streams, inbound_streams, .. } => {
+                    self.published.on_handshake(*outbound_streams, *inbound_streams);
+                }
                 Primitive::OrdrelInd { .. } => *end = End::PeerShutdown,
                 Primitive::DisconInd { reason, cause, .. } => {
                     *end = Loss::of(*reason, *cause, &message.data).map_or(End::Closed, End::Lost);
