@@ -22,6 +22,7 @@ use super::notification_type::NotificationType;
 use super::path_parameters::mtu_as_seen;
 use super::send_queue::SendQueue;
 use crate::channel::window_credit::ReceiveWindow;
+use crate::users::budget::Charge;
 use crate::users::user::{AssociationPermit, User};
 
 /// What RTO.Max counts as at most once the program has gone: the default of RFC 9260 §16. T5, five times that, bounds how long a
@@ -61,6 +62,8 @@ pub(crate) struct SocketAssociation {
     linked_with: Cell<AssocId>,
     /// The permit of an association of a socket that is not closed. That of a one-to-one socket gets it with its paths.
     permit: RefCell<Option<AssociationPermit>>,
+    /// The charge of an association of a one-to-many socket that has ended, in place of the permit.
+    unread: RefCell<Option<Charge>>,
 }
 
 /// The outcome of setting up an association.
@@ -96,6 +99,7 @@ impl SocketAssociation {
             has_upper_records: Cell::new(false),
             linked_with: Cell::default(),
             permit: RefCell::default(),
+            unread: RefCell::default(),
         }
     }
 
@@ -111,6 +115,16 @@ impl SocketAssociation {
     /// Counts the association for its user as long as it exists.
     pub(crate) fn hold_permit(&self, permit: AssociationPermit) {
         *self.permit.borrow_mut() = Some(permit);
+    }
+
+    /// Counts an association that has ended as unread data of its user, and no longer as an association: the program has only to
+    /// read what came before. It keeps its permit if the user has no such memory to spare.
+    pub(super) fn count_as_unread(&self) {
+        match self.permit.take().map(AssociationPermit::into_unread) {
+            Some(Ok(charge)) => *self.unread.borrow_mut() = Some(charge),
+            Some(Err(permit)) => self.hold_permit(permit),
+            None => {}
+        }
     }
 
     /// Charges this many paths to the user of the socket. The error is the memory that the user does not have left.

@@ -11,6 +11,7 @@ use channel_protocol::assoc_id::AssocId;
 use swiftwater::tokio::Association;
 
 use super::association::SocketAssociation;
+use super::unread_ends::UnreadEnds;
 
 /// Maximum number of associations that are looked at because their peers have the same address.
 const LISTING_LOOKED_AT_MAX: usize = 64;
@@ -29,6 +30,8 @@ pub(crate) struct Associations {
     /// For a one-to-many socket: the latest association with each peer that still delivers messages or notifications to the
     /// program, by the address with which it was set up. It may have ended.
     delivered: RefCell<HashMap<SocketAddr, Rc<SocketAssociation>>>,
+    /// For a one-to-many socket: counts those that have ended, while they still deliver to the program.
+    unread_ends: Rc<UnreadEnds>,
 }
 
 impl Associations {
@@ -137,6 +140,11 @@ impl Associations {
         if delivered.get(&peer_key(assoc)).is_some_and(is_latest) {
             delivered.remove(&peer_key(assoc));
         }
+    }
+
+    /// Returns the count of those that have ended, while they still deliver to the program.
+    pub(crate) fn unread_ends(&self) -> &Rc<UnreadEnds> {
+        &self.unread_ends
     }
 
     /// Sets whether the send queues take one message at a time.

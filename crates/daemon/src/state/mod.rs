@@ -21,3 +21,4 @@ pub(crate) mod socket;
 pub(crate) mod socket_addresses;
 pub(crate) mod socket_options;
 pub(crate) mod stream_rules;
+pub(crate) mod unread_ends;

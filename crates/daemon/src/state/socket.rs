@@ -27,6 +27,7 @@ use super::send_queue::SendQueue;
 use super::socket_addresses::{Addresses, Bound};
 use super::socket_options::SocketOptions;
 use super::stream_rules::Autopusher;
+use super::unread_ends::UnreadEnd;
 use crate::channel::Channel;
 use crate::channel::shared_pages::SharedPages;
 use crate::channel::style::Style;
@@ -528,6 +529,13 @@ impl Socket {
         if let Some(queue) = assoc.send_queue() {
             queue.leave();
         }
+    }
+
+    /// Records that the stack has forgotten an association, while the program has not read all of it. It counts as such until the
+    /// returned value is dropped.
+    pub(crate) fn on_end_unread(&self, assoc: &SocketAssociation) -> UnreadEnd {
+        assoc.count_as_unread();
+        self.associations.unread_ends().begin()
     }
 
     /// Removes an association; returns its closed send queue.

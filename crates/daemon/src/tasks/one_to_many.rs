@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::relaying::{breach, drain_with_memory, notify, relay_inbound, relay_send_queue};
+use super::relaying::{breach, drain_with_memory, notify, relay_inbound, relay_send_queue, wait_for_program};
 use super::turn_to_close;
 use crate::calls::options;
 use crate::relay::drain::{BatchEnd, take_batch};
@@ -156,9 +156,10 @@ fn set_up_soon(socket: &Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<Send
     });
 }
 
-/// Waits for the next association that a peer has set up.
+/// Waits for the next association that a peer has set up; while the program has left too many ends unread, for none.
 async fn next(socket: &Socket, listener: &mut Option<Arc<Listener>>) -> Association {
     if let Some(listening) = listener {
+        socket.associations().unread_ends().room().await;
         match listening.accept().await {
             Ok((association, _)) => return association,
             Err(error) => {
@@ -273,6 +274,7 @@ async fn cannot_start(
     error: Errno,
     cause: u16,
 ) {
+    let _unread = socket.on_end_unread(assoc);
     socket.on_one_of_many_ended(assoc);
     assoc.set_failed(error);
     notify(socket, notifications::cannot_start(assoc, cause)).await;
@@ -296,10 +298,12 @@ async fn report_unsent(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &S
 /// same peer, has delivered its end: a program that knows peers by their addresses would take that end for the end of this one.
 async fn relay_inbound_to_end(guard: InboundGuard, before: Option<Rc<SocketAssociation>>) {
     let InboundGuard { socket, assoc } = &guard;
+    let mut unread = None;
     if let Some(before) = before {
-        before.inbound_done().await;
+        wait_for_program(socket, assoc, &mut unread, before.inbound_done()).await;
     }
-    relay_inbound(socket, assoc, |_| socket.on_one_of_many_ended(assoc)).await;
+    relay_inbound(socket, assoc, &mut unread, |_| socket.on_one_of_many_ended(assoc)).await;
+    let _unread = unread.unwrap_or_else(|| socket.on_end_unread(assoc));
     // Messages that the program has sent before it could see the end are still in the channel. They return to it.
     drain_with_memory(socket, pending::<()>()).await;
     socket.remove(assoc);
@@ -355,13 +359,14 @@ mod tests {
     use channel_protocol::assoc_id::AssocId;
     use channel_protocol::record::{Header, Kind};
     use channel_protocol::sharers_page::ROOM_BYTES;
-    use swiftwater::internals;
+    use swiftwater::{Address, internals};
 
     use super::*;
     use crate::calls::associations::await_room;
     use crate::calls::listen::listen;
     use crate::channel::style::Style;
     use crate::state::notification_type::NotificationType;
+    use crate::state::unread_ends::UNREAD_ENDS_MAX;
     use crate::tasks::start;
     use crate::testing::{
         ID, closed_socket, header, opened, opened_whole, read, registry, registry_with, send, server_address,
@@ -371,6 +376,7 @@ mod tests {
     use crate::users::quantum::RECORDS_PER_TURN;
     use crate::users::requester::tests::requester;
     use crate::users::round_share::{CLOSE_RECORDS, RECORDS_PER_ROUND};
+    use crate::users::user::ENDED_ASSOCIATION_BYTES;
 
     #[tokio::test(flavor = "local")]
     async fn others_run_while_a_socket_with_many_associations_is_closed() {
@@ -461,6 +467,86 @@ mod tests {
             soon(internals::no_association(registry.stack())).await;
             assert_eq!((registry.closed().users(), user.associations()), (vec![], 0));
         }
+    }
+
+    /// Returns what the user has: associations, memory of pages, and unread data.
+    fn counted(registry: &Registry) -> [usize; 3] {
+        let user = registry.resources().users().user(1);
+        [user.associations(), user.pages().charged_bytes(), user.received().charged_bytes()]
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn an_association_that_has_ended_counts_as_unread_data_until_the_program_reads_it() {
+        const PEERS: usize = 9;
+        let registry = Rc::new(registry());
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        let change = NotificationType::AssociationChange;
+        socket.options_mut().future_mut().subscribe(change.subscription(), true);
+        let listener = registry.stack().listen(7).expect("a free port");
+        let [_, pages_before, unread_before] = counted(&registry);
+        // The program reads nothing: there is no room for it.
+        let delivery = socket.channel().delivery().lock().await;
+        for _ in 0..PEERS {
+            let (peer, accepted) =
+                tokio::join!(registry.stack().connect(server_address(&registry)), listener.accept());
+            accept(&registry, &socket, accepted.expect("an association comes").0);
+            peer.expect("it listens").abort("");
+        }
+        until("no association counts", || counted(&registry)[0] == 0).await;
+        let [_, pages, unread] = counted(&registry);
+        assert_eq!(pages, pages_before);
+        assert!(unread >= unread_before + PEERS * ENDED_ASSOCIATION_BYTES, "{unread}");
+        drop(delivery);
+        let mut changes = Vec::new();
+        let read_all = async {
+            while changes.len() < 2 * PEERS {
+                let Some(record) = read(&program_end) else {
+                    tokio::task::yield_now().await;
+                    continue;
+                };
+                let (header, content) = Header::split(&record).expect("a record");
+                if header.kind == Kind::Notification {
+                    changes.push(content[8]);
+                }
+            }
+        };
+        assert!(tokio::time::timeout(crate::testing::WAIT_MAX, read_all).await.is_ok(), "{changes:?}");
+        assert_eq!(changes.iter().filter(|change| **change == 0).count(), PEERS, "{changes:?}");
+        until("nothing is unread", || counted(&registry) == [0, pages_before, unread_before]).await;
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn an_association_that_has_ended_keeps_its_permit_if_there_is_no_memory_for_unread_data() {
+        let registry = Rc::new(registry());
+        let (socket, _program_end) = opened(&registry, Style::OneToMany);
+        let user = registry.resources().users().user(1);
+        let unread = user.received().charge_anyway(Limits::default().user_receive_bytes / 2);
+        let permit = registry.admit_association(&socket, 1).expect("room");
+        let assoc = SocketAssociation::new(ID, ([127, 0, 0, 1], 7).into(), socket.future_options());
+        let assoc = socket.enter(assoc, 1, permit);
+        let _first = socket.on_end_unread(&assoc);
+        assert_eq!(user.associations(), 1);
+        drop(unread);
+        let _second = socket.on_end_unread(&assoc);
+        assert_eq!(user.associations(), 0);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_socket_accepts_none_while_its_program_leaves_too_many_ends_unread() {
+        let registry = Rc::new(registry());
+        let (socket, program_end) = start(&registry, opened_whole(&registry, Style::OneToMany));
+        let ends = socket.associations().unread_ends();
+        let unread: Vec<_> = (0..UNREAD_ENDS_MAX).map(|_| ends.begin()).collect();
+        listen(&registry, &socket, 1, program_end.as_fd()).expect("a free port");
+        let server = Address { port: socket.local_address().port(), ..server_address(&registry) };
+        let _peer = soon(registry.stack().connect(server)).await.expect("it listens");
+        // The task has had its turns.
+        for _ in 0..RECORDS_PER_TURN {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(socket.associations().count(), 0);
+        drop(unread);
+        until("it is accepted", || socket.associations().count() == 1).await;
     }
 
     #[tokio::test(flavor = "local")]

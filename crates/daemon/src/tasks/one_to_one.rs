@@ -208,7 +208,7 @@ async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) 
         by_us = how == Ended::ByUs;
         socket.on_association_ended(how);
     };
-    relay_inbound(&socket, &assoc, ended).await;
+    relay_inbound(&socket, &assoc, &mut None, ended).await;
     assoc.on_inbound_done();
     // Messages that the association has not taken return before the end of the content.
     assoc.outbound_settled().await;

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::channel::in_flight::Breach;
 use crate::channel::putter::Putter;
+use crate::channel::style::Style;
 use crate::relay::drain::Drain;
 use crate::relay::inbound::{Inbound, InboundWait};
 use crate::relay::outbound::channel_source::{ChannelSource, ChannelWait};
@@ -23,6 +24,7 @@ use crate::state::association::SocketAssociation;
 use crate::state::inbound_queue::{Ended, ToProgram};
 use crate::state::send_queue::{Messages, SendQueue};
 use crate::state::socket::Socket;
+use crate::state::unread_ends::UnreadEnd;
 use crate::system::journal::{Cause, log};
 use crate::users::closer::STUCK_WAIT;
 
@@ -173,9 +175,11 @@ pub(super) async fn relay_send_queue(
 
 /// Moves messages from an association into the channel until the association has ended. Held messages go first; if this is
 /// dropped, a message in progress stays held. Reports to `ended` how the association has ended, before the program is notified.
+/// `unread` is as of [`wait_for_program`].
 pub(super) async fn relay_inbound(
     socket: &Rc<Socket>,
     assoc: &Rc<SocketAssociation>,
+    unread: &mut Option<UnreadEnd>,
     mut ended: impl FnMut(Ended),
 ) {
     let Some(association) = assoc.stack_association() else { return };
@@ -185,10 +189,34 @@ pub(super) async fn relay_inbound(
         match wait {
             InboundWait::Turn => inbound.next_turn().await,
             InboundWait::Message => held.set_next(association.readable().await.err().map(Err)),
-            InboundWait::Channel(blocked) => inbound.unblocked(blocked).await,
+            InboundWait::Channel(blocked) => {
+                wait_for_program(socket, assoc, unread, inbound.unblocked(blocked)).await;
+            }
             InboundWait::Departure => inbound.left().await,
         }
     }
+}
+
+/// Waits for an event that the program brings about by reading. An association of a one-to-many socket that has ended, or ends
+/// meanwhile, counts as `unread` from then on.
+pub(super) async fn wait_for_program(
+    socket: &Socket,
+    assoc: &SocketAssociation,
+    unread: &mut Option<UnreadEnd>,
+    event: impl Future<Output = ()>,
+) {
+    let mut event = pin!(event);
+    if socket.style() == Style::OneToMany
+        && unread.is_none()
+        && let Some(association) = assoc.stack_association()
+    {
+        tokio::select! {
+            biased;
+            () = &mut event => return,
+            _ = association.closed() => *unread = Some(socket.on_end_unread(assoc)),
+        }
+    }
+    event.await;
 }
 
 /// Waits until an association has room, or accepts no more messages.
@@ -320,7 +348,6 @@ mod tests {
     use swiftwater::AssociationOptions;
 
     use super::*;
-    use crate::channel::style::Style;
     use crate::relay::other_end::declare_upper_data;
     use crate::state::notification_type::NotificationType;
     use crate::state::registry::Registry;

@@ -15,6 +15,8 @@ use crate::system::lock::lock;
 
 /// Memory of an association with one path that neither sends nor receives.
 pub(crate) const ASSOCIATION_BYTES: usize = 10 << 10;
+/// Memory of an association that has ended, besides what it has for the program.
+pub(crate) const ENDED_ASSOCIATION_BYTES: usize = 8 << 10;
 /// Memory of each further path.
 const PATH_BYTES: usize = 1536;
 
@@ -86,6 +88,12 @@ impl AssociationPermit {
         let with_socket = if self.counts { 0 } else { ASSOCIATION_BYTES };
         let more = Self::bytes_of(paths).saturating_sub(with_socket + self.bytes());
         if more == 0 || self.memory.grow(more) { Ok(()) } else { Err(more) }
+    }
+
+    /// Charges the memory of an association that has ended as unread data, in place of the permit. Returns the permit if half of
+    /// the user's memory for such data is used.
+    pub(crate) fn into_unread(self) -> Result<Charge, AssociationPermit> {
+        self.user.received.take_spare(ENDED_ASSOCIATION_BYTES).ok_or(self)
     }
 }
 
