@@ -13,6 +13,7 @@ mod known_prefixes;
 mod listener_index;
 mod listeners;
 mod messages;
+mod owners;
 mod permit;
 mod queues;
 mod replies;
@@ -33,7 +34,6 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sctp_message::PathId;
 use sctp_wire::{Tsn, VerificationTag};
-use smallvec::SmallVec;
 
 use crate::association::{Association, BatchRules, Context, RETURNED_MAX};
 use crate::config::{AssociationConfig, EndpointConfig, PEER_ADDRESSES_MAX, PathOptions};
@@ -56,6 +56,7 @@ pub use demultiplex::Arrival;
 pub use expected::ExpectedPackets;
 pub use icmp::Unreachable;
 use listeners::Listeners;
+use owners::Owners;
 pub use permit::{Admission, Permit};
 use replies::Replies;
 use slots::Slots;
@@ -85,8 +86,8 @@ pub struct Endpoint {
     local_addresses: Arc<[IpAddr]>,
     associations: Slots,
     by_tag: HashMap<VerificationTag, AssociationId>,
-    /// Several associations have one key only if each has local addresses of its own.
-    by_peer: BTreeMap<PeerKey, SmallVec<[AssociationId; 1]>>,
+    /// Several associations have one key only if each has local addresses of its own. Those of an association never change.
+    by_peer: BTreeMap<PeerKey, Owners>,
     /// The association of the last packet, which is probably that of the next one, too.
     last: Option<(VerificationTag, AssociationId)>,
     /// The association that is being handled: it stays here if a call unwinds.

@@ -13,6 +13,9 @@ use crate::event::Host;
 use crate::identity::Identity;
 use crate::time::Time;
 
+/// Maximum number of associations of one peer that are compared with a report; a report about a further one is ignored.
+const COMPARED_MAX: usize = 64;
+
 /// Why the network returned a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unreachable {
@@ -51,7 +54,7 @@ impl Endpoint {
         let key = PeerKey { remote, local_port: header.source_port, peer_port: header.destination_port };
         let genuine = |(_, a): &(_, &Association)| is_genuine(&header, quoted, &a.identity());
         // RFC 9260 §10, ICMP5 and ICMP6.
-        let Some((id, association)) = self.with_peer(&key).find(genuine) else {
+        let Some((id, association)) = self.with_peer(&key, COMPARED_MAX).find(genuine) else {
             self.statistics.reports_ignored += 1;
             return;
         };

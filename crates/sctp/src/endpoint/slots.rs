@@ -126,16 +126,28 @@ impl Slots {
         slot.association
     }
 
-    /// Records an address of the peer under which the tables have an association.
-    pub(super) fn note_registered(&mut self, id: AssociationId, remote: SocketAddr) {
+    /// Returns an association, and the peer's addresses under which the tables have it.
+    pub(super) fn get_with_registered(&self, id: AssociationId) -> Option<(&Association, &[SocketAddr])> {
+        let slot = self.slab.get(id.index()).filter(|slot| slot.association.id() == id)?;
+        Some((&slot.association, &slot.registered))
+    }
+
+    /// Records addresses of the peer under which the tables have an association.
+    pub(super) fn note_registered(&mut self, id: AssociationId, remotes: &[SocketAddr]) {
         if let Some(slot) = self.slot_mut(id) {
-            slot.registered.push(remote);
+            slot.registered.extend_from_slice(remotes);
         }
     }
 
-    /// Returns the addresses under which the tables had an association, and forgets them.
-    pub(super) fn take_registered(&mut self, id: AssociationId) -> Vec<SocketAddr> {
-        self.slot_mut(id).map_or_else(Vec::new, |slot| std::mem::take(&mut slot.registered))
+    /// Returns the addresses under which the tables had an association and that are not among `kept`, and forgets them.
+    pub(super) fn take_registered_except(
+        &mut self,
+        id: AssociationId,
+        kept: &[SocketAddr],
+    ) -> Vec<SocketAddr> {
+        self.slot_mut(id).map_or_else(Vec::new, |slot| {
+            slot.registered.extract_if(.., |remote| !kept.contains(remote)).collect()
+        })
     }
 
     /// Returns whether an association has reason to transmit at once.

@@ -5,7 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use rand_chacha::rand_core::RngCore;
 use sctp_wire::VerificationTag;
+use smallvec::SmallVec;
 
+use super::owners::Owners;
 use super::{Endpoint, PeerKey};
 use crate::association::Association;
 use crate::identifiers::AssociationId;
@@ -20,58 +22,81 @@ impl Endpoint {
         self.register(id);
     }
 
-    /// Registers the current addresses of an association, in place of its earlier ones. An unconfirmed address is not registered,
+    /// Registers the current addresses of an association, and removes its earlier ones. An unconfirmed address is not registered,
     /// because it may belong to another host: a packet from there without one of our tags must not find this association.
     pub(super) fn register(&mut self, id: AssociationId) {
-        self.unregister(id);
         let Some(association) = self.associations.get(id) else { return };
-        let identity = association.identity();
         let remotes: Vec<SocketAddr> = association.confirmed_remotes().collect();
+        self.unregister_except(id, &remotes);
+        let Some((association, registered)) = self.associations.get_with_registered(id) else { return };
+        let identity = association.identity();
+        let local_of = |id| self.associations.get(id).map(Association::local);
+        let mut added: SmallVec<[SocketAddr; 1]> = SmallVec::new();
         for remote in remotes {
-            let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
-            let Some(association) = self.associations.get(id) else { return };
-            if !self.is_taken(&key, association.local()) {
-                self.by_peer.entry(key).or_default().push(id);
-                self.associations.note_registered(id, remote);
+            if registered.contains(&remote) {
+                continue;
             }
+            let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
+            match self.by_peer.entry(key) {
+                Entry::Vacant(entry) => {
+                    entry.insert(Owners::One(id));
+                }
+                Entry::Occupied(mut entry) => {
+                    if entry.get().overlap(association.local(), local_of) {
+                        continue;
+                    }
+                    entry.get_mut().insert(id, association.local(), local_of);
+                }
+            }
+            added.push(remote);
         }
+        self.associations.note_registered(id, &added);
     }
 
-    /// Returns the associations with this peer.
-    pub(super) fn with_peer(&self, key: &PeerKey) -> impl Iterator<Item = (AssociationId, &Association)> {
-        let ids = self.by_peer.get(key).into_iter().flatten();
-        ids.filter_map(|&id| Some((id, self.associations.get(id)?)))
+    /// Returns up to `max` associations with this peer.
+    pub(super) fn with_peer(
+        &self,
+        key: &PeerKey,
+        max: usize,
+    ) -> impl Iterator<Item = (AssociationId, &Association)> {
+        let ids = self.by_peer.get(key).into_iter().flat_map(Owners::iter).take(max);
+        ids.filter_map(|id| Some((id, self.associations.get(id)?)))
     }
 
     /// Returns whether an association with this peer uses one of these local addresses.
     pub(super) fn is_taken(&self, key: &PeerKey, local: &LocalAddresses) -> bool {
-        self.with_peer(key).any(|(_, association)| association.local().overlap(local))
+        let local_of = |id| self.associations.get(id).map(Association::local);
+        self.by_peer.get(key).is_some_and(|owners| owners.overlap(local, local_of))
     }
 
     /// Returns the associations that have this peer, but through another UDP port.
     pub(super) fn known_elsewhere(&self, key: PeerKey) -> impl Iterator<Item = AssociationId> {
         let all = self.by_peer.range(key.with_any_udp_port());
         all.filter(move |(other, _)| other.remote.port() != key.remote.port())
-            .flat_map(|(_, ids)| ids)
-            .copied()
+            .flat_map(|(_, owners)| owners.iter())
     }
 
     /// Returns the association with this peer that receives packets at this local address.
     pub(super) fn owner(&self, key: &PeerKey, local: Option<IpAddr>) -> Option<AssociationId> {
-        let mut with_peer = self.with_peer(key);
-        with_peer.find(|(_, association)| association.local().serve(local)).map(|(id, _)| id)
+        let local_of = |id| self.associations.get(id).map(Association::local);
+        self.by_peer.get(key)?.serving(local, local_of)
     }
 
     pub(super) fn unregister(&mut self, id: AssociationId) {
+        self.unregister_except(id, &[]);
+    }
+
+    /// Removes the registered addresses of an association that are not among `kept`.
+    fn unregister_except(&mut self, id: AssociationId, kept: &[SocketAddr]) {
+        let outdated = self.associations.take_registered_except(id, kept);
         let Some(association) = self.associations.get(id) else { return };
         let identity = association.identity();
-        for remote in self.associations.take_registered(id) {
+        for remote in outdated {
             let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
-            if let Entry::Occupied(mut entry) = self.by_peer.entry(key) {
-                entry.get_mut().retain(|other| *other != id);
-                if entry.get().is_empty() {
-                    entry.remove();
-                }
+            if let Entry::Occupied(mut entry) = self.by_peer.entry(key)
+                && entry.get_mut().remove(id, association.local())
+            {
+                entry.remove();
             }
         }
     }

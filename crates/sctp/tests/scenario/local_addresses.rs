@@ -231,6 +231,34 @@ fn an_association_of_one_address_leaves_that_of_another_in_peace() {
     assert_eq!(peer.endpoint.local_addresses(sctp::AssociationId::FIRST), Some(vec![FIRST]));
 }
 
+/// A peer without one of our tags is found by the pair of addresses: its ABORT with the T bit ends one association.
+#[test]
+fn each_of_many_associations_of_one_peer_is_found_at_its_own_addresses() {
+    let mut peer = host();
+    let pair = |n: u8| [IpAddr::from([10, 0, 1, n]), IpAddr::from([10, 0, 2, n])];
+    let ids = [1, 2, 3, 4, 5, 6, 7, 8].map(|n| {
+        peer.endpoint.listen(PORT, at(&pair(n))).unwrap();
+        connects(&mut peer, pair(n)[usize::from(n % 2)]);
+        peer.id
+    });
+    let taken = |peer: &mut Peer, n| {
+        let (to, config) = ([peer.address], Arc::new(at(&pair(n)[1..])));
+        let connected = peer.endpoint.connect(peer.now, PORT, PEER_PORT, &to, config, &peer.app);
+        connected.err() == Some(ConnectError::Exists)
+    };
+    let abort = build(PEER_PORT, PORT, peer.tag, |out| {
+        Abort { reflected_tag: true, causes: Default::default() }.write(out)
+    });
+    for (n, id) in [5, 1, 8, 3, 2, 7, 4, 6].map(|n: u8| (n, ids[usize::from(n) - 1])) {
+        assert!(taken(&mut peer, n));
+        let before = peer.endpoint.association_count();
+        answers(&mut peer, pair(n)[1], &abort);
+        assert_eq!(peer.endpoint.association_count(), before - 1);
+        assert!(peer.endpoint.associations().all(|(other, _)| other != id));
+    }
+    assert!(!taken(&mut peer, 5), "its addresses are free again");
+}
+
 #[test]
 fn a_cookie_is_no_duplicate_at_an_address_that_its_association_does_not_use() {
     let mut peer = host();
