@@ -13,6 +13,7 @@ mod known_prefixes;
 mod listener_index;
 mod listeners;
 mod messages;
+mod other_ways;
 mod owners;
 mod permit;
 mod queues;
@@ -56,6 +57,7 @@ pub use demultiplex::Arrival;
 pub use expected::ExpectedPackets;
 pub use icmp::Unreachable;
 use listeners::Listeners;
+use other_ways::OtherWays;
 use owners::Owners;
 pub use permit::{Admission, Permit};
 use replies::Replies;
@@ -96,6 +98,7 @@ pub struct Endpoint {
     replies: Replies,
     budget: AnswerBudget,
     strays: Strays,
+    other_ways: OtherWays,
     admissions: Admissions,
     cookies: CookieJar,
     random: ChaCha12Rng,
@@ -134,6 +137,7 @@ impl Endpoint {
             replies: Replies::default(),
             budget,
             strays: Strays::default(),
+            other_ways: OtherWays::default(),
             admissions: Admissions::default(),
             cookies,
             random,
@@ -338,12 +342,13 @@ impl Endpoint {
 
     /// Returns the time of the next call of [`Endpoint::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.associations.next_timer()
+        Time::earliest([self.associations.next_timer(), self.other_ways.deadline()])
     }
 
     /// Handles expired timers, but only some of very many. If more have expired, [`Endpoint::poll_timeout`] returns a time that
     /// has passed: the caller transmits, handles arrivals, and calls again.
     pub fn handle_timeout<H: Host + ?Sized>(&mut self, now: Time, host: &mut H) {
+        self.abort_pending_other_ways(now, host);
         let mut left = EXPIRED_MAX;
         while let Some(id) = self.associations.pop_expired(now, &mut left) {
             let mut has_returned = false;

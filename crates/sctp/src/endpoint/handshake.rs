@@ -381,15 +381,6 @@ impl Endpoint {
         Some(abort_chunk(&Cause::NewEncapsulationPort(cause)))
     }
 
-    /// Aborts associations with a peer on this host that does not send through this endpoint, and has the address and the
-    /// SCTP port of one that does. This endpoint alone knows who owns its ports.
-    fn abort_other_ways<H: Host + ?Sized>(&mut self, now: Time, route: Route, ports: Ports, host: &mut H) {
-        let others: Vec<AssociationId> = self.known_elsewhere(ports.with(route.remote)).collect();
-        for id in others {
-            self.abort(now, id, b"another peer has this address and port", host);
-        }
-    }
-
     /// Restarts an association whose peer has restarted (RFC 9260 §5.2.4 A).
     fn restart<H: Host + ?Sized>(
         &mut self,
@@ -440,7 +431,7 @@ impl Endpoint {
         let ports = Ports { local: cookie.local_port, peer: cookie.peer_port };
         let listed = cookie.addresses.iter().copied();
         if listener.config.distinct_peers && host.is_own_endpoint(route.remote) {
-            self.abort_other_ways(now, route, ports, host);
+            self.abort_other_ways(now, ports.with(route.remote), host);
         }
         if let Some(chunk) = self.refuse_second_way(&listener, route, ports, listed, host) {
             return self.abort_cookie(now, route, cookie, &chunk);

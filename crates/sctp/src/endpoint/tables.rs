@@ -69,13 +69,6 @@ impl Endpoint {
         self.by_peer.get(key).is_some_and(|owners| owners.overlap(local, local_of))
     }
 
-    /// Returns the associations that have this peer, but through another UDP port.
-    pub(super) fn known_elsewhere(&self, key: PeerKey) -> impl Iterator<Item = AssociationId> {
-        let all = self.by_peer.range(key.with_any_udp_port());
-        all.filter(move |(other, _)| other.remote.port() != key.remote.port())
-            .flat_map(|(_, owners)| owners.iter())
-    }
-
     /// Returns the association with this peer that receives packets at this local address.
     pub(super) fn owner(&self, key: &PeerKey, local: Option<IpAddr>) -> Option<AssociationId> {
         let local_of = |id| self.associations.get(id).map(Association::local);

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sctp::{AssociationConfig, BatchLimits, Endpoint, EndpointConfig, Scope, TransmitBuffer};
+use sctp::{AssociationConfig, BatchLimits, Endpoint, EndpointConfig, Event, Scope, TransmitBuffer};
 use sctp_wire::cause::{Cause, NewEncapsulationPort, OutOfResource};
-use sctp_wire::chunk::{Chunk, CookieAck, CookieEcho};
+use sctp_wire::chunk::{Abort, Chunk, CookieAck, CookieEcho};
 use sctp_wire::parameter::Parameter;
 
 use lab::packets::{build, each_chunk, has, header};
@@ -251,6 +251,41 @@ fn a_listener_for_distinct_peers_refuses_one_that_another_peer_looks_like() {
         assert!(connects_through(&mut peer, 40_002, 5000));
         assert_eq!(peer.endpoint.association_count() - before, usize::from(!distinct_peers));
     }
+}
+
+/// A listener that takes peers which look alike may have thousands of associations with them.
+#[test]
+fn an_owner_of_its_port_takes_the_place_of_many_others_while_other_work_goes_on() {
+    const OTHERS: u16 = 50;
+    const AT_ONCE_MAX: usize = 16;
+    let mut peer = Peer::new(1, AssociationConfig::default());
+    for n in 0..OTHERS {
+        assert!(connects_through(&mut peer, 40_000 + n, 5000));
+    }
+    assert!(connects_through(&mut peer, 40_000, 5002), "another SCTP port");
+    let Event::Accepted { listener, .. } = peer.app.events[0].event else { panic!("it is accepted first") };
+    let distinct = AssociationConfig { distinct_peers: true, ..AssociationConfig::default() };
+    assert!(peer.endpoint.set_listener_config(listener, distinct));
+    peer.app.is_own_endpoint = true;
+    let owner = SocketAddr::from(([10, 0, 0, 9], 9899));
+    let cookie = asks(&mut peer, owner, 5000).expect("an INIT ACK");
+    echoes(&mut peer, owner, 5000, &cookie);
+    let mut aborted = Vec::new();
+    while {
+        let heard = std::iter::from_fn(|| peer.hears_maybe());
+        aborted.push(heard.filter(|packet| has(packet, Abort::KIND)).count());
+        peer.endpoint.poll_timeout().is_some_and(|at| at <= peer.now)
+    } {
+        peer.endpoint.handle_timeout(peer.now, &mut peer.app);
+        peer.collect_output();
+    }
+    assert!(aborted.iter().all(|&at_once| at_once <= AT_ONCE_MAX), "{aborted:?}");
+    assert_eq!(aborted.iter().sum::<usize>(), usize::from(OTHERS));
+    assert_eq!(
+        peer.endpoint.association_count(),
+        2,
+        "the owner of the port, and the peer with another SCTP port"
+    );
 }
 
 /// A program beside this endpoint has bound a port that a listener of this endpoint has, too.
