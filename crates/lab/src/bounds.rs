@@ -1,12 +1,10 @@
 //! Upper bounds of the memory of an association, for any behaviour of its peer and the network.
 
 use sctp::config::{
-    MESSAGE_OVERHEAD_BYTES, OVERHEAD_FREE_BYTES, PEER_ADDRESSES_MAX, RECEIVED_OVERHEAD_BYTES,
+    MESSAGE_OVERHEAD_BYTES, OVERHEAD_FREE_BYTES, PEER_ADDRESSES_MAX, RECEIVED_OVERHEAD_BYTES, RESTARTS_BYTES,
 };
 use sctp::{AssociationConfig, Statistics};
 
-/// The largest chunk.
-const CHUNK_BYTES_MAX: usize = 65_535;
 /// Minimum payload of a packet on any path.
 const PIECE_BYTES_MIN: usize = 400;
 
@@ -22,16 +20,18 @@ pub fn assert_bounded(statistics: &Statistics, config: &AssociationConfig) {
     let buffered_max = buffer_bytes + config.message_bytes_max + MESSAGE_OVERHEAD_BYTES;
     assert!(buffered <= buffered_max, "{buffered} bytes wait to be sent, {buffered_max} may");
     let held = statistics.receive_buffered_bytes as usize;
-    // The receiver takes twice its buffer, because overhead is not part of the window.
+    // The receiver takes twice its buffer and a chunk, because overhead is not part of the window, or reports of restarts.
     let buffer_bytes = config.receive_buffer_bytes.max(config.receive_buffer_tuned_bytes);
     // After a restart of the peer, everything that it has not acknowledged is returned, in pieces that fit packets.
     let piece_bytes = config.fragment_bytes_max.unwrap_or(PIECE_BYTES_MIN).min(PIECE_BYTES_MIN);
     let pieces_max = if config.events { buffered_max.div_ceil(piece_bytes) } else { 0 };
     let given_back_max = pieces_max * (piece_bytes + RECEIVED_OVERHEAD_BYTES);
-    let held_max = 2 * buffer_bytes
+    let last_reports_max = 4 * RECEIVED_OVERHEAD_BYTES;
+    let held_max = (2 * buffer_bytes).max(OVERHEAD_FREE_BYTES)
         + OVERHEAD_FREE_BYTES
-        + CHUNK_BYTES_MAX.max(given_back_max)
-        + RECEIVED_OVERHEAD_BYTES;
+        + RESTARTS_BYTES
+        + given_back_max
+        + last_reports_max;
     assert!(held <= held_max, "{held} bytes were received and are held, {held_max} may be");
     assert!(statistics.outstanding_bytes <= statistics.send_buffered_bytes, "more is outstanding than held");
     assert!(statistics.paths.len() <= 2 * PEER_ADDRESSES_MAX, "there are {} paths", statistics.paths.len());

@@ -255,7 +255,7 @@ impl DeliveryLog {
                 self.entry(id).up = true;
             }
             Event::Connected { .. } => self.entry(id).up = true,
-            Event::Restarted { .. } => {
+            Event::Restarted(_) => {
                 // Later records have another peer; unacknowledged ones are reported as lost.
                 self.entry(id).closed =
                     Some(CloseReason::PeerAborted { cause: Some(12), text: "it restarted".to_owned() });

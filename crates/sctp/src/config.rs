@@ -9,7 +9,7 @@ use crate::receive_pool::ReceivePool;
 use crate::send_pool::SendPool;
 use crate::timeout_pacer::TimeoutPacer;
 
-pub use crate::receive_buffer::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES};
+pub use crate::receive_buffer::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES, RESTARTS_BYTES};
 
 /// Protection of packets against corruption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,5 +1,6 @@
 //! Output of the core to the user: messages and events.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
@@ -64,14 +65,7 @@ pub enum Event {
     PeerShutdown,
     /// The peer has restarted and has set the association up anew (RFC 9260 §11.2.7). Streams and their sequence
     /// numbers begin anew. A record that was being delivered in parts remains incomplete.
-    Restarted {
-        /// Number of outbound streams after negotiation.
-        streams_out: u16,
-        /// Number of inbound streams after negotiation.
-        streams_in: u16,
-        /// Unacknowledged bytes of the previous association, counted as in the send buffer. They are lost.
-        unacknowledged_bytes: u64,
-    },
+    Restarted(Restart),
     /// The peer has sent an ERROR; the association continues (RFC 9260 §11.2.6). Reported only with
     /// [`AssociationConfig::events`](crate::AssociationConfig::events), as are all following events but the last.
     RemoteError {
@@ -115,6 +109,33 @@ pub enum Event {
     Closed(CloseReason),
 }
 
+/// The restart of a peer. Its `Display` describes the loss.
+///
+/// ```
+/// # use sctp::Restart;
+/// let restart = Restart { streams_out: 1, streams_in: 1, unacknowledged_bytes: 264 };
+/// assert!(restart.to_string().contains("264 bytes of the send buffer"));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Restart {
+    /// Number of outbound streams after negotiation.
+    pub streams_out: u16,
+    /// Number of inbound streams after negotiation.
+    pub streams_in: u16,
+    /// Unacknowledged bytes of the previous association, counted as in the send buffer. They are lost.
+    pub unacknowledged_bytes: u64,
+}
+
+impl fmt::Display for Restart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.unacknowledged_bytes;
+        write!(
+            f,
+            "the peer has restarted; {bytes} bytes of the send buffer were not acknowledged and are lost"
+        )
+    }
+}
+
 /// An undelivered message, or the fragment of it that one DATA chunk carried or would have carried.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SendFailure {
@@ -148,20 +169,21 @@ impl SendFailure {
 impl Event {
     /// Returns the room that the event occupies in the receive buffer until the user has read it and releases the room
     /// with [`Endpoint::consumed`](crate::Endpoint::consumed), as for a whole message. `None`: the event occupies no
-    /// room. An event without content counts as one byte, so that the buffer bounds the number of such events, too.
+    /// room, and each association reports it at most once. An event without content counts as one byte, so that the buffer bounds
+    /// the number of such events, too; a restart counts as its text.
     pub fn receive_credit(&self) -> Option<usize> {
         match self {
             Event::RemoteError { information, .. } => Some(information.len().max(1)),
             Event::SendFailed(failure) => Some(failure.data.len().max(1)),
+            Event::Restarted(restart) => Some(restart.to_string().len()),
             Event::PathChanged { .. }
             | Event::AdaptationIndication(_)
             | Event::SenderDry
+            | Event::PeerShutdown
             | Event::PartialDeliveryAborted { .. } => Some(1),
             Event::Accepted { .. }
             | Event::Connected { .. }
             | Event::Writable
-            | Event::PeerShutdown
-            | Event::Restarted { .. }
             | Event::Lost { .. }
             | Event::Closed(_) => None,
         }

@@ -30,7 +30,9 @@ use crate::extensions::Extensions;
 use crate::identifiers::AssociationId;
 use crate::range_set::RangeSet;
 use crate::reassembly::{Assembled, Fragment, FragmentError, Reassembly};
-use crate::receive_buffer::{Held, ReceiveBuffer};
+use crate::receive_buffer::{
+    Held, OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES, RESTARTS_BYTES, ReceiveBuffer,
+};
 use crate::receive_pool::ReceiveCharge;
 use crate::statistics::Statistics;
 use crate::stream_table::StreamTable;
@@ -409,20 +411,25 @@ impl Inbound {
     }
 
     /// Returns whether one more event may be queued for the reader.
-    pub(crate) fn has_room_for_event(&self) -> bool {
-        self.held.total_bytes() <= 2 * self.buffer.bytes() && self.has_memory(true, 0)
+    pub(crate) fn has_room_for_event(&mut self) -> bool {
+        let held_bytes = self.held.total_bytes();
+        held_bytes <= 2 * self.buffer.bytes() && self.charge_in_order(held_bytes + RECEIVED_OVERHEAD_BYTES)
     }
 
-    /// Returns whether a restart may report unacknowledged messages to the reader, in addition to its unread data.
-    pub(crate) fn has_room_for_restart(&self) -> bool {
-        self.unread_at_restart().total_bytes() <= 2 * self.buffer.bytes()
+    /// Returns whether a restart may be reported to the reader, in addition to its unread data. Data that fills the buffer leaves
+    /// room for some restarts: a peer must be able to return while the reader pauses.
+    pub(crate) fn has_room_for_restart(&mut self) -> bool {
+        let unread = self.unread_at_restart();
+        let full_bytes = (2 * self.buffer.bytes()).max(OVERHEAD_FREE_BYTES);
+        unread.window_bytes() <= full_bytes + RESTARTS_BYTES
+            && self.charge_in_order(unread.total_bytes() + RECEIVED_OVERHEAD_BYTES)
     }
 
     /// Counts data that the reader has not taken yet: messages of an earlier peer, and events.
     pub(crate) fn charge(&mut self, held: Held) {
         self.held.add(held);
-        // Without memory in the pool, further optional events are dropped.
-        self.charge.grow_to(self.held.total_bytes());
+        // Without memory in the pool, further optional events are dropped, and restarts refused.
+        self.charge_in_order(self.held.total_bytes());
     }
 
     /// Delivers what has arrived of a message that was delivered in part, when the peer sends no more. Other messages stay

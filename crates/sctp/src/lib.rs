@@ -59,7 +59,7 @@ pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath, PathOpt
 pub use cookie::CookieMark;
 pub use endpoint::{Admission, Arrival, Endpoint, ExpectedPackets, Permit, Unreachable};
 pub use error::{CloseReason, ConnectError, PathError, SendError, UnknownName};
-pub use event::{Event, Host, PathChange, PathReason, Payload, SendFailure};
+pub use event::{Event, Host, PathChange, PathReason, Payload, Restart, SendFailure};
 pub use identifiers::{AssociationId, ListenerId};
 pub use outbound::{Batch, Block, MessageLimits, Stage, Staged};
 pub use packet_number::PacketNumber;

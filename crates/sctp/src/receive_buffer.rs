@@ -17,6 +17,8 @@ pub const RECEIVED_OVERHEAD_BYTES: usize = 96;
 /// Overhead of an association that occupies no room of the window, so that short messages that fit a small window are
 /// kept.
 pub const OVERHEAD_FREE_BYTES: usize = 64 * 1024;
+/// Room for the reports of restarts beyond a full buffer. It is larger than a chunk, with which data may exceed the buffer.
+pub const RESTARTS_BYTES: usize = 80 * 1024;
 
 /// Payload and overhead of received data that is not read yet.
 #[derive(Clone, Copy, Debug, Default)]

@@ -170,6 +170,11 @@ impl Message {
                 Primitive::DataInd { .. } | Primitive::ExdataInd { .. } => (Which::Only, self.data.len()),
                 // A notification takes room of the receive buffer, too, with data or without.
                 Primitive::NotificationInd(notification) => (notification.association, self.weight_bytes()),
+                Primitive::OrdrelInd { association } => (*association, self.weight_bytes()),
+                // A second confirmation, with data, reports the restart of a peer.
+                Primitive::ConnCon { association, .. } if !self.data.is_empty() => {
+                    (*association, self.weight_bytes())
+                }
                 _ => return None,
             },
             _ => return None,

@@ -209,7 +209,13 @@ impl Queue {
 
     /// Returns whether the queue is empty and keeps room for more messages than an empty queue should.
     pub(crate) fn is_bulky(&self) -> bool {
-        self.messages.is_empty() && self.messages.capacity() > KEPT_MESSAGES_MAX
+        self.messages.is_empty() && self.has_room_of_burst()
+    }
+
+    /// Returns whether the queue has room for more messages than an empty queue should.
+    #[inline]
+    pub(crate) fn has_room_of_burst(&self) -> bool {
+        self.messages.capacity() > KEPT_MESSAGES_MAX
     }
 
     /// Puts back a message before those of its rank. Returns whether the service procedure must be enabled.

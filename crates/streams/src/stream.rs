@@ -186,7 +186,12 @@ impl Streams {
     pub(crate) fn put_up(&mut self, s: StreamId, m: Message) {
         let Some((stream, scheduler)) = self.parts(s) else { return };
         if stream.modules.is_empty() {
-            return stream.head.put(s, m, scheduler);
+            stream.head.put(s, m, scheduler);
+            // After a burst without data, too, a pause frees the memory of the queue.
+            if stream.head.queue.has_room_of_burst() && !stream.head.attach() {
+                self.attached.push(s);
+            }
+            return;
         }
         let credit_bytes = m.receive_credit().map_or(0, |credit| credit.bytes);
         self.put_up_modules(s, credit_bytes, m);

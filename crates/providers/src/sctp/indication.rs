@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ::sctp::{
     AssociationConfig, AssociationId, CloseReason, Endpoint, Event, Host, ListenerId, PathHints, Payload,
-    ReceiveCharge, ReceivePool, ReceivedRun, RecvInfo, RunMessage, SendFailure,
+    ReceiveCharge, ReceivePool, ReceivedRun, RecvInfo, Restart, RunMessage, SendFailure,
 };
 use bytes::Bytes;
 use links::Link;
@@ -133,12 +133,7 @@ impl Host for Upper<'_, '_> {
                 let association = self.minors.which(id);
                 self.up(id, Message::proto(Primitive::OrdrelInd { association }));
             }
-            Event::Restarted { streams_out, streams_in, unacknowledged_bytes } => {
-                let text = format!(
-                    "the peer has restarted; {unacknowledged_bytes} bytes of the send buffer were not acknowledged and are lost"
-                );
-                self.restarted(id, (streams_out, streams_in), text);
-            }
+            Event::Restarted(restart) => self.restarted(id, restart),
             Event::Lost { reason, information } => {
                 self.leftovers.reported.insert(id);
                 self.disconnect(id, &reason, information);
@@ -250,10 +245,7 @@ impl Upper<'_, '_> {
             }
             // The peer sends until it learns of our shutdown, and a full window must not stop it before.
             _ => {
-                if let Kind::Proto(Control::Tpi(
-                    Primitive::OptdataInd { .. } | Primitive::NotificationInd(_),
-                )) = m.kind
-                {
+                if occupies_window(&m) {
                     self.leftovers.unread.push((id, m.weight_bytes()));
                 }
             }
@@ -324,15 +316,15 @@ impl Upper<'_, '_> {
     }
 
     /// Reports the restart of an association: a second `T_CONN_CON`, whose data describes the restart.
-    fn restarted(&mut self, id: AssociationId, streams: (u16, u16), text: String) {
+    fn restarted(&mut self, id: AssociationId, restart: Restart) {
         self.set_read_hangup(id, false);
         let confirmation = Primitive::ConnCon {
             addresses: Box::new(Addresses::default()),
             association: self.minors.which(id),
-            outbound_streams: streams.0,
-            inbound_streams: streams.1,
+            outbound_streams: restart.streams_out,
+            inbound_streams: restart.streams_in,
         };
-        let text = Chain::from(Bytes::from(text.into_bytes()));
+        let text = Chain::from(Bytes::from(restart.to_string().into_bytes()));
         self.up(id, Message::with_data(Kind::Proto(confirmation.into()), text));
     }
 
@@ -371,6 +363,17 @@ impl Upper<'_, '_> {
             }
             Some(Owner::NoUser) | None => {}
         }
+    }
+}
+
+/// Returns whether a message occupies room of the receive buffer until it is read.
+fn occupies_window(m: &Message) -> bool {
+    let Kind::Proto(Control::Tpi(primitive)) = &m.kind else { return false };
+    match primitive {
+        Primitive::OptdataInd { .. } | Primitive::NotificationInd(_) | Primitive::OrdrelInd { .. } => true,
+        // The report of a restart.
+        Primitive::ConnCon { .. } => !m.data.is_empty(),
+        _ => false,
     }
 }
 

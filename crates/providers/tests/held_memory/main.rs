@@ -7,7 +7,9 @@ mod rig;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use providers::SctpDriver;
+use ::sctp::AssociationConfig;
+use ::sctp::config::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES, RESTARTS_BYTES};
+use providers::{SctpDriver, SctpDriverConfig};
 use rig::{CONSTANT_BYTES, Peer, Rig, write_data};
 use sctp_wire::cause::Causes;
 use sctp_wire::chunk::{DataFlags, Error, Heartbeat};
@@ -25,7 +27,7 @@ const LEFT_BYTES_MAX: usize = 32 * 1024;
 type Pattern = (&'static str, u32, fn(&mut Rig, &Peer, u32));
 
 /// Patterns of one association that make a receiver hold much memory for little data.
-const PATTERNS: [Pattern; 17] = [
+const PATTERNS: [Pattern; 18] = [
     ("payloads of 520 bytes behind a gap", 1500, |rig, peer, n| {
         rig.sends_among_noise(peer, vec![peer.data(WHOLE, n + 1, 0, (n + 1) as u16, &[1; 520])]);
     }),
@@ -114,6 +116,7 @@ const PATTERNS: [Pattern; 17] = [
         rig.sends_among_noise(peer, vec![heartbeats]);
         rig.sends(peer, vec![errors]);
     }),
+    ("restarts that nobody reads", 2000, Rig::restarts),
 ];
 
 /// Returns DATA chunks with messages of one byte, for one packet.
@@ -125,6 +128,7 @@ fn messages(peer: &Peer, first: u32, count: u32) -> Vec<u8> {
 fn rig() -> Rig {
     let mut rig = Rig::new(SctpDriver::ONE_TO_MANY);
     let peer = rig.associate(1);
+    rig.restarts(&peer, 0);
     rig.sends(&peer, vec![peer.data(BEGINNING, 0, 0, 0, &[1]), peer.data(ENDING, 1, 0, 0, &[1])]);
     rig.read_all();
     rig.end(&peer);
@@ -184,6 +188,24 @@ fn an_association_that_nobody_accepts_holds_little() {
     assert!(held <= allowed, "{held} bytes held, {allowed} allowed");
 }
 
+fn a_peer_that_restarts_before_its_association_is_accepted_holds_little() {
+    const BUFFER_BYTES: usize = 4096;
+    let association = AssociationConfig {
+        receive_buffer_bytes: BUFFER_BYTES,
+        receive_buffer_tuned_bytes: 0,
+        ..AssociationConfig::default()
+    };
+    let mut rig = Rig::with(5, SctpDriverConfig { association, ..SctpDriverConfig::default() });
+    let peer = rig.associate(1);
+    (0..2500).for_each(|n| rig.restarts(&peer, n));
+    rig.pause();
+    // No stream counts for it yet.
+    let accounted_max = 2 * OVERHEAD_FREE_BYTES + RESTARTS_BYTES + 4 * RECEIVED_OVERHEAD_BYTES;
+    let (held, allowed) = (rig.held_bytes(), 2 * accounted_max + CONSTANT_BYTES);
+    println!("restarts before the accept: {held} bytes held");
+    assert!(held <= allowed, "{held} bytes held, {allowed} allowed");
+}
+
 /// Each test holds this lock while it runs, because the allocator counts for all threads.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -197,6 +219,7 @@ fn an_association_holds_at_most_twice_what_it_accounts_and_a_constant() {
     PATTERNS.iter().for_each(one_association_holds_little);
     associations_that_share_every_block_hold_little();
     an_association_that_nobody_accepts_holds_little();
+    a_peer_that_restarts_before_its_association_is_accepted_holds_little();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! An executive with the SCTP provider, a link that receives into large blocks that batches share, and hostile peers.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -99,13 +100,14 @@ impl Link for BlockLink {
 pub(crate) struct Peer {
     address: SocketAddr,
     port: u16,
-    tag: u32,
+    /// The tag of the endpoint, another one after each restart.
+    tag: Cell<u32>,
 }
 
 impl Peer {
     /// Returns a packet with the chunks that `write` appends.
     pub(crate) fn packet(&self, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-        packet_of(self.port, self.tag, write)
+        packet_of(self.port, self.tag.get(), write)
     }
 
     /// Returns a packet with one DATA chunk; TSNs begin at 0.
@@ -153,10 +155,15 @@ pub(crate) struct Rig {
 impl Rig {
     /// Returns a rig with an endpoint of this backlog (with [`SctpDriver::ONE_TO_MANY`], associations need no accept).
     pub(crate) fn new(backlog: u32) -> Self {
+        Rig::with(backlog, SctpDriverConfig::default())
+    }
+
+    /// Returns a rig with these settings.
+    pub(crate) fn with(backlog: u32, config: SctpDriverConfig) -> Self {
         let now = Instant::now();
         let wire = Arc::new(Mutex::new(Wire::default()));
         let link = BlockLink { wire: Arc::clone(&wire), block: BytesMut::with_capacity(BLOCK_BYTES) };
-        let driver = SctpDriver::new(Box::new(link), SctpDriverConfig::default(), [7; 32], now);
+        let driver = SctpDriver::new(Box::new(link), config, [7; 32], now);
         let mut executive = Executive::new(Instant::now());
         let driver = executive.add_driver("sctp", Box::new(driver));
         let stream = executive.open(driver).expect("a stream");
@@ -180,26 +187,38 @@ impl Rig {
     pub(crate) fn associate(&mut self, addresses: u8) -> Peer {
         self.peers += 1;
         let (port, address) = (6000 + self.peers, SocketAddr::from(([10, 0, 1, 1], 9899)));
+        let peer = Peer { address, port, tag: Cell::new(0) };
+        self.shake_hands(&peer, 1, addresses);
+        let association = self.take_confirmation().unwrap_or_default();
+        self.open.push(association);
+        peer
+    }
+
+    /// Restarts a peer with one address, for the time `n`: it sets its association up anew. So few INITs in a second need no
+    /// memory of their own.
+    pub(crate) fn restarts(&mut self, peer: &Peer, n: u32) {
+        self.now += Duration::from_millis(20);
+        self.shake_hands(peer, n + 2, 1);
+    }
+
+    fn shake_hands(&mut self, peer: &Peer, initiate_tag: u32, addresses: u8) {
         let mut parameters = Vec::new();
         for n in 2..=addresses {
             Ipv4 { address: Ipv4Addr::new(10, 0, n, 1) }.write(&mut parameters);
         }
         PrivateExtension::PROMPT_PARTS.write(&mut parameters);
         let init = Init {
-            initiate_tag: VerificationTag(1),
+            initiate_tag: VerificationTag(initiate_tag),
             a_rwnd: 100_000,
             outbound_streams: u16::MAX,
             inbound_streams: u16::MAX,
             initial_tsn: Tsn(0),
             parameters: Parameters::new(&parameters),
         };
-        self.arrives(address, vec![packet_of(port, 0, |out| init.write(out))]);
+        self.arrives(peer.address, vec![packet_of(peer.port, 0, |out| init.write(out))]);
         let (tag, cookie) = self.take_init_ack();
-        let peer = Peer { address, port, tag };
-        self.arrives(address, vec![peer.packet(|out| CookieEcho { cookie: &cookie }.write(out))]);
-        let association = self.take_confirmation().unwrap_or_default();
-        self.open.push(association);
-        peer
+        peer.tag.set(tag);
+        self.sends(peer, vec![peer.packet(|out| CookieEcho { cookie: &cookie }.write(out))]);
     }
 
     fn take_init_ack(&mut self) -> (u32, Vec<u8>) {

@@ -183,11 +183,12 @@ impl Association {
         }
     }
 
-    fn has_room_for_event(&self) -> bool {
-        self.inbound.as_ref().is_none_or(Inbound::has_room_for_event)
+    fn has_room_for_event(&mut self) -> bool {
+        self.inbound.as_mut().is_none_or(Inbound::has_room_for_event)
     }
 
-    fn tell_anyway<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, event: Event) {
+    /// Reports an event, whatever the room, and charges it to the receive buffer.
+    pub(super) fn tell_anyway<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, event: Event) {
         let held = event.receive_credit().map_or(Held::default(), |bytes| Held::of(bytes, 1));
         self.inbound.charge(held);
         cx.host.event(self.id, event);

@@ -10,7 +10,7 @@ use super::control::Control;
 use super::setup::new_paths;
 use super::{Association, Context, State};
 use crate::cookie::StateCookie;
-use crate::event::{Event, Host};
+use crate::event::{Event, Host, Restart};
 use crate::identity::Identity;
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
@@ -40,7 +40,8 @@ impl Association {
         self.hold_window(withheld_bytes);
         self.statistics.restarts += 1;
         let (streams_out, streams_in) = (self.outbound.streams(), cookie.streams_in);
-        cx.host.event(self.id, Event::Restarted { streams_out, streams_in, unacknowledged_bytes });
+        let restart = Restart { streams_out, streams_in, unacknowledged_bytes };
+        self.tell_anyway(cx, Event::Restarted(restart));
         self.tell_adaptation(cx);
         cx.host.event(self.id, Event::Writable);
         if self.is_shut_down {
@@ -53,11 +54,11 @@ impl Association {
         }
     }
 
-    /// Returns whether a restart may return the unacknowledged messages to the user. While the user reads none of them, or
-    /// those of an earlier restart are left, the peer's cookie is refused, and comes again, so memory stays bounded.
-    pub(crate) fn has_room_for_restart(&self) -> bool {
-        let has_room = || self.inbound.as_ref().is_none_or(Inbound::has_room_for_restart);
-        self.returns.is_empty() && (!self.config.events || has_room())
+    /// Returns whether a restart may be reported to the user, with its unacknowledged messages. While the user does not read the
+    /// reports of many restarts, or messages of an earlier restart have yet to return, the peer's cookie is refused, and comes
+    /// again, so memory stays bounded.
+    pub(crate) fn has_room_for_restart(&mut self) -> bool {
+        self.returns.is_empty() && self.inbound.as_mut().is_none_or(Inbound::has_room_for_restart)
     }
 
     /// Asks a peer that restarts while we wait for its SHUTDOWN COMPLETE to send that first (RFC 9260 §5.2.4 A). Returns false if

@@ -211,7 +211,8 @@ impl Association {
 
     fn announce_peer_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         self.end_open_record(cx);
-        cx.host.event(self.id, Event::PeerShutdown);
+        // A peer that restarts can shut down again and again.
+        self.tell_anyway(cx, Event::PeerShutdown);
     }
 
     /// Handles the acknowledgement in a SHUTDOWN, which is that of a SACK without gaps (RFC 9260 §9.2). It says nothing of the

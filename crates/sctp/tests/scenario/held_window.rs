@@ -1,6 +1,6 @@
 //! Receive window that a reader keeps occupied, because the next reader behind it has not read the data yet.
 
-use sctp::AssociationConfig;
+use sctp::{AssociationConfig, Event};
 use sctp_wire::chunk::{CookieEcho, DataFlags};
 
 use lab::Reading;
@@ -114,5 +114,8 @@ fn a_peer_that_restarts_finds_the_window_as_closed() {
     let cookie = peer.takes_init_ack();
     peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
     peer.expects("COOKIE ACK");
+    let report = peer.app.events.iter().find(|e| matches!(e.event, Event::Restarted(_))).expect("a report");
+    let report_bytes = report.event.receive_credit().expect("it takes room");
+    peer.endpoint.consumed(peer.id, report_bytes, 1);
     assert_eq!(held_message(&mut peer, 0), BUFFER_BYTES - 2 * TAKEN_BYTES);
 }

@@ -5,7 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use sctp::config::RtoConfig;
-use sctp::{AssociationConfig, BatchLimits, CloseReason, Endpoint, EndpointConfig, Event, SendInfo};
+use sctp::{
+    AssociationConfig, BatchLimits, CloseReason, Endpoint, EndpointConfig, Event, ReceivePool, Restart,
+    SendInfo,
+};
 use sctp_wire::cause::Cause;
 use sctp_wire::chunk::{Chunk, CookieEcho, DataFlags, HeartbeatAck, Init, Shutdown, ShutdownComplete};
 use sctp_wire::parameter::{Ipv4, Parameter, Parameters};
@@ -19,7 +22,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 fn restarted(peer: &Peer) -> Option<u64> {
     peer.app.events.iter().find_map(|e| match e.event {
-        Event::Restarted { unacknowledged_bytes, .. } => Some(unacknowledged_bytes),
+        Event::Restarted(restart) => Some(restart.unacknowledged_bytes),
         _ => None,
     })
 }
@@ -47,7 +50,7 @@ fn a_client_that_crashed_connects_again() {
     let again = hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
     hosts.run_until("A is up again", SOON, |hosts| hosts.is_up(A));
     assert_eq!((hosts.closed(B), hosts.node(B).endpoint.association_count()), (None, 1));
-    let restarted = Event::Restarted { streams_out: 10, streams_in: 10, unacknowledged_bytes: 0 };
+    let restarted = Event::Restarted(Restart { streams_out: 10, streams_in: 10, unacknowledged_bytes: 0 });
     assert!(hosts.app(B).saw(|e| *e == restarted), "the user of the same association is told");
     hosts.send(A, again, SendInfo::default(), &b"after"[..]);
     hosts.send(B, b, SendInfo::default(), &b"answer"[..]);
@@ -363,7 +366,7 @@ fn a_restart_needs_a_cookie_that_knows_of_the_association() {
     peer.sends().tag(early_tag).chunk(|_, out| CookieEcho { cookie: &early }.write(out)).go();
     peer.expects_nothing();
     assert_eq!(peer.endpoint.association_count(), 1);
-    assert!(!peer.app.saw(|e| matches!(e, Event::Closed(_) | Event::Restarted { .. })));
+    assert!(!peer.app.saw(|e| matches!(e, Event::Closed(_) | Event::Restarted(_))));
     assert_eq!(peer.endpoint.endpoint_statistics().cookie_errors, 1);
 }
 
@@ -491,4 +494,99 @@ fn a_restart_waits_while_the_user_has_not_read_what_came_back_with_earlier_ones(
     peer.app.read(&mut peer.endpoint);
     echoes(&mut peer, &cookie);
     assert_eq!((restarts(&peer), held(&peer)), (before + 1, 0));
+}
+
+/// A user that does not read, and a peer that restarts repeatedly: the reports must not accumulate, with optional events or without.
+#[test]
+fn restarts_wait_while_the_user_has_not_read_of_many_earlier_ones() {
+    for events in [false, true] {
+        let config = AssociationConfig { events, receive_buffer_bytes: 20_000, ..lab::script::plain() };
+        let mut peer = Peer::new(20, config.clone());
+        let limits = BatchLimits { segments_max: 1, bytes_max: 1500 };
+        peer.endpoint = Endpoint::new(EndpointConfig::default(), [20; 32], limits);
+        peer.endpoint.listen(ENDPOINT_PORT, config.clone()).unwrap();
+        let cookie = asks_again(&mut peer);
+        echoes(&mut peer, &cookie);
+        peer.id = peer.app.events[0].id;
+        peer.app.set_reading(Reading::Never);
+        let statistics = |peer: &Peer| peer.endpoint.statistics(peer.id).unwrap();
+        let tries = |peer: &mut Peer| {
+            while peer.hears_maybe().is_some() {}
+            peer.waits(Duration::from_millis(1));
+            let before = statistics(peer).restarts;
+            let cookie = asks_again(peer);
+            echoes(peer, &cookie);
+            statistics(peer).restarts > before
+        };
+        while tries(&mut peer) {
+            // Each peer shuts down, too, and waits for data.
+            peer.app_sends(SendInfo::default(), vec![1]);
+            peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(-1) }.write(out)).go();
+            assert_bounded(&statistics(&peer), &config);
+        }
+        let before = statistics(&peer).restarts;
+        assert!((100..1500).contains(&before), "{before} restarts");
+        let told = |is: fn(&Event) -> bool| peer.app.events.iter().filter(|e| is(&e.event)).count() as u64;
+        assert_eq!(told(|e| matches!(e, Event::Restarted(_))), before);
+        assert_eq!(told(|e| *e == Event::PeerShutdown), before);
+        peer.app.set_reading(Reading::AtOnce);
+        peer.app.read(&mut peer.endpoint);
+        assert_eq!(statistics(&peer).receive_buffered_bytes, 0);
+        assert!(tries(&mut peer));
+    }
+}
+
+#[test]
+fn a_peer_that_has_filled_the_buffer_can_restart_while_the_user_does_not_read() {
+    for (payload_bytes, receive_buffer_bytes) in [(1, 2000), (1, 100_000), (1000, 2000), (1000, 100_000)] {
+        let config = AssociationConfig { receive_buffer_bytes, ..lab::script::plain() };
+        let mut peer = Peer::established_with(21, config);
+        peer.app.set_reading(Reading::Never);
+        let dropped = |peer: &Peer| peer.endpoint.statistics(peer.id).unwrap().data_chunks_dropped;
+        for n in 0.. {
+            peer.sends().data_with(DataFlags::WHOLE, n, 0, n as u16, &vec![1; payload_bytes]).go();
+            while peer.hears_maybe().is_some() {}
+            if dropped(&peer) > 0 {
+                break;
+            }
+        }
+        let messages = peer.app.messages.len();
+        let cookie = asks_again(&mut peer);
+        echoes(&mut peer, &cookie);
+        peer.expects("COOKIE ACK");
+        assert_eq!(restarted(&peer), Some(0), "{payload_bytes} bytes in each message");
+        peer.app.set_reading(Reading::AtOnce);
+        peer.app.read(&mut peer.endpoint);
+        peer.sends().data(0).go();
+        assert_eq!(peer.app.messages.len(), messages + 1);
+    }
+}
+
+#[test]
+fn a_restart_waits_for_memory_that_associations_share() {
+    let pool = ReceivePool::with_limit(100_000);
+    let config = AssociationConfig { receive_pool: Some(pool.clone()), ..lab::script::plain() };
+    let mut peer = Peer::established_with(22, config);
+    peer.app.set_reading(Reading::Never);
+    // The other associations have all of it.
+    let others = pool.charge(100_000).unwrap();
+    let restarts = |peer: &Peer| peer.endpoint.statistics(peer.id).unwrap().restarts;
+    for _ in 0..100 {
+        let cookie = asks_again(&mut peer);
+        echoes(&mut peer, &cookie);
+        while peer.hears_maybe().is_some() {}
+    }
+    let before = restarts(&peer);
+    assert!(
+        (3..20).contains(&before),
+        "{before} restarts within the memory of an association without the pool"
+    );
+    drop(others);
+    let cookie = asks_again(&mut peer);
+    echoes(&mut peer, &cookie);
+    assert_eq!(restarts(&peer), before + 1);
+    assert!(!pool.has(100_000), "unread reports are charged");
+    peer.app.set_reading(Reading::AtOnce);
+    peer.app.read(&mut peer.endpoint);
+    assert!(pool.has(100_000));
 }

@@ -127,7 +127,7 @@ impl Splice {
             }
             Onward::Discarded => true,
             Onward::ForUser(kind) => {
-                let m = Message { band, kind, data, marks };
+                let m = Message { band, kind, data, marks }.marked(Marks::CREDITED);
                 if matches!(m.kind, Kind::Proto(_) | Kind::PassFp(_)) {
                     cx.lower_putbq(lower, m);
                     cx.lower_unlink(lower, None);

@@ -3,7 +3,7 @@
 use tpi::{Primitive, Which};
 
 use crate::identifiers::Side;
-use crate::message::{Control, Kind, Message};
+use crate::message::{Control, Kind, Marks, Message};
 use crate::module::{Module, Q};
 use crate::{Chain, Errno};
 
@@ -44,7 +44,8 @@ impl TiRdWr {
             Primitive::OptdataInd { .. } | Primitive::DataInd { .. } => q.freemsg(m),
             Primitive::OrdrelInd { .. } => {
                 self.released = true;
-                q.pass(Message::data(Chain::new()));
+                q.freemsg(m);
+                q.pass(Message::data(Chain::new()).marked(Marks::CREDITED));
             }
             Primitive::DisconInd { .. } => {
                 self.ended = true;
