@@ -67,7 +67,7 @@ pub enum Event {
     /// numbers begin anew. A record that was being delivered in parts remains incomplete.
     Restarted(Restart),
     /// The peer has sent an ERROR; the association continues (RFC 9260 §11.2.6). Reported only with
-    /// [`AssociationConfig::events`](crate::AssociationConfig::events), as are all following events but the last.
+    /// [`AssociationConfig::events`](crate::AssociationConfig::events), as are all following events but the last two.
     RemoteError {
         /// Code of the first error cause (RFC 9260 §3.3.10).
         cause: u16,
@@ -87,14 +87,6 @@ pub enum Event {
     AdaptationIndication(u32),
     /// Everything that was sent is acknowledged or discarded.
     SenderDry,
-    /// The association was lost. Events for undelivered messages follow, and then [`Event::Closed`]: at once if there are few
-    /// messages, otherwise in further calls of [`Endpoint::handle_timeout`](crate::Endpoint::handle_timeout).
-    Lost {
-        /// The reason of the loss.
-        reason: CloseReason,
-        /// The error causes of the peer's ABORT as received; empty without an ABORT.
-        information: Bytes,
-    },
     /// A message, or the fragment of it in one DATA chunk, was not delivered as far as this side knows. When an
     /// association is lost, each unacknowledged message is reported.
     SendFailed(SendFailure),
@@ -104,6 +96,14 @@ pub enum Event {
         stream: u16,
         /// The stream sequence number of the message.
         ssn: u16,
+    },
+    /// The association was lost. Optional events for undelivered messages follow, and then [`Event::Closed`]: at once if there are
+    /// few messages, otherwise in further calls of [`Endpoint::handle_timeout`](crate::Endpoint::handle_timeout).
+    Lost {
+        /// The reason of the loss.
+        reason: CloseReason,
+        /// The error causes of the peer's ABORT as received; empty without an ABORT.
+        information: Bytes,
     },
     /// The association has ended.
     Closed(CloseReason),

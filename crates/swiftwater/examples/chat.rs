@@ -111,7 +111,7 @@ impl Room {
         match self.endpoint.try_send_to(id, line.as_bytes(), &SendInfo::default()) {
             // An event reports a participant that has left.
             Ok(()) | Err(SendError::WouldBlock | SendError::Closed) => {}
-            Err(error) => self.endpoint.abort(id, &error.to_string()),
+            Err(error) => self.endpoint.abort(id, error.to_string()),
         }
     }
 

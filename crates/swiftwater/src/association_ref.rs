@@ -72,10 +72,10 @@ impl AssociationRef<'_> {
         }
     }
 
-    pub(crate) fn abort(&self, reason: &str) {
+    pub(crate) fn abort(&self, reason: &[u8]) {
         let (stream, association) = (self.socket.stream, self.association);
         // An association that has ended needs no ABORT.
-        let _ = self.socket.command(|driver, cx| driver.abort(cx, stream, association, reason.as_bytes()));
+        let _ = self.socket.command(|driver, cx| driver.abort(cx, stream, association, reason));
     }
 
     pub(crate) fn set_path(&self, address: Option<IpAddr>, options: &PathOptions) -> Result<(), PathError> {

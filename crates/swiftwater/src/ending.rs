@@ -41,7 +41,7 @@ impl Stack {
     /// assert!(server.recv()?.is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn close(&self, wait: Duration, reason: &str) -> bool {
+    pub fn close(&self, wait: Duration, reason: impl AsRef<[u8]>) -> bool {
         self.shut_all_down();
         let all_ended = self.await_end(wait);
         if !all_ended {
@@ -53,8 +53,8 @@ impl Stack {
     /// Aborts all current associations of this stack. Undelivered messages are lost; each ABORT contains the first 256
     /// bytes of `reason`. Blocks while it sends more than 64 ABORTs: a pause follows each 64, so that none is lost in a
     /// full socket buffer.
-    pub fn abort_all(&self, reason: &str) {
-        self.abort_where(reason, |_| true);
+    pub fn abort_all(&self, reason: impl AsRef<[u8]>) {
+        self.abort_where(reason.as_ref(), |_| true);
     }
 
     /// Shuts all associations down, without waiting.
@@ -68,7 +68,7 @@ impl Stack {
         self.until(Wait::within(wait), has_ended)
     }
 
-    pub(crate) fn abort_where(&self, reason: &str, ends: impl Fn(AssociationState) -> bool) {
+    pub(crate) fn abort_where(&self, reason: &[u8], ends: impl Fn(AssociationState) -> bool) {
         for burst in self.abort_bursts(reason, ends) {
             self.until(Wait::within(ROOM_WAIT), has_room);
             if burst == Burst::Follows {
@@ -80,7 +80,7 @@ impl Stack {
     /// Returns an iterator that aborts the associations whose state satisfies `ends`, in bursts.
     pub(crate) fn abort_bursts<'a, F: Fn(AssociationState) -> bool>(
         &'a self,
-        reason: &'a str,
+        reason: &'a [u8],
         ends: F,
     ) -> AbortBursts<'a, F> {
         AbortBursts { stack: self, reason, ends, next: Some(AssociationId::FIRST) }
@@ -111,7 +111,7 @@ impl Stack {
 /// have room, and before the next it pauses for [`ABORT_PAUSE`].
 pub(crate) struct AbortBursts<'a, F> {
     stack: &'a Stack,
-    reason: &'a str,
+    reason: &'a [u8],
     ends: F,
     /// The association that the next burst begins with.
     next: Option<AssociationId>,
@@ -131,7 +131,7 @@ impl<F: Fn(AssociationState) -> bool> Iterator for AbortBursts<'_, F> {
         let first = self.next.take()?;
         let AbortBursts { stack, reason, ends, .. } = &*self;
         let abort = |driver: &mut SctpDriver, cx: &mut Cx<'_>| {
-            driver.abort_where(cx, first, ABORTS_AT_ONCE, reason.as_bytes(), ends)
+            driver.abort_where(cx, first, ABORTS_AT_ONCE, reason, ends)
         };
         self.next = stack.command(abort).flatten();
         Some(if self.next.is_some() { Burst::Follows } else { Burst::IsLast })
@@ -193,7 +193,7 @@ mod tests {
             })
             .collect();
         let (looks, bursts) = (Cell::new(0), ASSOCIATIONS / 2 / ABORTS_AT_ONCE);
-        clients.abort_where("the service was stopped", |_| {
+        clients.abort_where(b"the service was stopped", |_| {
             looks.set(looks.get() + 1);
             looks.get() % 2 == 0
         });

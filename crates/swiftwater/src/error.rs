@@ -332,12 +332,36 @@ pub struct Loss {
     pub cause: u16,
     /// The reason as text, with the text of the peer's ABORT if it contains one.
     pub text: String,
-    /// The error causes of the peer's ABORT as received (`sac_info`), with
-    /// [`AssociationOptions::events`](crate::AssociationOptions::events).
+    /// The error causes of the peer's ABORT as received (`sac_info`).
     pub information: Bytes,
 }
 
+/// The code of the error cause User-Initiated Abort (RFC 9260 §3.3.10.12).
+const USER_INITIATED_ABORT: u16 = 12;
+
 impl Loss {
+    /// Returns the bytes that the peer has given as its reason ([`Association::abort`](crate::Association::abort)); `None` if the
+    /// peer's ABORT has no such reason, or there was none.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener, RecvError};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// server.abort(b"\x01\xff\x80\0");
+    /// let Err(RecvError::Lost(loss)) = client.recv() else { panic!("it was aborted") };
+    /// assert_eq!(loss.reason(), Some(&b"\x01\xff\x80\0"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reason(&self) -> Option<&[u8]> {
+        let (&[kind_high, kind_low, length_high, length_low], content) =
+            self.information.split_first_chunk()?;
+        let content_bytes = u16::from_be_bytes([length_high, length_low]).saturating_sub(4).into();
+        let is_of_user = u16::from_be_bytes([kind_high, kind_low]) == USER_INITIATED_ABORT;
+        // Of a longer cause there is only the beginning.
+        is_of_user.then(|| content.get(..content_bytes).unwrap_or(content))
+    }
+
     /// Returns the loss that a `T_DISCON_IND` reports; `None` if both sides have shut down.
     pub(crate) fn of(reason: u32, cause: u16, data: &Chain) -> Option<Loss> {
         let errno = Errno(reason as i32);

@@ -270,7 +270,7 @@ pub fn abort(stack: &crate::tokio::Stack, id: AssociationId, reason: &str) {
 
 /// Aborts all current associations of a stack except those that are shutting down; [`await_end`] waits for these.
 pub fn abort_open(stack: &Stack, reason: &str) {
-    stack.abort_where(reason, |state| {
+    stack.abort_where(reason.as_bytes(), |state| {
         use AssociationState::{CookieEchoed, CookieWait, Established};
         matches!(state, CookieWait | CookieEchoed | Established)
     });

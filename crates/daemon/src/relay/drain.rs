@@ -143,7 +143,7 @@ fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: 
     if header.flags.contains(Flags::ABORT) {
         let queue = socket.remove(assoc);
         match assoc.stack_association() {
-            Some(association) => abort(association, &String::from_utf8_lossy(&content)),
+            Some(association) => abort(association, &content),
             None if queue.is_some() => assoc.tasks().on_setup_aborted(),
             None => {}
         }

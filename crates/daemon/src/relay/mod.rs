@@ -36,7 +36,7 @@ pub(crate) const NO_REASON: &str = "";
 /// The reason in the ABORT after a malformed record.
 pub(crate) const BROKEN: &str = "the program has broken its socket";
 
-pub(crate) fn abort(association: &Association, reason: &str) {
+pub(crate) fn abort(association: &Association, reason: impl AsRef<[u8]>) {
     association.abort(reason);
 }
 

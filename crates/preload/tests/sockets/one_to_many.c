@@ -80,10 +80,9 @@ static void shut_down(int fd)
     CHECK(h.flags == (MSG_NOTIFICATION | MSG_EOR) && h.bytes == 12 && *(uint16_t *)h.text == SHUTDOWN_EVENT);
 }
 
-static ssize_t say(int fd, const char *text, struct sockaddr_in *to, int type, const void *info, size_t bytes)
+static ssize_t say_part(int fd, struct iovec part, struct sockaddr_in *to, int type, const void *info, size_t bytes)
 {
     char control[CMSG_SPACE(64)] = {0};
-    struct iovec part = {(void *)text, strlen(text)};
     struct msghdr m = {.msg_name = to, .msg_namelen = to ? sizeof *to : 0, .msg_iov = &part, .msg_iovlen = 1};
     if (info != NULL) {
         m.msg_control = control;
@@ -95,10 +94,34 @@ static ssize_t say(int fd, const char *text, struct sockaddr_in *to, int type, c
     return sendmsg(fd, &m, MSG_NOSIGNAL);
 }
 
+static ssize_t say(int fd, const char *text, struct sockaddr_in *to, int type, const void *info, size_t bytes)
+{
+    return say_part(fd, (struct iovec){(void *)text, strlen(text)}, to, type, info, bytes);
+}
+
 static ssize_t say_by_id(int fd, const char *text, int id, int flags)
 {
     struct sndrcvinfo info = {.assoc_id = id, .flags = flags};
     return say(fd, text, NULL, SCTP_SNDRCV, &info, sizeof info);
+}
+
+/* Aborts an association with a reason that is no text. */
+static ssize_t abort_with_bytes(int fd, int id)
+{
+    struct sndrcvinfo info = {.assoc_id = id, .flags = SCTP_ABORT};
+    unsigned char reason[] = {1, 0xff, 0x80, 0};
+    return say_part(fd, (struct iovec){reason, sizeof reason}, NULL, SCTP_SNDRCV, &info, sizeof info);
+}
+
+/* Checks that the next notification is the loss with this reason. */
+static void expect_bytes_of_abort(int fd)
+{
+    static const unsigned char cause[] = {0, 12, 0, 8, 1, 0xff, 0x80, 0};
+    struct heard h = hear(fd, 0);
+    struct assoc_change *change = (void *)h.text;
+    CHECK(h.flags == (MSG_NOTIFICATION | MSG_EOR) && h.bytes == (ssize_t)(sizeof *change + sizeof cause));
+    CHECK(change->type == ASSOC_CHANGE && change->state == COMM_LOST);
+    CHECK(memcmp(change + 1, cause, sizeof cause) == 0);
 }
 
 static void expect(int fd, const char *text, int id)
@@ -149,9 +172,9 @@ static void implicitly(void)
     shut_down(server);
     int ended = changed(server, SHUTDOWN_COMP), left = ended == id[0] ? id[1] : id[0];
     CHECK(changed(one, SHUTDOWN_COMP) == up);
-    CHECK(say_by_id(server, "", left, SCTP_ABORT) == 0);
+    CHECK(abort_with_bytes(server, left) == 0);
     CHECK(changed(server, COMM_LOST) == left);
-    changed(other, COMM_LOST);
+    expect_bytes_of_abort(other);
     FAILS(say_by_id(server, "x", left, 0), EPIPE);
 
     CHECK(say(one, "to nobody", &none, 0, NULL, 0) == 9);

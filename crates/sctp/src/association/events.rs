@@ -72,7 +72,7 @@ impl Association {
         reason: &CloseReason,
         causes: &[u8],
     ) {
-        if self.config.events && *reason != CloseReason::Shutdown {
+        if *reason != CloseReason::Shutdown {
             let information = Bytes::copy_from_slice(causes);
             cx.host.event(self.id, Event::Lost { reason: reason.clone(), information });
         }

@@ -79,11 +79,17 @@ fn an_abort_is_never_answered() {
 }
 
 #[test]
-fn a_reason_of_any_bytes_is_made_readable() {
+fn a_reason_of_any_bytes_passes_unchanged_and_is_made_readable() {
     let mut hosts = TwoHosts::new(5);
     let (a, _) = hosts.establish();
-    hosts.abort(A, a, &[0xff, b'o', 0x07, b'k', b'\n']);
+    let reason = [0xff, b'o', 0x07, b'k', b'\n', 0];
+    hosts.abort(A, a, &reason);
     hosts.run_for(Duration::from_secs(1));
+    let information = [&[0, 12, 0, 10][..], &reason].concat();
+    let abort = hosts.sent.iter().find(|sent| has(&sent.packet, Abort::KIND)).expect("it was sent");
+    assert_eq!(abort.packet[HEADER_BYTES + 4..][..10], information);
+    let lost = |e: &Event| matches!(e, Event::Lost { information: told, .. } if *told == information);
+    assert!(hosts.app(B).saw(lost), "without optional events, too");
     assert_eq!(
         hosts.closed(B),
         Some(CloseReason::PeerAborted { cause: Some(12), text: "\u{fffd}ok".to_owned() })

@@ -64,7 +64,10 @@ fn users_without_subscriptions_get_no_events() {
     hosts.cut();
     hosts.run_until("A gave up", Duration::from_secs(2000), |hosts| hosts.closed(A).is_some());
     let events: Vec<_> = hosts.app(A).events.iter().map(|happened| &happened.event).collect();
-    assert!(matches!(events[..], [Event::Connected { .. }, Event::Closed(_)]), "{events:?}");
+    assert!(
+        matches!(events[..], [Event::Connected { .. }, Event::Lost { .. }, Event::Closed(_)]),
+        "{events:?}"
+    );
 }
 
 #[test]

@@ -61,7 +61,7 @@ forward! {
     fn flush(&self);
 
     /// Aborts the association (RFC 9260 §9.1): undelivered messages are lost. The ABORT contains the first 256 bytes of
-    /// `reason`.
+    /// `reason`: a text, or any bytes ([`Loss::reason`](crate::Loss::reason) at the peer).
     example {
         /// ```
         /// # use swiftwater::{Association, Listener};
@@ -73,7 +73,7 @@ forward! {
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
     }
-    fn abort(&self, reason: &str);
+    fn abort(&self, reason: impl AsRef<[u8]>);
 
     /// Returns why the association has ended; `None` if it has not. The reason is available as soon as the association
     /// ends, while messages may still wait to be received.

@@ -51,8 +51,8 @@ impl SharedAssociation {
     }
 
     /// Aborts the association (RFC 9260 §9.1): undelivered messages are lost.
-    pub(crate) fn abort(&self, reason: &str) {
-        self.association_ref().abort(reason);
+    pub(crate) fn abort(&self, reason: impl AsRef<[u8]>) {
+        self.association_ref().abort(reason.as_ref());
     }
 
     /// Returns why the association has ended; `None` if it has not.

@@ -37,7 +37,7 @@ forward! {
     fn flush(&self);
 
     /// Aborts an association (RFC 9260 §9.1): undelivered messages are lost. The ABORT contains the first 256 bytes of
-    /// `reason`.
+    /// `reason`: a text, or any bytes ([`Loss::reason`](crate::Loss::reason) at the peer).
     example {
         /// ```
         /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};
@@ -49,7 +49,7 @@ forward! {
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
     }
-    fn abort(&self, id: AssociationId, reason: &str);
+    fn abort(&self, id: AssociationId, reason: impl AsRef<[u8]>);
 
     /// Returns the first local address of the endpoint, with its SCTP port: as in [`std::net`], `0.0.0.0` or `[::]` if it is
     /// bound to all addresses of the host.

@@ -49,8 +49,8 @@ impl SharedEndpoint {
     }
 
     /// Aborts an association (RFC 9260 §9.1): undelivered messages are lost.
-    pub(crate) fn abort(&self, id: AssociationId, reason: &str) {
-        self.association(id).abort(reason);
+    pub(crate) fn abort(&self, id: AssociationId, reason: impl AsRef<[u8]>) {
+        self.association(id).abort(reason.as_ref());
     }
 
     /// Returns the first local address of the endpoint, with its SCTP port: as in [`std::net`], `0.0.0.0` or `[::]` if it is

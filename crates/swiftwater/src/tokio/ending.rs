@@ -34,7 +34,7 @@ impl Stack {
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn close(&self, wait: Duration, reason: &str) -> bool {
+    pub async fn close(&self, wait: Duration, reason: impl AsRef<[u8]>) -> bool {
         self.shared.shut_all_down();
         let all_ended = within(&self.shared, wait, has_ended).await;
         if !all_ended {
@@ -46,8 +46,8 @@ impl Stack {
     /// Aborts all current associations of this stack. Undelivered messages are lost; each ABORT contains the first 256 bytes of
     /// `reason`. Waits while it sends more than 64 ABORTs: a pause follows each 64, so that none is lost in a full socket buffer.
     /// If the future is dropped early, some associations were aborted.
-    pub async fn abort_all(&self, reason: &str) {
-        for burst in self.shared.abort_bursts(reason, |_| true) {
+    pub async fn abort_all(&self, reason: impl AsRef<[u8]>) {
+        for burst in self.shared.abort_bursts(reason.as_ref(), |_| true) {
             within(&self.shared, ROOM_WAIT, has_room).await;
             if burst == Burst::Follows {
                 sleep(ABORT_PAUSE).await;

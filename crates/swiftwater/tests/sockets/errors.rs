@@ -7,8 +7,8 @@ use std::time::Duration;
 use std::error::Error as _;
 
 use swiftwater::{
-    AddressError, Association, AssociationOptions, BindError, LinkBindError, Listener, Loss, LossKind,
-    PathError, RecvError, SendError, SendInfo, StackOptions,
+    AddressError, Association, AssociationOptions, BindError, CloseReason, LinkBindError, Listener, Loss,
+    LossKind, PathError, RecvError, SendError, SendInfo, StackOptions,
 };
 
 use crate::pair::{must_end, pair, pair_with};
@@ -57,6 +57,22 @@ fn a_send_after_the_end() {
         assert!(refused.to_string().contains("connect again"), "{refused}");
         assert_eq!(io::Error::from(refused).kind(), io::ErrorKind::BrokenPipe);
         assert!(client.peer().is_none());
+    });
+}
+
+#[test]
+fn the_reason_of_an_abort_is_any_bytes() {
+    must_end(|| {
+        // The last one is cut.
+        for reason in [&b"\x01\xff\x80\0"[..], b"", "un caf\u{e9}".as_bytes(), &[0xff; 300]] {
+            let (client, server) = pair();
+            server.abort(reason);
+            let Err(RecvError::Lost(loss)) = client.recv() else { panic!("it is lost") };
+            assert_eq!(loss.reason(), Some(&reason[..reason.len().min(256)]));
+            assert_eq!(client.close_reason(), Some(CloseReason::Lost(loss)));
+            let Some(CloseReason::Lost(own)) = server.close_reason() else { panic!("it is lost") };
+            assert_eq!(own.reason(), None);
+        }
     });
 }
 

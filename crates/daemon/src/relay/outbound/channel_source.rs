@@ -174,7 +174,7 @@ impl Source for ChannelSource<'_> {
         let header = self.ends.assoc.complete(header);
         if header.flags.contains(Flags::ABORT) {
             // The inbound direction tells the program of the end. The program still has the socket.
-            abort(self.ends.association, &String::from_utf8_lossy(&content));
+            abort(self.ends.association, &content);
             return Ok(Next::Handled { weight: 1 });
         }
         Ok(Next::Message(header, content))

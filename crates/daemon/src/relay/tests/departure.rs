@@ -3,8 +3,10 @@
 use std::pin::pin;
 
 use channel_protocol::sharers_page::SharersPage;
+use swiftwater::RecvError;
 
 use super::*;
+use crate::relay::drain::take_batch;
 use crate::relay::outbound::queue_source::QueueWait;
 
 #[tokio::test(flavor = "local")]
@@ -76,6 +78,30 @@ async fn messages_for_an_association_that_has_ended_return_behind_its_end_and_wi
     assert_eq!(kinds, [change, change, failed].map(|kind| kind as u16), "up, lost, and then the message");
     let cause = u32::from_ne_bytes(told[2][8..12].try_into().expect("four bytes"));
     assert_eq!(cause, u32::from(notifications::USER_ABORT.to_be()));
+}
+
+#[tokio::test(flavor = "local")]
+async fn the_reason_of_an_abort_passes_as_bytes() {
+    const REASON: &[u8] = b"\x01\xff\x80\0";
+    let aborts = Header { flags: Flags::END.with(Flags::ABORT), ..testing::header(ID, REASON.len()) };
+    // From a queue of one association, and from the channel of many.
+    for is_one_to_one in [true, false] {
+        let joined = Joined::new().await;
+        put_record(&joined.socket, &aborts, REASON);
+        if is_one_to_one {
+            joined.outbound().step().expect("the program has the socket");
+        } else {
+            let permit = joined._registry.admit_association(&joined.socket, 1).expect("the first");
+            let options = joined.socket.future_options();
+            let assoc = SocketAssociation::new(ID, ([127, 0, 0, 1], 7).into(), options);
+            let assoc = joined.socket.enter(assoc, 10, permit);
+            assoc.set_up(joined.association().clone());
+            assert_eq!(take_batch(&joined.socket).records, 1);
+        }
+        let told = soon(joined.peer.recv()).await;
+        let Err(RecvError::Lost(loss)) = &told else { panic!("{told:?}") };
+        assert_eq!((loss.reason(), loss.cause), (Some(REASON), notifications::USER_ABORT));
+    }
 }
 
 #[tokio::test(flavor = "local")]
