@@ -82,7 +82,7 @@ pub use head::{
     SignalNotice, WaiterId, Woken, WriteAs, WriteOptions,
 };
 pub use identifiers::{DriverId, LinkId, Side, StreamId};
-pub use memory::{Charge, Notify, StreamMemory, charged};
+pub use memory::{Charge, Notify, StateCharge, StreamMemory, charged};
 pub use message::{
     Control, CopyRequest, Credentials, Flush, IocAck, IocData, IocNak, Ioctl, IoctlArgument, Kind, Marks,
     Message, Passed, Record, RecordLayout, Run, RunMessages, Seen, Signal, allocb, copyb, dupb, esballoc,

@@ -28,9 +28,14 @@ pub trait StreamMemory: fmt::Debug + Send + Sync {
     fn charge_write(&self, bytes: usize);
     /// Returns memory of [`StreamMemory::charge_write`].
     fn release_write(&self, bytes: usize);
+    /// Charges bytes that a module keeps as long as it is pushed, or returns `None`. Dropping the charge returns them.
+    fn take_state(&self, bytes: usize) -> Option<StateCharge>;
     /// Calls `notify` once when memory for data on its way up is released, from any thread. A call too many does no harm.
     fn when_released(&self, notify: Weak<Notify>);
 }
+
+/// Memory that is charged for the state of a module, until this is dropped.
+pub type StateCharge = Box<dyn fmt::Debug + Send>;
 
 /// A function that memory calls when some is released.
 pub type Notify = dyn Fn() + Send + Sync;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::head::Head;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
-use crate::memory::Charge;
+use crate::memory::{Charge, StateCharge};
 use crate::message::{CopyRequest, Credit, Flush, IocAck, IocNak, Ioctl, Kind, Message, Seen};
 use crate::queue::{Queue, QueueInfo, QueuePair, SERVED_MAX};
 use crate::scheduler::{DriverCall, Post, Scheduler};
@@ -372,6 +372,14 @@ impl<'a> Q<'a> {
             }
         }
         Some(Charge::counted(memory, self.side, bytes))
+    }
+
+    /// Charges the memory of the stream for state of this length that the module keeps, beside the messages on its queues. Without
+    /// memory that counts, the charge is of nothing. Returns `None` if the memory is used up; the module then does with less.
+    pub fn charge_state(&self, bytes: usize) -> Option<StateCharge> {
+        self.head
+            .memory()
+            .map_or_else(|| Some(Box::new(()) as StateCharge), |memory| memory.take_state(bytes))
     }
 
     /// Counts work on a message that stays on the queue.

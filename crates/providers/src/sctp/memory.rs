@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use ::sctp::AssociationConfig;
-use streams::{Notify, StreamMemory};
+use streams::{Notify, StateCharge, StreamMemory};
 
 /// The pools of an association.
 #[derive(Debug)]
@@ -42,9 +42,43 @@ impl StreamMemory for Pools {
         }
     }
 
+    fn take_state(&self, bytes: usize) -> Option<StateCharge> {
+        match &self.0.receive_pool {
+            Some(pool) => pool.charge(bytes).map(|charge| Box::new(charge) as StateCharge),
+            None => Some(Box::new(())),
+        }
+    }
+
     fn when_released(&self, notify: Weak<Notify>) {
         if let Some(pool) = &self.0.receive_pool {
             pool.when_released(notify);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::sctp::ReceivePool;
+
+    use super::*;
+
+    #[test]
+    fn the_state_of_modules_takes_no_more_than_the_receive_pool_has() {
+        let receive_pool = Some(ReceivePool::with_limit(10_000));
+        let config = AssociationConfig { receive_pool, ..AssociationConfig::default() };
+        let memory = of(Arc::new(config)).expect("the pool counts");
+        let charge = memory.take_state(8192).expect("it is empty");
+        assert!(memory.take_state(8192).is_none());
+        drop(charge);
+        assert!(memory.take_state(8192).is_some());
+    }
+
+    #[test]
+    fn the_state_of_a_module_is_not_made_of_received_data() {
+        let receive_pool = Some(ReceivePool::with_limit(10_000));
+        let config = AssociationConfig { receive_pool, ..AssociationConfig::default() };
+        let memory = of(Arc::new(config)).expect("the pool counts");
+        let _charge = memory.take_state(8192).expect("it is empty");
+        assert!(memory.take_read(60_000), "one message may exceed the memory while no other is unpacked");
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::arguments;
 use crate::identifiers::Side;
+use crate::memory::StateCharge;
 use crate::message::{Kind, Message, UserData};
 use crate::module::{Module, ModuleInfo, Q};
 use crate::queue::{QueueInfo, SERVED_MAX};
@@ -24,7 +25,8 @@ use waiting::{Found, Waiting};
 /// With a limit for each stream, messages of one stream pass those of another that wait. Primitives, such as a release, pass no
 /// message and are not passed, and nothing comes between the parts of a record.
 ///
-/// Streams whose numbers differ by a multiple of [`Limit::STREAMS_MAX`] share a bucket.
+/// Streams whose numbers differ by a multiple of [`Limit::STREAMS_MAX`] share a bucket. The memory of the buckets is charged when
+/// the module is pushed ([`Q::charge_state`]); if there is none, all streams share one bucket.
 ///
 /// Arguments: `bits=RATE` and `messages=RATE` per second, with k, M or G; `per-stream=yes`.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub struct Limit {
     buckets: usize,
     /// Time from which buckets count.
     epoch: Option<Instant>,
+    /// Memory of the buckets.
+    charge: Option<StateCharge>,
     down: Direction,
     up: Direction,
 }
@@ -82,6 +86,9 @@ impl Limit {
     /// Number of waiting messages that others may pass.
     const PASSED_MAX: usize = 1024;
 
+    /// Memory of the buckets of both directions.
+    const STATE_BYTES: usize = 2 * Waiting::bytes_of(Self::STREAMS_MAX);
+
     /// Returns a module with a limit of bits and of messages per second, if given.
     pub fn new(bits_per_s: Option<f64>, messages_per_s: Option<f64>, per_stream: bool) -> Self {
         let buckets = if per_stream { Self::STREAMS_MAX } else { 1 };
@@ -90,6 +97,7 @@ impl Limit {
             messages_per_s,
             buckets,
             epoch: None,
+            charge: None,
             down: Direction::default(),
             up: Direction::default(),
         }
@@ -361,7 +369,15 @@ impl Module for Limit {
         // Most messages wait behind others, and a timer enables the service procedure for these.
         q.noenable();
         q.other().noenable();
+        if self.has_buckets() {
+            self.charge = q.charge_state(Self::STATE_BYTES);
+            self.buckets = if self.charge.is_some() { self.buckets } else { 1 };
+        }
         Ok(())
+    }
+
+    fn close(&mut self, _q: &mut Q<'_>) {
+        self.charge = None;
     }
 
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {

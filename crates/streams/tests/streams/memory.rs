@@ -1,11 +1,12 @@
 //! The memory that the data of modules is charged to, and the modules that wait for it (SVR4.2 DDI/DKI `bufcall(D3)`).
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
 use streams::modules::Compress;
 use streams::{
-    Chain, Errno, Executive, Message, Notify, PopError, ReadError, RecvInfo, SendInfo, StreamId,
+    Chain, Errno, Executive, Message, Notify, PopError, ReadError, RecvInfo, SendInfo, StateCharge, StreamId,
     StreamMemory, Which,
 };
 
@@ -25,8 +26,22 @@ struct Counted {
     limit_bytes: usize,
     read_bytes: usize,
     write_bytes: usize,
+    state_bytes: Arc<AtomicUsize>,
     refusals: usize,
     waiting: Vec<Weak<Notify>>,
+}
+
+/// The charge of a module's state.
+#[derive(Debug)]
+struct State {
+    counted: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.counted.fetch_sub(self.bytes, Relaxed);
+    }
 }
 
 impl std::fmt::Debug for Counted {
@@ -78,6 +93,13 @@ impl StreamMemory for Memory {
     }
     fn release_write(&self, bytes: usize) {
         self.counted().write_bytes -= bytes;
+    }
+    fn take_state(&self, bytes: usize) -> Option<StateCharge> {
+        let counts = self.counted();
+        let (counted, limit_bytes) = (Arc::clone(&counts.state_bytes), counts.limit_bytes);
+        let more = |charged: usize| Some(charged + bytes).filter(|charged| *charged <= limit_bytes);
+        counted.fetch_update(Relaxed, Relaxed, more).ok()?;
+        Some(Box::new(State { counted, bytes }))
     }
     fn when_released(&self, notify: Weak<Notify>) {
         self.counted().waiting.push(notify);
@@ -279,4 +301,37 @@ fn a_stream_fails_whose_module_is_popped_without_memory_for_what_waits() {
     rig.device(|cx, s| cx.error(s, Errno::EIO));
     rig.executive.pop(rig.s).unwrap();
     assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::ENOBUFS)));
+}
+
+/// Writes a message on each of these streams, and returns what has gone at once.
+fn write_on(rig: &mut Rig, streams: &[u16]) -> Vec<String> {
+    rig.state().received.clear();
+    for &stream in streams {
+        let (text, info) = (stream.to_string(), SendInfo { stream, ..SendInfo::default() });
+        rig.executive.write(rig.s, Which::Only, info, text.as_bytes(), epoch).unwrap();
+    }
+    rig.run_all();
+    rig.received()
+}
+
+#[test]
+fn limit_charges_its_buckets_while_it_is_pushed_and_has_one_without_memory() {
+    const STATE_BYTES: usize = 2 * 256 * 16;
+    let per_stream = ["messages=1".to_owned(), "per-stream=yes".to_owned()];
+    for (limit_bytes, charged_bytes, gone) in
+        [(2 * STATE_BYTES, STATE_BYTES, vec!["1", "2", "3"]), (STATE_BYTES - 1, 0, vec!["1"])]
+    {
+        let (mut rig, _) = pushed("nullmod", &[]);
+        let (memory, s) = (Memory::of(limit_bytes), rig.s);
+        share(&mut rig, s, &memory);
+        let state_bytes = || memory.counted().state_bytes.load(Relaxed);
+        rig.executive.push_named(s, "limit", &per_stream[..1]).unwrap();
+        assert_eq!(state_bytes(), 0, "one bucket is not counted");
+        rig.executive.pop(s).unwrap();
+        rig.executive.push_named(s, "limit", &per_stream).unwrap();
+        assert_eq!(state_bytes(), charged_bytes);
+        assert_eq!(write_on(&mut rig, &[1, 2, 3]), gone);
+        drop(rig.executive.pop(s).unwrap());
+        assert_eq!(state_bytes(), 0);
+    }
 }

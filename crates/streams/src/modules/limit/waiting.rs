@@ -50,6 +50,11 @@ pub(super) struct Found {
 }
 
 impl Waiting {
+    /// Returns the memory of this many buckets.
+    pub(super) const fn bytes_of(buckets: usize) -> usize {
+        buckets * size_of::<Bucket>()
+    }
+
     /// Returns when the next message of a bucket may go.
     pub(super) fn next_ns(&self, bucket: usize) -> u64 {
         self.buckets.get(bucket).map_or(0, |bucket| bucket.next_ns)
@@ -178,7 +183,10 @@ impl Waiting {
 
     fn bucket(&mut self, bucket: usize) -> &mut Bucket {
         if bucket >= self.buckets.len() {
-            self.buckets.resize(bucket + 1, Bucket::default());
+            // No more memory than was charged: the number of all is a power of two.
+            let buckets = (bucket + 1).next_power_of_two();
+            self.buckets.reserve_exact(buckets - self.buckets.len());
+            self.buckets.resize(buckets, Bucket::default());
         }
         &mut self.buckets[bucket]
     }
