@@ -39,11 +39,27 @@ pub(super) struct Upper<'a, 'b> {
     leftovers: &'a mut Leftovers,
 }
 
+/// An association whose listener has been closed.
+#[derive(Debug)]
+pub(super) enum Unwanted {
+    /// It came up just then.
+    Late(AssociationId),
+    /// It waited for an accept, with this charge.
+    Waited(AssociationId, Option<ReceiveCharge>),
+}
+
+impl Unwanted {
+    fn id(&self) -> AssociationId {
+        let (Unwanted::Late(id) | Unwanted::Waited(id, _)) = self;
+        *id
+    }
+}
+
 /// Work to do as soon as the core can be called again.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
-    /// Associations to abort, because their listener has just been closed.
-    pub(super) unwanted: Vec<AssociationId>,
+    /// Associations to end, because their listener has just been closed.
+    pub(super) unwanted: Vec<Unwanted>,
     /// Bytes that arrived for a closed stream and must be released from the receive window.
     pub(super) unread: Vec<(AssociationId, usize)>,
     /// Associations that are about to end, and whose end was already reported to the user.
@@ -303,7 +319,7 @@ impl Upper<'_, '_> {
             }
             _ => {
                 self.minors.set_owner(id, Owner::NoUser);
-                self.leftovers.unwanted.push(id);
+                self.leftovers.unwanted.push(Unwanted::Late(id));
             }
         }
     }
@@ -345,7 +361,7 @@ impl Upper<'_, '_> {
         }
         self.leftovers.unread.retain(|(of, _)| *of != id);
         // The identifier may be that of another association before its turn comes.
-        self.leftovers.unwanted.retain(|of| *of != id);
+        self.leftovers.unwanted.retain(|of| of.id() != id);
         match self.minors.take_owner(id) {
             Some(Owner::Stream(s) | Owner::OneToMany(s)) => {
                 self.cx.back_enable(s);

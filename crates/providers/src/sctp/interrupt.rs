@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ::sctp::{Arrival, Piece, Reply, Scope, Time, TransmitBuffer};
 use links::{Datagrams, UnreachableReason};
@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use streams::Cx;
 
 use super::SctpDriver;
+use super::indication::Unwanted;
 
 /// The ECN field of the IP header (RFC 3168 §5): not capable, capable, and marked.
 const NOT_ECT: u8 = 0;
@@ -24,8 +25,12 @@ const ANSWERS_MAX: usize = 64;
 /// the next receives, before more is taken from the network.
 const HANDLED_BYTES_MAX: usize = 16 * 1024;
 
-/// Maximum number of associations that are aborted in one call when their listener was closed. A backlog may be thousands.
+/// Maximum number of associations that are ended in one call when their listener was closed. A backlog may be thousands.
 const UNWANTED_MAX: usize = 32;
+
+/// RTO.Max of an association that is shut down because its listener was closed: the default of RFC 9260 §16, whatever the user has
+/// set. T5 is five times that.
+const UNWANTED_RTO_MAX: Duration = Duration::from_secs(60);
 
 /// The batches of one receive of the link. The caller has all of them handled before it answers, if they do not take too long, so
 /// that one SACK covers everything that had arrived.
@@ -219,10 +224,21 @@ impl SctpDriver {
             self.endpoint.consumed(id, bytes, 1);
         }
         for _ in 0..UNWANTED_MAX {
-            let Some(id) = self.leftovers.unwanted.pop() else { break };
+            let Some(unwanted) = self.leftovers.unwanted.pop() else { break };
             let now = self.now(cx);
             let (endpoint, mut host) = self.split(cx);
-            endpoint.abort(now, id, b"the listener was closed", &mut host);
+            match unwanted {
+                // As in Linux: the peer learns by the ABORT that nobody has read its data.
+                Unwanted::Waited(id, charge)
+                    if endpoint.association(id).is_some_and(|view| view.unread_bytes() == 0) =>
+                {
+                    endpoint.orphan(now, id, UNWANTED_RTO_MAX, Box::new(charge), &mut host);
+                    endpoint.close(now, id, &mut host);
+                }
+                Unwanted::Late(id) | Unwanted::Waited(id, _) => {
+                    endpoint.abort(now, id, b"the listener was closed", &mut host);
+                }
+            }
         }
     }
 

@@ -48,7 +48,7 @@ pub(super) struct Waiting {
     /// The charge of these messages, once the association has ended.
     pub(super) charge: Option<ReceiveCharge>,
     /// The charge of the association itself, if its listener has a pool.
-    _memory: Option<ReceiveCharge>,
+    memory: Option<ReceiveCharge>,
 }
 
 /// How the association of a one-to-one stream has ended: the content of its `T_DISCON_IND`, for users that have not
@@ -248,7 +248,7 @@ impl Minors {
             streams,
             queue: VecDeque::new(),
             charge: None,
-            _memory: memory,
+            memory,
         };
         self.waiting.insert(sequence, waiting);
         sequence
@@ -271,10 +271,13 @@ impl Minors {
         self.waiting.remove(&sequence)
     }
 
-    /// Removes all associations that wait for a listener, and returns them.
-    pub(super) fn take_all_waiting(&mut self, listener: StreamId) -> Vec<AssociationId> {
+    /// Removes all associations that wait for a listener, and returns those that have not ended, with the charge of each.
+    pub(super) fn take_all_waiting(
+        &mut self,
+        listener: StreamId,
+    ) -> Vec<(AssociationId, Option<ReceiveCharge>)> {
         let mine = self.waiting.extract_if(|_, waiting| waiting.listener == listener);
-        mine.filter_map(|(_, waiting)| waiting.association).collect()
+        mine.filter_map(|(_, waiting)| Some((waiting.association?, waiting.memory))).collect()
     }
 
     /// Returns the associations of a one-to-many stream.

@@ -11,6 +11,7 @@ use tpi::{
     TError, Which,
 };
 
+use super::indication::Unwanted;
 use super::minor::{Minor, Owner, Waiting};
 use super::options::SendDefaults;
 use super::refusal::Refusal;
@@ -380,7 +381,8 @@ impl SctpDriver {
         Ok(())
     }
 
-    /// Closes the stream. Accepted data is still delivered; associations that were never accepted are aborted.
+    /// Closes the stream. Accepted data is still delivered; associations that were never accepted are shut down,
+    /// or aborted if something has come that nobody reads.
     pub(super) fn release(&mut self, cx: &mut Cx<'_>, s: StreamId) {
         let minor = self.minors.get(s);
         let listener = match minor {
@@ -390,9 +392,9 @@ impl SctpDriver {
         if let Some(listener) = listener {
             self.stop_listening(listener);
         }
-        for id in self.minors.take_all_waiting(s) {
+        for (id, charge) in self.minors.take_all_waiting(s) {
             self.minors.set_owner(id, Owner::NoUser);
-            self.leftovers.unwanted.push(id);
+            self.leftovers.unwanted.push(Unwanted::Waited(id, charge));
         }
         self.clear_leftovers(cx);
         let left = match minor {

@@ -1,9 +1,11 @@
 //! Streams that listen, several at once (TPI 2.0, T_BIND_REQ with CONIND_number, T_CONN_IND, T_CONN_RES; XTI, t_bind with qlen,
 //! t_accept).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use providers::SctpDriver;
+use sctp::{AssociationConfig, ReceivePool};
 
 use crate::rig::{PORT, Rig, bind, connect, disconnect, release};
 use streams::{Errno, ReadError, StreamId};
@@ -242,20 +244,41 @@ fn a_listener_without_its_own_connection_listens_again() {
     assert_eq!(rig.state(listener), State::AwaitingResponse);
 }
 
-/// T_UNBIND_REQ, close: a listener that ends refuses the connections that wait for it.
+/// T_UNBIND_REQ, close: a listener that ends releases the connections that wait for it, and refuses those with data that nobody
+/// has read.
 #[test]
-fn a_listener_that_is_closed_refuses_what_waits_for_it() {
+fn a_listener_that_is_closed_ends_what_waits_for_it() {
     let mut rig = Rig::new();
     let (listener, other) = (rig.bound(PORT, 5), rig.bound(PORT + 1, 5));
     let clients = [PORT, PORT, PORT + 1].map(|port| connecting_to(&mut rig, port));
+    rig.put_with(clients[1], &Primitive::DataReq { more: false }, b"unread");
+    rig.exchange_until_idle();
     rig.executive.at(rig.now).close(listener);
     rig.exchange_until_idle();
     for client in clients {
         assert!(matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))));
     }
-    assert!(is_refused(&mut rig, clients[0]) && is_refused(&mut rig, clients[1]));
+    assert!(matches!(rig.take(clients[0]), Some((Primitive::OrdrelInd { .. }, _))));
+    assert!(is_refused(&mut rig, clients[1]));
     assert_eq!(rig.take(clients[2]), None, "it waits for another listener");
     rig.indication(other);
+}
+
+/// The associations of a closed listener count in the memory of its user until they have ended.
+#[test]
+fn what_waits_for_a_listener_that_is_closed_is_charged_until_it_has_ended() {
+    const LIMIT_BYTES: usize = 40 << 10;
+    let mut rig = Rig::new();
+    let (listener, pool) = (rig.bound(PORT, 5), ReceivePool::with_limit(LIMIT_BYTES));
+    let config = AssociationConfig { receive_pool: Some(pool.clone()), ..AssociationConfig::default() };
+    let set = |driver: &mut SctpDriver| driver.set_association_config(listener, Arc::new(config));
+    rig.executive.driver_state(rig.driver, set);
+    connecting_to(&mut rig, PORT);
+    assert!(!pool.has(LIMIT_BYTES), "it waits");
+    rig.executive.at(rig.now).close(listener);
+    assert!(!pool.has(LIMIT_BYTES), "its peer has not answered the SHUTDOWN");
+    rig.exchange_until_idle();
+    assert!(pool.has(LIMIT_BYTES));
 }
 
 /// T_CONN_RES: a stream that accepts while it is bound to another listener's address is refused with TRESADDR; unbound,
@@ -283,8 +306,10 @@ fn a_listener_with_many_waiting_associations_is_closed_in_steps() {
     let mut rig = Rig::new();
     let listener = rig.bound(PORT, MANY as u32);
     for _ in 0..MANY {
-        connecting_to(&mut rig, PORT);
+        let client = connecting_to(&mut rig, PORT);
+        rig.put_with(client, &Primitive::DataReq { more: false }, b"unread");
     }
+    rig.exchange_until_idle();
     let left = |rig: &mut Rig| {
         rig.executive.driver_state(rig.driver, |driver: &mut SctpDriver| driver.association_count()).unwrap()
     };
