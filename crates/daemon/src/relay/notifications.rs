@@ -63,6 +63,9 @@ fn kinds(event: &Event) -> &'static [NotificationType] {
     }
 }
 
+/// The cause of a message for a stream that the peer has not granted (RFC 9260 §3.3.10.1).
+pub(crate) const INVALID_STREAM: u16 = 1;
+
 /// The cause of an association that the program has aborted (RFC 9260 §3.3.10.12).
 pub(crate) const USER_ABORT: u16 = 12;
 

@@ -278,7 +278,11 @@ fn reports(
     header: Header,
     content: Bytes,
 ) -> Vec<ToProgram> {
-    let cause = if *refused == SendError::Closed { assoc.end_cause() } else { 0 };
+    let cause = match refused {
+        SendError::Closed => assoc.end_cause(),
+        SendError::NoSuchStream { .. } => notifications::INVALID_STREAM,
+        _ => 0,
+    };
     unsent(socket, assoc, header, content, cause)
 }
 

@@ -315,7 +315,10 @@ async fn a_refused_message_that_ends_the_association_is_reported_and_ends_it() {
             assert_eq!(joined.outbound().step().expect("it is open"), OutboundWait::Message);
         }
         let report = read(&joined.program_end).and_then(|first| read(&joined.program_end).or(Some(first)));
-        assert!(report.expect("a notification").ends_with(b"a word"));
+        let report = report.expect("a notification");
+        let (_, failed) = Header::split(&report).expect("a record");
+        assert!(failed.ends_with(b"a word"));
+        assert_eq!(failed[8..12], u32::from(notifications::INVALID_STREAM.to_be()).to_ne_bytes());
         assert_eq!(soon(joined.peer.recv()).await.expect("no loss").map(|message| message.len()), None);
     }
 }
