@@ -544,10 +544,11 @@ fn ends(info: &SendInfo) -> bool {
     info.flags.contains(Flags::SHUTDOWN) || info.flags.contains(Flags::ABORT)
 }
 
+/// Fails for a message to a stream that the association does not have. One that only shuts the association down has no stream.
 fn check_stream(info: &SendInfo, default: &AtomicU32, streams_out: &AtomicU32) -> Result<()> {
     let by_default = info.flags.contains(Flags::BY_DEFAULT);
     let stream = if by_default { default.load(Relaxed) } else { info.stream.into() };
     let streams_out = streams_out.load(Relaxed);
     let is_unknown = streams_out > 0 && stream >= streams_out;
-    if is_unknown { Err(Errno(libc::EINVAL)) } else { Ok(()) }
+    if is_unknown && !info.flags.contains(Flags::SHUTDOWN) { Err(Errno(libc::EINVAL)) } else { Ok(()) }
 }
