@@ -122,8 +122,8 @@ pub struct ShortSlices {
 }
 
 impl ShortSlices {
-    /// Asks for slices of `slice` at most. No privilege is needed. Changes no thread of another policy than `SCHED_OTHER`, and none
-    /// that has shorter slices. Kernels before Linux 6.12 ignore the request.
+    /// Asks for slices of `slice` at most. No privilege is needed. Changes no thread of another policy than `SCHED_OTHER`, and
+    /// none that has shorter slices. Kernels before Linux 6.12 ignore the request.
     ///
     /// # Errors
     ///

@@ -97,8 +97,8 @@ pub enum Event {
         /// The stream sequence number of the message.
         ssn: u16,
     },
-    /// The association was lost. Optional events for undelivered messages follow, and then [`Event::Closed`]: at once if there are
-    /// few messages, otherwise in further calls of [`Endpoint::handle_timeout`](crate::Endpoint::handle_timeout).
+    /// The association was lost. Optional events for undelivered messages follow, and then [`Event::Closed`]: at once if there
+    /// are few messages, otherwise in further calls of [`Endpoint::handle_timeout`](crate::Endpoint::handle_timeout).
     Lost {
         /// The reason of the loss.
         reason: CloseReason,

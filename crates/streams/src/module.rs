@@ -374,8 +374,9 @@ impl<'a> Q<'a> {
         Some(Charge::counted(memory, self.side, bytes))
     }
 
-    /// Charges the memory of the stream for state of this length that the module keeps, beside the messages on its queues. Without
-    /// memory that counts, the charge is of nothing. Returns `None` if the memory is used up; the module then does with less.
+    /// Charges the memory of the stream for state of this length that the module keeps, beside the messages on its queues.
+    /// Without memory that counts, the charge is of nothing. Returns `None` if the memory is used up; the module then does with
+    /// less.
     pub fn charge_state(&self, bytes: usize) -> Option<StateCharge> {
         self.head
             .memory()

@@ -18,8 +18,9 @@ use crate::stack::Stack;
 /// Accepts associations on one SCTP port (one-to-one style, RFC 6458 §4). Clones share the listener.
 ///
 /// Dropping the last clone ends associations that were not accepted yet: those whose peers have sent something are aborted, and
-/// the others are shut down. Accepted associations continue, and with them the stack and its UDP port. So a program that listens again at the address keeps the [`stack`](Listener::stack) and calls
-/// [`Stack::listen`]: another [`Listener::bind`] would find the UDP port in use.
+/// the others are shut down. Accepted associations continue, and with them the stack and its UDP port. So a program that listens
+/// again at the address keeps the [`stack`](Listener::stack) and calls [`Stack::listen`]: another [`Listener::bind`] would find
+/// the UDP port in use.
 ///
 /// ```
 /// use swiftwater::{Association, Listener};

@@ -7,8 +7,8 @@ use std::rc::{Rc, Weak};
 
 use super::association::SocketAssociation;
 
-/// The associations that were peeled off a socket, by the confirmed addresses of their peers. Sockets of others have no part in it,
-/// whatever their ports, nor do hosts that a peer has listed as its addresses.
+/// The associations that were peeled off a socket, by the confirmed addresses of their peers. Sockets of others have no part in
+/// it, whatever their ports, nor do hosts that a peer has listed as its addresses.
 #[derive(Default)]
 pub(crate) struct PeeledOff {
     /// The latest association with each address: the stack has only one at a time.

@@ -28,8 +28,8 @@ const HANDLED_BYTES_MAX: usize = 16 * 1024;
 /// Maximum number of associations that are ended in one call when their listener was closed. A backlog may be thousands.
 const UNWANTED_MAX: usize = 32;
 
-/// RTO.Max of an association that is shut down because its listener was closed: the default of RFC 9260 §16, whatever the user has
-/// set. T5 is five times that.
+/// RTO.Max of an association that is shut down because its listener was closed: the default of RFC 9260 §16, whatever the user
+/// has set. T5 is five times that.
 const UNWANTED_RTO_MAX: Duration = Duration::from_secs(60);
 
 /// The batches of one receive of the link. The caller has all of them handled before it answers, if they do not take too long, so

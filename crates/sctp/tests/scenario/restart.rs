@@ -496,7 +496,8 @@ fn a_restart_waits_while_the_user_has_not_read_what_came_back_with_earlier_ones(
     assert_eq!((restarts(&peer), held(&peer)), (before + 1, 0));
 }
 
-/// A user that does not read, and a peer that restarts repeatedly: the reports must not accumulate, with optional events or without.
+/// A user that does not read, and a peer that restarts repeatedly: the reports must not accumulate, with optional events or
+/// without.
 #[test]
 fn restarts_wait_while_the_user_has_not_read_of_many_earlier_ones() {
     for events in [false, true] {

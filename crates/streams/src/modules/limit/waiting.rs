@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use crate::Message;
 use crate::queue::Queue;
 
-/// The buckets of one direction, and an index of the queue: the messages that wait for each bucket, in order. So the first of them
-/// is found without a search among the others.
+/// The buckets of one direction, and an index of the queue: the messages that wait for each bucket, in order. So the first of
+/// them is found without a search among the others.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// The messages on the queue, in its order.
