@@ -23,6 +23,8 @@ const FLOODED_MESSAGES: usize = 2 * 1024 * 1024;
 pub const QUEUED_MESSAGES_MAX: usize = 4096;
 /// Number of messages that an empty queue keeps room for.
 const KEPT_MESSAGES_MAX: usize = 256;
+/// The same for a queue of a module: messages seldom wait there, and nobody is charged for the room.
+const KEPT_BY_MODULE_MAX: usize = 4;
 
 /// The marks of a queue and whether it has a service procedure (`module_info` and `qinit`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,8 @@ impl QueueInfo {
 #[derive(Debug)]
 pub struct Queue {
     messages: VecDeque<Message>,
+    /// Number of messages that it keeps room for while it is empty.
+    kept_messages: usize,
     /// Number of messages at the end whose data may lie in shared memory.
     attached: usize,
     normal: Level,
@@ -126,6 +130,7 @@ impl Queue {
     pub fn new(info: QueueInfo) -> Self {
         Self {
             messages: VecDeque::new(),
+            kept_messages: KEPT_MESSAGES_MAX,
             attached: 0,
             normal: Level::new(info.hiwat_bytes, info.lowat_bytes),
             bands: Vec::new(),
@@ -184,10 +189,12 @@ impl Queue {
     #[inline]
     fn after_pop(&mut self) {
         self.note_length();
-        if self.attached > self.messages.len() {
+        let is_new = self.attached > self.messages.len();
+        if is_new {
             self.attached = self.messages.len();
-        } else if self.messages.is_empty() {
-            // The queue has run empty: no more messages came meanwhile.
+        }
+        // A queue that has run empty, and has got no message since the last pause; that of a module whenever it has run empty.
+        if self.messages.is_empty() && (!is_new || self.kept_messages == KEPT_BY_MODULE_MAX) {
             self.trim_burst();
         }
     }
@@ -215,7 +222,7 @@ impl Queue {
     /// Returns whether the queue has room for more messages than an empty queue should.
     #[inline]
     pub(crate) fn has_room_of_burst(&self) -> bool {
-        self.messages.capacity() > KEPT_MESSAGES_MAX
+        self.messages.capacity() > self.kept_messages
     }
 
     /// Puts back a message before those of its rank. Returns whether the service procedure must be enabled.
@@ -539,7 +546,7 @@ impl Queue {
 
     /// Frees memory of a burst, but keeps some room, because the queue will be used again soon.
     pub(crate) fn trim_burst(&mut self) {
-        self.trim(KEPT_MESSAGES_MAX);
+        self.trim(self.kept_messages);
     }
 
     #[inline]
@@ -577,12 +584,37 @@ impl QueuePair {
         Self { read: Queue::new(read), write: Queue::new(write) }
     }
 
+    /// Returns two empty queues of a module.
+    pub(crate) fn of_module(read: QueueInfo, write: QueueInfo) -> Self {
+        let mut queues = Self::new(read, write);
+        queues.read.kept_messages = KEPT_BY_MODULE_MAX;
+        queues.write.kept_messages = KEPT_BY_MODULE_MAX;
+        queues
+    }
+
     /// Returns the queue of one side.
     #[inline]
     pub fn side(&mut self, side: Side) -> &mut Queue {
         match side {
             Side::Read => &mut self.read,
             Side::Write => &mut self.write,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_of_a_module_that_has_run_empty_keeps_little_room() {
+        let of_module = QueuePair::of_module(QueueInfo::PASS, QueueInfo::PASS);
+        for mut queue in [of_module.read, of_module.write] {
+            for _ in 0..1000 {
+                let _ = queue.putq(Message::data(vec![7]));
+            }
+            while queue.getq().is_some() {}
+            assert_eq!(queue.messages.capacity(), KEPT_BY_MODULE_MAX);
         }
     }
 }

@@ -34,7 +34,7 @@ impl Executive {
             return Err(PushError::TooMany);
         }
         let info = module.info();
-        let queues = QueuePair::new(info.read, info.write);
+        let queues = QueuePair::of_module(info.read, info.write);
         let observes = module.observes();
         stream.push(Slot { module, queues, serial, observes, anchored: false });
         let at = flow::module_at(s, index, Side::Write);
