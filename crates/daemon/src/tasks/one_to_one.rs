@@ -158,7 +158,7 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
         Departure::HalfClosed => None,
         Departure::Closed if lingers => {
             inbound.end().await;
-            linger(socket, association).await;
+            linger(socket, assoc, association).await;
             None
         }
         Departure::Closed | Departure::Unread => Some(NO_REASON),
@@ -172,10 +172,11 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
 }
 
 /// Keeps a closed socket until its association has ended or the time is over for which it lingers: its program waits for that in
-/// `close`.
-async fn linger(socket: &Socket, association: &Association) {
+/// `close`. The program may also have been killed, whatever that time is.
+async fn linger(socket: &Socket, assoc: &SocketAssociation, association: &Association) {
     let seconds = socket.options().linger().close_waits_s();
     if seconds > 0 && socket.style().is_one_to_one() {
+        assoc.guard_end();
         // A lost association has ended, too. Messages that still arrive are discarded.
         let _ = timeout(Duration::from_secs(seconds.into()), association.clone().close()).await;
     }
