@@ -90,8 +90,8 @@ pub(crate) fn bound(registry: &Registry, socket: &Socket) -> Result<Bound, Errno
     socket.addresses().bound().ok_or(Errno::ADDRINUSE)
 }
 
-/// `SCTP_SOCKOPT_BINDX_ADD`: adds either all of the addresses or none. A fresh socket gets the port of the first, as in
-/// the kernel.
+/// `SCTP_SOCKOPT_BINDX_ADD`: adds either all of the addresses or none. As in the kernel, a fresh socket gets the port of the
+/// first, and keeps that one if another address is refused.
 ///
 /// # Errors
 ///
@@ -115,7 +115,7 @@ pub(crate) fn bind_more(
     if held.is_none() {
         check_unbound(socket)?;
     }
-    for address in list {
+    let checked = list.iter().try_for_each(|address| {
         check_right(registry, address.port(), requester)?;
         let ip = address.ip().to_canonical();
         if !names_port(*address, port) || matches_one(&ips, ip) {
@@ -123,10 +123,18 @@ pub(crate) fn bind_more(
         }
         check_local(ip)?;
         ips.push(ip);
-    }
+        Ok(())
+    });
     match held {
-        None => registry.bind(socket, Bound::new(ips, port)),
+        None if ips.is_empty() => checked,
+        None => {
+            if checked.is_err() {
+                ips.truncate(1);
+            }
+            registry.bind(socket, Bound::new(ips, port)).and(checked)
+        }
         Some(held) => {
+            checked?;
             let added = ips[held.ips().len()..].to_vec();
             registry.rebind(socket, Bound::new(ips, port), &added)
         }
@@ -310,9 +318,11 @@ mod tests {
             }
             let more = bind_more(&registry, &socket, &addresses(added), requester(1));
             assert_eq!(more, Err(Errno::INVAL), "{held:?} {added:?}");
-            let ips: Vec<IpAddr> = held.iter().map(SocketAddr::ip).collect();
+            let first = addresses(added)[0];
+            let kept = if held.is_empty() { vec![first] } else { held };
+            let ips: Vec<IpAddr> = kept.iter().map(SocketAddr::ip).collect();
             let bound = socket.addresses().bound().map(|bound| bound.ips().to_vec());
-            assert_eq!(bound.unwrap_or_default(), ips, "all or none");
+            assert_eq!(bound.unwrap_or_default(), ips, "{added:?}");
         }
         let (alone, _program_end) = opened(&registry);
         assert_eq!(bind_more(&registry, &alone, &addresses(&["0.0.0.0"]), requester(1)), Ok(()));
@@ -366,6 +376,16 @@ mod tests {
         let (again, _program_end) = opened(&registry);
         let bind_again = || bind(&registry, &again, closed, requester(1));
         assert_eq!(once_released(&registry, &again, &[closed], bind_again).await, Ok(()));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_fresh_socket_keeps_the_first_address_if_another_one_is_refused() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry);
+        let list = [([127, 0, 0, 1], 0), ([192, 0, 2, 1], 0)].map(SocketAddr::from);
+        assert_eq!(bind_more(&registry, &socket, &list, requester(1)), Err(Errno::ADDRNOTAVAIL));
+        let ips = socket.addresses().bound().map(|bound| bound.ips().to_vec());
+        assert_eq!(ips, Some(vec![list[0].ip()]));
     }
 
     #[tokio::test(flavor = "local")]
