@@ -23,7 +23,8 @@ const FLOODED_MESSAGES: usize = 2 * 1024 * 1024;
 pub const QUEUED_MESSAGES_MAX: usize = 4096;
 /// Number of messages that an empty queue keeps room for.
 const KEPT_MESSAGES_MAX: usize = 256;
-/// The same for a queue of a module: messages seldom wait there, and nobody is charged for the room.
+/// Number of messages that an empty queue of a module keeps room for. Messages seldom wait there, and nobody is charged for the
+/// room.
 const KEPT_BY_MODULE_MAX: usize = 4;
 
 /// The marks of a queue and whether it has a service procedure (`module_info` and `qinit`).

@@ -146,8 +146,8 @@ impl LeftPages {
 }
 
 impl SharedPages {
-    /// Returns the memory of the pages of a closed socket, for a thread that may wait for programs to empty. What is written to
-    /// the pages from now on is lost.
+    /// Closes the pages, and returns their memory. A thread of the user empties it, because a program can delay that. Later
+    /// writes to the pages have no effect.
     pub(crate) fn close(&self) -> LeftPages {
         self.is_left.set(true);
         LeftPages(Arc::clone(&self.memory))

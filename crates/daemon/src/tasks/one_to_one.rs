@@ -26,8 +26,8 @@ use crate::state::socket::Socket;
 use crate::system::errno;
 use crate::users::round_share::Turn;
 
-/// Runs until the program has closed the socket. Returns the turn in which the socket is forgotten. What the socket still has is
-/// dropped in that turn, too: the setup of an association, or a listener with associations that wait.
+/// Runs until the program has closed the socket. Returns the turn in which the socket is forgotten. That turn also ends the setup
+/// of an association, or closes the listener with the associations that wait.
 pub(super) async fn run(
     registry: &Rc<Registry>,
     socket: &Rc<Socket>,

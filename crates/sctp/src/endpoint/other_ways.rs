@@ -19,7 +19,7 @@ pub(super) struct OtherWays {
 }
 
 impl OtherWays {
-    /// Returns when the next associations are to be aborted.
+    /// Returns the time at which the endpoint aborts more of them.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.pending.front().map(|(since, _)| *since)
     }

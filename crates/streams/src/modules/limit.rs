@@ -43,7 +43,7 @@ pub struct Limit {
     up: Direction,
 }
 
-/// Buckets of which a message may go, each with the number of the first message that waits for it.
+/// Buckets that admit a message now. The first number is that of the first message that waits for the bucket.
 type Free = BinaryHeap<Reverse<(u32, usize)>>;
 
 /// The state of one direction.
@@ -269,14 +269,14 @@ impl Limit {
         self.wake(q);
     }
 
-    /// Returns the buckets of which a message may go now, each with the number of the first message that waits for it.
+    /// Returns the buckets that admit a message now.
     fn free(&mut self, q: &Q<'_>) -> Free {
         let now_ns = self.now_ns(q);
         self.direction(q.side()).waiting.free(now_ns).map(Reverse).collect()
     }
 
-    /// Takes the next bucket of which a message may go, and finds the first one that is not held up by a record, among those in
-    /// front.
+    /// Takes the bucket whose first message came before those of the others, and finds the first of its messages that no open
+    /// record holds back.
     fn next_free(&mut self, q: &mut Q<'_>, free: &mut Free) -> Option<(usize, Found)> {
         let direction = self.direction(q.side());
         while let Some(Reverse((_, bucket))) = free.pop() {
@@ -293,7 +293,7 @@ impl Limit {
         None
     }
 
-    /// Starts the timer for the next bucket of which a message may go.
+    /// Starts the timer for the bucket that admits a message next.
     fn wake(&mut self, q: &mut Q<'_>) {
         let now_ns = self.now_ns(q);
         if let Some(at_ns) = self.direction(q.side()).waiting.wake_ns(now_ns) {

@@ -118,18 +118,18 @@ impl Waiting {
         self.rest();
     }
 
-    /// Returns the buckets of which a message may go now, each with the number of its first one.
+    /// Returns the buckets that admit a message now, each with the number of its first message.
     pub(super) fn free(&self, now_ns: u64) -> impl Iterator<Item = (u32, usize)> {
         (0..self.buckets.len()).filter_map(move |bucket| self.free_one(bucket, now_ns))
     }
 
-    /// Returns a bucket with the number of its first message, if that may go now.
+    /// Returns a bucket with the number of its first message, if it admits a message now.
     pub(super) fn free_one(&self, bucket: usize, now_ns: u64) -> Option<(u32, usize)> {
         let Bucket { next_ns, first, .. } = *self.buckets.get(bucket)?;
         (first != 0 && next_ns <= now_ns).then_some((first, bucket))
     }
 
-    /// Returns when the first of the other buckets has a message that may go.
+    /// Returns the time at which one of the other buckets admits a message that waits.
     pub(super) fn wake_ns(&self, now_ns: u64) -> Option<u64> {
         let waiting = self.buckets.iter().filter(|bucket| bucket.first != 0);
         waiting.map(|bucket| bucket.next_ns).filter(|next| *next > now_ns).min()
