@@ -9,6 +9,7 @@ use links::interface_addresses;
 use rustix::io::Errno;
 use tokio::time::{Instant, timeout_at};
 
+use crate::state::port_holders::ADDRESSES_MAX;
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
 use crate::state::socket_addresses::Bound;
@@ -20,9 +21,6 @@ use crate::users::requester::Requester;
 const RECORDS_OF_TRY: usize = 32;
 /// Maximum time that a bind waits for the listener of a closed socket: the socket's task closes the listener as soon as it runs.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
-
-/// Maximum number of addresses of a socket. Every address of 127.0.0.0/8 is local, and each one takes time when it is bound.
-const ADDRESSES_MAX: usize = 32;
 
 /// Runs `bind`, which binds a socket to these addresses. Waits for closed sockets to release the port, which they do at once or
 /// when their listeners are closed.
@@ -42,7 +40,13 @@ pub(crate) async fn once_released(
         }
         let port = socket.addresses().bound().map(|bound| bound.port());
         let port = port.or_else(|| addresses.first().map(SocketAddr::port)).ok_or(Errno::INVAL)?;
-        let holder = registry.closed_holder(socket, &ips, port).ok_or(Errno::ADDRINUSE)?;
+        let mut holder = registry.closed_holder(socket, &ips, port);
+        if holder.is_none() {
+            // The daemon may be about to close its own copy of the descriptor of an accepted socket.
+            socket.channel().daemon_end().closer().drained().await;
+            holder = registry.closed_holder(socket, &ips, port);
+        }
+        let holder = holder.ok_or(Errno::ADDRINUSE)?;
         if holder.listens() {
             timeout_at(deadline, holder.unlistened()).await.map_err(|_| Errno::ADDRINUSE)?;
         } else {
@@ -234,7 +238,10 @@ mod tests {
     use crate::calls::associations::find;
     use crate::channel::style::Style;
     use crate::state::association::SocketAssociation;
+    use crate::state::socket_options::SocketOptions;
+    use crate::system::addresses::Family;
     use crate::testing::{self, ID, registry};
+    use crate::users::owner::Owner;
     use crate::users::requester::tests::requester;
 
     const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -413,6 +420,48 @@ mod tests {
         bind(&registry, &first, ANY, requester(1)).expect("a free port");
         let port = first.local_address().port();
         assert_eq!(bind_again(&registry, port).await, Err(Errno::ADDRINUSE));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn sockets_with_associations_of_a_closed_one_hold_its_port() {
+        for style in [Style::OneToOne, Style::OneToMany] {
+            let registry = registry();
+            let opened = |user, style: Style, reuses_address| {
+                let mut options = SocketOptions::new(registry.stack());
+                options.set_reuse_address(reuses_address);
+                let owner = Owner { user, process: 1 };
+                let opened = registry.open(owner, Family::V4, style, style.initial_state(), options);
+                opened.expect("a channel")
+            };
+            let first = opened(1, style, true);
+            bind(&registry, &first.socket, ANY, requester(1)).expect("a free port");
+            let address = SocketAddr::new(ANY.ip(), first.socket.local_address().port());
+            let [accepted, other] = [ID, ID.next()].map(|id| {
+                let accepted = opened(1, Style::PeeledOff, true);
+                let peer = SocketAddr::from(([192, 0, 2, 1], 7));
+                let assoc = Rc::new(SocketAssociation::new(id, peer, accepted.socket.future_options()));
+                registry.on_adopted(&accepted.socket, &first.socket, &assoc, None);
+                accepted
+            });
+            let bind_again = async |user, reuses_address| {
+                let again = opened(user, Style::OneToOne, reuses_address);
+                let bind = || bind(&registry, &again.socket, address, requester(user));
+                let done = once_released(&registry, &again.socket, &[address], bind).await;
+                registry.forget(&again.socket);
+                done
+            };
+            drop(first.program_end);
+            assert_eq!(bind_again(1, true).await, Ok(()), "its user's next server");
+            assert_eq!(bind_again(1, false).await, Err(Errno::ADDRINUSE));
+            assert_eq!(bind_again(2, true).await, Err(Errno::ADDRINUSE));
+            registry.forget(&first.socket);
+            registry.forget(&other.socket);
+            assert_eq!(bind_again(2, true).await, Err(Errno::ADDRINUSE), "one has an association");
+            drop(accepted.program_end);
+            assert_eq!(bind_again(2, false).await, Ok(()), "its program has closed it");
+            registry.forget(&accepted.socket);
+            assert_eq!(registry.holders(address.port()), 0);
+        }
     }
 
     #[tokio::test(flavor = "local")]

@@ -219,7 +219,7 @@ mod tests {
         let peer = association.peer_addr();
         let assoc = Rc::new(SocketAssociation::with(ID, peer, association, from.future_options()));
         let (socket, _program_end) = opened(registry, Style::PeeledOff);
-        socket.on_adopted(&assoc, from.addresses().bound(), None);
+        registry.on_adopted(&socket, from, &assoc, None);
         socket.on_peeled_off(from, &assoc);
         socket
     }

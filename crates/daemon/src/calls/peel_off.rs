@@ -48,10 +48,8 @@ pub(crate) async fn peel_off(
             return Err(error);
         }
     };
-    let bound = socket.addresses().bound();
     let new = &opened.socket;
-    let local = bound.as_ref().map(Bound::first);
-    new.on_adopted(&assoc, bound, local);
+    registry.on_adopted(new, socket, &assoc, socket.addresses().bound().as_ref().map(Bound::first));
     new.on_peeled_off(socket, &assoc);
     let unsent = take_off(socket, &assoc).await;
     new.show_defaults(&assoc);

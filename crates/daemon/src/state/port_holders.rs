@@ -5,6 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Bound::{Excluded, Included};
 
+/// Maximum number of addresses at which one socket holds a port. Every address of 127.0.0.0/8 is local, and each one takes time when
+/// it is bound.
+pub(crate) const ADDRESSES_MAX: usize = 32;
+
 /// The addresses that a socket is bound to: a list, or the unspecified address, which stands for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scope {
@@ -23,6 +27,13 @@ impl Scope {
     pub(crate) fn covers(&self, ip: IpAddr) -> bool {
         let mut unspecified = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()].into_iter();
         self.contains(ip) || unspecified.any(|all| self.stands_for(all, ip) && self.contains(all))
+    }
+
+    /// Returns this scope with the addresses of another one; `None` if those are too many.
+    pub(super) fn with(&self, other: &Scope) -> Option<Scope> {
+        let others = other.ips.iter().filter(|ip| !self.contains(**ip));
+        let ips: Vec<IpAddr> = self.ips.iter().chain(others).copied().collect();
+        (ips.len() <= ADDRESSES_MAX).then(|| Scope::new(ips, self.v6_only))
     }
 
     fn contains(&self, ip: IpAddr) -> bool {
@@ -70,19 +81,74 @@ pub(crate) struct Sharing {
     pub(crate) port_of_user: Option<u32>,
 }
 
-/// One socket's hold on a port.
+/// What holds a port by the bind of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The socket.
+    Bound,
+    /// The socket, which listens.
+    Listener,
+    /// Sockets with associations of that socket, which has released the port itself.
+    Heirs,
+}
+
+/// One bind's hold on a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Holding {
     pub(super) scope: Scope,
     pub(super) sharing: Sharing,
-    pub(super) listens: bool,
+    pub(super) user: u32,
+    pub(super) role: Role,
 }
 
 impl Holding {
     /// Returns the sockets with which this one shares the port now.
-    fn shares_with(&self) -> Sharing {
-        Sharing { address: self.sharing.address && !self.listens, ..self.sharing }
+    fn shares_with(&self) -> SharesWith {
+        let address = match self.role {
+            _ if !self.sharing.address => AddressSharing::None,
+            Role::Bound => AddressSharing::All,
+            Role::Listener => AddressSharing::None,
+            // The kernel shares the addresses with all users. But another user's socket would keep the packets of these
+            // associations from their user's next server, or that server's from it.
+            Role::Heirs => AddressSharing::OfUser(self.user),
+        };
+        SharesWith { address, port_of_user: self.sharing.port_of_user }
     }
+
+    /// Returns the first and the last value of each group of holders with which a newcomer shares the port, in ascending order.
+    fn compatible(&self) -> impl Iterator<Item = (SharesWith, SharesWith)> + Clone + use<> {
+        let SharesWith { address: own_address, port_of_user: own_port } = self.shares_with();
+        let groups = [AddressSharing::None, AddressSharing::OfUser(self.user), AddressSharing::All];
+        groups.into_iter().filter_map(move |address| {
+            let at = |port_of_user| SharesWith { address, port_of_user };
+            let shares_address = own_address != AddressSharing::None && address != AddressSharing::None;
+            match shares_address {
+                true => Some((at(None), at(Some(u32::MAX)))),
+                false => own_port.map(|user| (at(Some(user)), at(Some(user)))),
+            }
+        })
+    }
+}
+
+/// The sockets with which a holder shares its port now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct SharesWith {
+    address: AddressSharing,
+    /// The user with whose sockets it shares the port, even if they listen.
+    port_of_user: Option<u32>,
+}
+
+impl SharesWith {
+    const FIRST: SharesWith = SharesWith { address: AddressSharing::None, port_of_user: None };
+    const LAST: SharesWith = SharesWith { address: AddressSharing::All, port_of_user: Some(u32::MAX) };
+}
+
+/// The users with whose sockets a holder shares its addresses, if those share theirs and do not listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum AddressSharing {
+    None,
+    OfUser(u32),
+    All,
 }
 
 /// A place in the index of holders.
@@ -113,7 +179,7 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     place: Place,
-    shares_with: Sharing,
+    shares_with: SharesWith,
     socket: u64,
 }
 
@@ -175,23 +241,26 @@ impl Holders {
     /// Returns the sockets that exclude another one: they share neither addresses nor the port with it, and their addresses
     /// overlap. A socket occurs once for each place.
     pub(super) fn excluding(&self, newcomer: &Holding) -> impl Iterator<Item = u64> {
-        let own = newcomer.shares_with();
-        newcomer.scope.overlapped_at().flat_map(move |place| {
-            let unshared = self.except_of_user(place, false, own.port_of_user);
-            let shared = (!own.address).then(|| self.except_of_user(place, true, own.port_of_user));
-            unshared.chain(shared.into_iter().flatten())
-        })
+        let compatible = newcomer.compatible();
+        newcomer.scope.overlapped_at().flat_map(move |place| self.except(place, compatible.clone()))
     }
 
-    /// Returns the sockets at a place that share their addresses, or do not, without those that share the port with this user.
-    fn except_of_user(&self, place: Place, address: bool, user: Option<u32>) -> impl Iterator<Item = u64> {
-        let entry =
-            |port_of_user, socket| Entry { place, shares_with: Sharing { address, port_of_user }, socket };
-        let (first, last) = (entry(None, 0), entry(Some(u32::MAX), u64::MAX));
-        let before = user.map_or(Included(last), |_| Excluded(entry(user, 0)));
-        let after = user.map(|_| (Excluded(entry(user, u64::MAX)), Included(last)));
-        let after = after.into_iter().flat_map(|after| self.index.range(after));
-        self.index.range((Included(first), before)).chain(after).map(|entry| entry.socket)
+    /// Returns the sockets at a place, without some groups of them.
+    fn except(
+        &self,
+        place: Place,
+        groups: impl Iterator<Item = (SharesWith, SharesWith)>,
+    ) -> impl Iterator<Item = u64> {
+        let first_of = move |shares_with| Entry { place, shares_with, socket: 0 };
+        let last_of = move |shares_with| Entry { place, shares_with, socket: u64::MAX };
+        let mut from = Some(Included(first_of(SharesWith::FIRST)));
+        let ends =
+            groups.map(move |(first, last)| (Excluded(first_of(first)), Some(Excluded(last_of(last)))));
+        let ends = ends.chain([(Included(last_of(SharesWith::LAST)), None)]);
+        ends.flat_map(move |(end, next)| {
+            let begin = std::mem::replace(&mut from, next);
+            begin.into_iter().flat_map(move |begin| self.index.range((begin, end))).map(|entry| entry.socket)
+        })
     }
 }
 
@@ -218,7 +287,9 @@ mod tests {
     /// The rule without an index: returns whether one of two sockets excludes the other.
     fn exclude(one: &Holding, other: &Holding) -> bool {
         let (a, b) = (one.sharing, other.sharing);
-        let share_address = a.address && b.address && !one.listens && !other.listens;
+        let listens = one.role == Role::Listener || other.role == Role::Listener;
+        let of_heirs = one.role == Role::Heirs || other.role == Role::Heirs;
+        let share_address = a.address && b.address && !listens && (one.user == other.user || !of_heirs);
         let share_port = a.port_of_user.is_some() && a.port_of_user == b.port_of_user;
         let covered = |by: &Scope, all: &Scope| all.ips.iter().any(|ip| by.covers(*ip));
         let overlap = covered(&one.scope, &other.scope) || covered(&other.scope, &one.scope);
@@ -228,12 +299,14 @@ mod tests {
     fn holding() -> impl Strategy<Value = Holding> {
         let ips = ["0.0.0.0", "::", "192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"];
         let ip = proptest::sample::select(ips.map(|ip| ip.parse::<IpAddr>().expect("an address")).to_vec());
-        let user = proptest::option::of(proptest::sample::select(vec![0, 1, 2, u32::MAX]));
-        (proptest::collection::vec(ip, 1..4), any::<[bool; 3]>(), user).prop_map(
-            |(ips, [v6_only, address, listens], port_of_user)| Holding {
+        let user = proptest::sample::select(vec![0, 1, 2, u32::MAX]);
+        let role = proptest::sample::select(vec![Role::Bound, Role::Listener, Role::Heirs]);
+        (proptest::collection::vec(ip, 1..4), any::<[bool; 3]>(), user, role).prop_map(
+            |(ips, [v6_only, address, port], user, role)| Holding {
                 scope: Scope::new(ips, v6_only),
-                sharing: Sharing { address, port_of_user },
-                listens,
+                sharing: Sharing { address, port_of_user: port.then_some(user) },
+                user,
+                role,
             },
         )
     }
@@ -255,7 +328,7 @@ mod tests {
                     None => prop_assert_eq!(holders.remove(socket), known.remove(&socket)),
                 }
             }
-            for newcomer in newcomers {
+            for newcomer in newcomers.into_iter().filter(|newcomer| newcomer.role != Role::Heirs) {
                 let found: BTreeSet<u64> = holders.excluding(&newcomer).collect();
                 let compared = known.iter().filter(|(_, other)| exclude(other, &newcomer));
                 prop_assert_eq!(found, compared.map(|(socket, _)| *socket).collect::<BTreeSet<u64>>());
@@ -269,12 +342,10 @@ mod tests {
 
     #[test]
     fn a_bind_beside_thousands_of_holders_costs_little_more_than_beside_a_few() {
-        /// As many as a socket may have.
-        const ADDRESSES: u8 = 32;
         let shared = Sharing { address: true, port_of_user: None };
         let at = |net: u8, sharing| {
-            let ips = (0..ADDRESSES).map(|host| IpAddr::from([127, net, 0, host])).collect();
-            Holding { scope: Scope::new(ips, false), sharing, listens: false }
+            let ips = (0..ADDRESSES_MAX as u8).map(|host| IpAddr::from([127, net, 0, host])).collect();
+            Holding { scope: Scope::new(ips, false), sharing, user: 1, role: Role::Bound }
         };
         let mut holders = Holders::default();
         let mut cost_beside = |count: u64| {

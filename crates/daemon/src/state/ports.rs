@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use rustix::io::Errno;
 
-use super::port_holders::{Holders, Holding, Scope, Sharing};
+use super::port_holders::{Holders, Holding, Role, Scope, Sharing};
 
 /// Ports for sockets that bind to port 0: the same range as the kernel's.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
@@ -19,6 +19,17 @@ struct Port {
     opener: u32,
     /// At least one.
     holders: Holders,
+    /// The sockets that hold the port with another one, by that one's number.
+    heirs: HashMap<u64, Heirs>,
+}
+
+/// The sockets with associations of another one: accepted or peeled off.
+#[derive(Debug, Default)]
+struct Heirs {
+    /// At least one.
+    sockets: BTreeSet<u64>,
+    /// The addresses of the other one, if the heirs hold the port at more of them.
+    scope_of_other: Option<Scope>,
 }
 
 /// A socket that binds a port, and its user.
@@ -70,7 +81,7 @@ impl Ports {
             0 => self.free(user).ok_or(Errno::ADDRINUSE)?,
             port => port,
         };
-        let wanted = Holding { scope, sharing, listens: false };
+        let wanted = Holding { scope, sharing, user, role: Role::Bound };
         match self.held.get_mut(&port) {
             Some(held) if held.holders.excluding(&wanted).next().is_some() => return Err(Errno::ADDRINUSE),
             Some(held) => held.holders.insert(socket, wanted),
@@ -82,18 +93,19 @@ impl Ports {
                 }
                 let mut holders = Holders::default();
                 holders.insert(socket, wanted);
-                self.held.insert(port, Port { opener: user, holders });
+                self.held.insert(port, Port { opener: user, holders, heirs: HashMap::new() });
             }
         }
         Ok(port)
     }
 
     /// Changes the addresses at which a socket has a port. `added` are those that it has not had before: others were free when it
-    /// got them.
+    /// got them. Its heirs keep those that it gives up.
     ///
     /// # Errors
     ///
-    /// Another socket has the port at one of the added addresses and does not share it, or listens there.
+    /// `ADDRINUSE`: another socket has the port at one of the added addresses and does not share it, or listens there. `NOBUFS`:
+    /// there are too many addresses with those of the heirs.
     pub(crate) fn rebind(
         &mut self,
         socket: u64,
@@ -101,12 +113,17 @@ impl Ports {
         added: Option<Scope>,
         port: u16,
     ) -> Result<(), Errno> {
-        let holders = &mut self.held.get_mut(&port).ok_or(Errno::INVAL)?.holders;
+        let Port { holders, heirs, .. } = self.held.get_mut(&port).ok_or(Errno::INVAL)?;
         let own = holders.get(socket).ok_or(Errno::INVAL)?;
+        let heirs = heirs.get_mut(&socket);
+        let with_heirs = heirs.as_ref().map(|_| scope.with(&own.scope).ok_or(Errno::NOBUFS)).transpose()?;
         let at = |scope| Holding { scope, ..own.clone() };
-        let (wanted, added) = (at(scope), added.map(at));
+        let (wanted, added) = (at(with_heirs.unwrap_or_else(|| scope.clone())), added.map(at));
         if added.is_some_and(|added| holders.excluding(&added).any(|other| other != socket)) {
             return Err(Errno::ADDRINUSE);
+        }
+        if let Some(heirs) = heirs {
+            heirs.scope_of_other = Some(scope);
         }
         holders.insert(socket, wanted);
         Ok(())
@@ -115,32 +132,49 @@ impl Ports {
     /// Returns sockets that keep another one from these addresses of a port, `count` at most.
     pub(crate) fn excluding(
         &self,
-        socket: u64,
+        Holder { socket, user }: Holder,
         scope: Scope,
         port: u16,
         sharing: Sharing,
         count: usize,
     ) -> Vec<u64> {
-        let Some(Port { holders, .. }) = self.held.get(&port) else { return Vec::new() };
+        let Some(Port { holders, heirs, .. }) = self.held.get(&port) else { return Vec::new() };
         let own = holders.get(socket);
-        let (sharing, listens) = own.map_or((sharing, false), |own| (own.sharing, own.listens));
+        let (sharing, role) = own.map_or((sharing, Role::Bound), |own| (own.sharing, own.role));
+        let is_left = |other| holders.get(other).is_some_and(|other| other.role == Role::Heirs);
         let mut found = Vec::new();
-        for other in holders.excluding(&Holding { scope, sharing, listens }) {
-            if found.len() == count {
-                break;
+        for other in holders.excluding(&Holding { scope, sharing, user, role }) {
+            let heirs = heirs.get(&other).filter(|_| is_left(other));
+            let itself = heirs.is_none().then_some(other);
+            let sockets = heirs.into_iter().flat_map(|heirs| &heirs.sockets).copied().chain(itself);
+            for other in sockets.filter(|other| *other != socket).take(count) {
+                if !found.contains(&other) {
+                    found.push(other);
+                }
             }
-            if other != socket && !found.contains(&other) {
-                found.push(other);
+            if found.len() >= count {
+                found.truncate(count);
+                break;
             }
         }
         found
+    }
+
+    /// Lets a socket with an association of another one, `from`, hold the port with that one, at its addresses, also when that one
+    /// has released it.
+    pub(crate) fn inherit(&mut self, heir: u64, from: u64, port: u16) {
+        let Some(Port { holders, heirs, .. }) = self.held.get_mut(&port) else { return };
+        if holders.get(from).is_some() {
+            heirs.entry(from).or_default().sockets.insert(heir);
+        }
     }
 
     /// Records whether the socket listens on its port.
     pub(crate) fn set_listens(&mut self, socket: u64, port: u16, listens: bool) {
         let Some(Port { holders, .. }) = self.held.get_mut(&port) else { return };
         if let Some(own) = holders.get(socket) {
-            let changed = Holding { listens, ..own.clone() };
+            let role = if listens { Role::Listener } else { Role::Bound };
+            let changed = Holding { role, ..own.clone() };
             holders.insert(socket, changed);
         }
     }
@@ -157,10 +191,35 @@ impl Ports {
         own.is_some_and(|own| own.sharing.port_of_user.is_some())
     }
 
-    /// Releases the port of a socket.
+    /// Releases the port of a bound socket. Its heirs keep it.
     pub(crate) fn release(&mut self, socket: u64, port: u16) {
-        let Some(held) = self.held.get_mut(&port) else { return };
-        held.holders.remove(socket);
+        let Some(Port { holders, heirs, .. }) = self.held.get_mut(&port) else { return };
+        if let Some(own) = holders.remove(socket)
+            && heirs.contains_key(&socket)
+        {
+            holders.insert(socket, Holding { role: Role::Heirs, ..own });
+        }
+        self.remove_if_unheld(port);
+    }
+
+    /// Releases the port that a socket holds with another one, `from`.
+    pub(crate) fn release_inherited(&mut self, heir: u64, from: u64, port: u16) {
+        let Some(Port { holders, heirs, .. }) = self.held.get_mut(&port) else { return };
+        let Some(with) = heirs.get_mut(&from) else { return };
+        with.sockets.remove(&heir);
+        if !with.sockets.is_empty() {
+            return;
+        }
+        let scope_of_other = heirs.remove(&from).and_then(|with| with.scope_of_other);
+        match (holders.remove(from), scope_of_other) {
+            (Some(Holding { role: Role::Heirs, .. }) | None, _) => self.remove_if_unheld(port),
+            (Some(own), None) => holders.insert(from, own),
+            (Some(own), Some(scope)) => holders.insert(from, Holding { scope, ..own }),
+        }
+    }
+
+    fn remove_if_unheld(&mut self, port: u16) {
+        let Some(held) = self.held.get(&port) else { return };
         if held.holders.is_empty() {
             let opener = held.opener;
             self.held.remove(&port);
@@ -197,7 +256,10 @@ impl Ports {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
+    use crate::state::port_holders::ADDRESSES_MAX;
 
     const ALONE: Sharing = Sharing { address: false, port_of_user: None };
     const SHARED: Sharing = Sharing { address: true, port_of_user: None };
@@ -274,6 +336,58 @@ mod tests {
         );
         assert_eq!(ports.bind(Holder { socket: 2, user: 1 }, at("127.0.0.3"), 7, ALONE), Ok(7));
         assert_eq!(ports.rebind(2, both, Some(at("127.0.0.1")), 7), Err(Errno::ADDRINUSE));
+    }
+
+    #[test]
+    fn heirs_hold_the_port_of_a_socket_that_has_released_it() {
+        for sharing in [ALONE, SHARED, Sharing { address: false, port_of_user: Some(1) }] {
+            let mut ports = Ports::new(0, 1024);
+            assert_eq!(ports.bind(Holder { socket: 1, user: 1 }, at("127.0.0.1"), 7, sharing), Ok(7));
+            ports.set_listens(1, 7, true);
+            [2, 3].into_iter().for_each(|heir| ports.inherit(heir, 1, 7));
+            ports.release(1, 7);
+            let can_bind = |ports: &mut Ports, user, ip, sharing| {
+                let done = ports.bind(Holder { socket: 9, user }, at(ip), 7, sharing);
+                done.is_ok().then(|| ports.release(9, 7)).is_some()
+            };
+            for heir in [2, 3] {
+                let shares_address = sharing.address;
+                assert!(!can_bind(&mut ports, 1, "0.0.0.0", ALONE), "{sharing:?}");
+                assert_eq!(can_bind(&mut ports, 1, "0.0.0.0", SHARED), shares_address, "{sharing:?}");
+                let port_of_user = Sharing { address: false, port_of_user: Some(1) };
+                assert_eq!(can_bind(&mut ports, 1, "0.0.0.0", port_of_user), sharing == port_of_user);
+                assert!(!can_bind(&mut ports, 2, "0.0.0.0", SHARED), "{sharing:?}: another user");
+                assert!(can_bind(&mut ports, 2, "127.0.0.2", ALONE), "{sharing:?}: other addresses");
+                let newcomer = Holder { socket: 9, user: 2 };
+                let excluding = ports.excluding(newcomer, at("127.0.0.1"), 7, ALONE, 16);
+                assert_eq!(excluding, (heir..=3).collect::<Vec<_>>());
+                assert_eq!(ports.excluding(newcomer, at("127.0.0.1"), 7, ALONE, 1), [heir]);
+                ports.release_inherited(heir, 1, 7);
+            }
+            assert!(can_bind(&mut ports, 2, "0.0.0.0", ALONE), "{sharing:?}: none is left");
+            assert!(ports.held.is_empty());
+        }
+    }
+
+    #[test]
+    fn heirs_hold_the_addresses_that_a_socket_gives_up() {
+        let mut ports = Ports::new(0, 1024);
+        let host = |host: u8| IpAddr::from([127, 0, 0, host]);
+        let all = |hosts: std::ops::RangeInclusive<u8>| Scope::new(hosts.map(host).collect(), false);
+        assert_eq!(ports.bind(Holder { socket: 1, user: 1 }, all(1..=2), 7, ALONE), Ok(7));
+        ports.inherit(2, 1, 7);
+        assert_eq!(ports.rebind(1, all(1..=1), None, 7), Ok(()));
+        let bind = |ports: &mut Ports, socket, ip| ports.bind(Holder { socket, user: 2 }, at(ip), 7, SHARED);
+        assert_eq!(bind(&mut ports, 9, "127.0.0.2"), Err(Errno::ADDRINUSE));
+        let most = ADDRESSES_MAX as u8;
+        let beyond = (all(3..=most + 1), Some(all(3..=most + 1)));
+        assert_eq!(ports.rebind(1, beyond.0, beyond.1, 7), Err(Errno::NOBUFS), "31 with the 2 of the heir");
+        ports.release_inherited(2, 1, 7);
+        assert_eq!(bind(&mut ports, 9, "127.0.0.2"), Ok(7));
+        assert_eq!(bind(&mut ports, 8, "127.0.0.1"), Err(Errno::ADDRINUSE));
+        ports.release(1, 7);
+        ports.release(9, 7);
+        assert!(ports.held.is_empty());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -254,7 +254,8 @@ impl Registry {
     pub(crate) fn closed_holder(&self, socket: &Socket, ips: &[IpAddr], port: u16) -> Option<Rc<Socket>> {
         let (scope, sharing) = (socket.scope(ips), socket.sharing());
         let ports = self.ports.borrow();
-        let holders = ports.excluding(socket.number(), scope, port, sharing, HOLDERS_LOOKED_AT_MAX);
+        let newcomer = Holder { socket: socket.number(), user: socket.owner().user };
+        let holders = ports.excluding(newcomer, scope, port, sharing, HOLDERS_LOOKED_AT_MAX);
         let table = self.table();
         let mut holders = holders.iter().filter_map(|number| table.by_number.get(number));
         holders.find(|socket| socket.channel().is_closed()).cloned()
@@ -283,6 +284,22 @@ impl Registry {
         Ok(())
     }
 
+    /// Records that a new socket has an association from another socket, an accepted or a peeled-off one. The new socket holds the
+    /// port of the other one, too.
+    pub(crate) fn on_adopted(
+        &self,
+        socket: &Socket,
+        from: &Socket,
+        assoc: &Rc<SocketAssociation>,
+        local: Option<SocketAddr>,
+    ) {
+        let inherited = from.addresses().bound();
+        if let Some(bound) = &inherited {
+            self.ports.borrow_mut().inherit(socket.number(), from.number(), bound.port());
+        }
+        socket.on_adopted(assoc, inherited.map(|bound| (from.number(), bound)), local);
+    }
+
     /// Returns whether a socket shares its port with listeners of its user.
     pub(crate) fn shares_port(&self, socket: &Socket) -> bool {
         let bound = socket.addresses().bound();
@@ -307,7 +324,8 @@ impl Registry {
         }
     }
 
-    /// Releases the port of a closed socket for the next bind. Messages that it has sent are still delivered.
+    /// Releases the port of a closed socket for the next bind; sockets with associations of it keep the port. Messages that it has
+    /// sent are still delivered.
     pub(crate) fn release_port(&self, socket: &Socket) {
         if !socket.associations().is_empty() {
             self.closed.describe(socket);
@@ -315,6 +333,9 @@ impl Registry {
         if let Some(bound) = socket.addresses().bound() {
             self.ports.borrow_mut().release(socket.number(), bound.port());
             socket.on_port_released();
+        }
+        if let Some((from, port)) = socket.addresses().on_inheritance_released() {
+            self.ports.borrow_mut().release_inherited(socket.number(), from, port);
         }
     }
 

@@ -400,12 +400,12 @@ impl Socket {
         }
     }
 
-    /// Records that this new socket has an association from another socket, bound to `inherited`: an accepted or a peeled-off
-    /// one.
+    /// Records that this new socket has an association from another socket, an accepted or a peeled-off one. `inherited` are the
+    /// number of that socket and the addresses that it is bound to.
     pub(crate) fn on_adopted(
         &self,
         assoc: &Rc<SocketAssociation>,
-        inherited: Option<Bound>,
+        inherited: Option<(u64, Bound)>,
         local: Option<SocketAddr>,
     ) {
         self.associations.insert(assoc);

@@ -62,9 +62,10 @@ impl From<SocketAddr> for Bound {
 pub(crate) struct Addresses {
     /// The bound addresses, registered in the table of ports; `None` before.
     bound: RefCell<Option<Bound>>,
-    /// The bound addresses of the listener or one-to-many socket from which this socket has its association; not
-    /// registered.
+    /// The bound addresses of the listener or one-to-many socket from which this socket has its association.
     inherited: RefCell<Option<Bound>>,
+    /// The number of that socket, while the table of ports registers this one as its heir.
+    heir_of: Cell<Option<u64>>,
     /// The local address toward the peer.
     local: Cell<Option<SocketAddr>>,
     peer: Cell<Option<SocketAddr>>,
@@ -119,9 +120,22 @@ impl Addresses {
         self.peer.set(None);
     }
 
-    /// Records the ends of an association that another socket had, with the bound addresses of that socket.
-    pub(super) fn on_adopted(&self, inherited: Option<Bound>, local: Option<SocketAddr>, peer: SocketAddr) {
-        *self.inherited.borrow_mut() = inherited;
+    /// Forgets that this socket holds the port of another one; returns the number of that one, and the port.
+    pub(super) fn on_inheritance_released(&self) -> Option<(u64, u16)> {
+        let from = self.heir_of.take()?;
+        Some((from, self.inherited.borrow().as_ref()?.port()))
+    }
+
+    /// Records the ends of an association that another socket had, with the number of that socket and its bound addresses.
+    pub(super) fn on_adopted(
+        &self,
+        inherited: Option<(u64, Bound)>,
+        local: Option<SocketAddr>,
+        peer: SocketAddr,
+    ) {
+        let (from, bound) = inherited.unzip();
+        self.heir_of.set(from);
+        *self.inherited.borrow_mut() = bound;
         self.local.set(local);
         self.peer.set(Some(peer));
     }

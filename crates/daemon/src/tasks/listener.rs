@@ -76,7 +76,7 @@ async fn hand_over(
     if let Some(local) = local {
         visible_name::of_association(program_end.as_fd(), local, peer);
     }
-    socket.on_adopted(&assoc, bound, local);
+    registry.on_adopted(&socket, listener, &assoc, local);
     if has_ended {
         socket.on_association_ended(Ended::ByPeer);
     }

@@ -73,6 +73,69 @@ static void listeners_share_a_port(void)
     close(alone);
 }
 
+/* Runs in a child that is no longer root. */
+static void as_nobody(void (*run)(void))
+{
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(setgid(41005) == 0 && setuid(41005) == 0);
+        run();
+        _exit(0);
+    }
+    CHECK(ended_well(child));
+}
+
+/* Binds a fresh socket to a port; returns it, or -1. */
+static int bound_to(int port, int reuses_address)
+{
+    struct sockaddr_in a = loopback(port);
+    int fd = fresh(0);
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuses_address, sizeof reuses_address) == 0);
+    if (bind(fd, (struct sockaddr *)&a, sizeof a) == 0)
+        return fd;
+    CHECK(errno == EADDRINUSE);
+    close(fd);
+    return -1;
+}
+
+static void another_user_gets_the_port_of_no_accepted_socket(void)
+{
+    CHECK(bound_to(5956, 0) == -1 && bound_to(5957, 1) == -1);
+}
+
+static void accepted_sockets_hold_the_port_of_their_listener(void)
+{
+    int listeners[2], clients[2], servers[2];
+    char word[8];
+    for (int reuses = 0; reuses < 2; reuses++) {
+        listeners[reuses] = bound_to(5956 + reuses, reuses);
+        CHECK(listeners[reuses] >= 0 && listen(listeners[reuses], 1) == 0);
+        clients[reuses] = connected(5956 + reuses);
+        servers[reuses] = accept(listeners[reuses], NULL, NULL);
+        CHECK(servers[reuses] >= 0 && close(listeners[reuses]) == 0);
+        CHECK(bound_to(5956 + reuses, 0) == -1);
+    }
+    if (geteuid() == 0)
+        as_nobody(another_user_gets_the_port_of_no_accepted_socket);
+    CHECK(bound_to(5956, 1) == -1);
+    /* The next server of its user. */
+    int next = bound_to(5957, 1);
+    CHECK(next >= 0 && listen(next, 1) == 0);
+    int client = connected(5957), server = accept(next, NULL, NULL);
+    CHECK(server >= 0 && send(client, "next", 4, 0) == 4 && recv(server, word, sizeof word, 0) == 4);
+    for (int reuses = 0; reuses < 2; reuses++)
+        CHECK(send(clients[reuses], "word", 4, 0) == 4 && recv(servers[reuses], word, sizeof word, 0) == 4);
+    close(client);
+    close(server);
+    close(next);
+    for (int reuses = 0; reuses < 2; reuses++) {
+        close(servers[reuses]);
+        close(clients[reuses]);
+        int again = bound_to(5956 + reuses, 0);
+        CHECK(again >= 0 && close(again) == 0);
+    }
+}
+
 static int option(int fd, int level, int name)
 {
     int value = -1;
@@ -99,18 +162,6 @@ static void sizes_need_root(void)
     refuses(fd, SOL_SOCKET, SO_SNDBUFFORCE, 100000, EPERM);
     refuses(fd, SOL_SOCKET, SO_RCVBUFFORCE, 100000, EPERM);
     close(fd);
-}
-
-/* Runs in a child that is no longer root. */
-static void as_nobody(void (*run)(void))
-{
-    pid_t child = fork();
-    if (child == 0) {
-        CHECK(setgid(41005) == 0 && setuid(41005) == 0);
-        run();
-        _exit(0);
-    }
-    CHECK(ended_well(child));
 }
 
 static void options_of_any_socket(void)
@@ -204,6 +255,7 @@ int main(int count, char **words)
     sockets_have_names_that_people_see();
     a_second_listen_changes_the_backlog();
     listeners_share_a_port();
+    accepted_sockets_hold_the_port_of_their_listener();
     options_of_any_socket();
     controls();
     return 0;
