@@ -430,8 +430,11 @@ impl Endpoint {
         }
         let ports = Ports { local: cookie.local_port, peer: cookie.peer_port };
         let listed = cookie.addresses.iter().copied();
-        if listener.config.distinct_peers && host.is_own_endpoint(route.remote) {
-            self.abort_other_ways(now, ports.with(route.remote), host);
+        let takes_place = listener.config.distinct_peers && host.is_own_endpoint(route.remote);
+        if takes_place && !self.abort_other_ways(now, ports.with(route.remote), host) {
+            // The peer repeats its COOKIE ECHO.
+            self.statistics.accepts_put_off += 1;
+            return Handled::Done;
         }
         if let Some(chunk) = self.refuse_second_way(&listener, route, ports, listed, host) {
             return self.abort_cookie(now, route, cookie, &chunk);

@@ -288,6 +288,39 @@ fn an_owner_of_its_port_takes_the_place_of_many_others_while_other_work_goes_on(
     );
 }
 
+/// Each owner of a port with more others than are aborted at once waits in a list until all of them are.
+#[test]
+fn an_owner_of_its_port_repeats_its_cookie_while_too_many_others_are_being_aborted() {
+    const AT_ONCE_MAX: u16 = 16;
+    const OWNERS_MAX: u16 = 64;
+    const PORTS: std::ops::RangeInclusive<u16> = 5000..=5000 + OWNERS_MAX;
+    let mut peer = Peer::new(1, AssociationConfig::default());
+    for port in PORTS {
+        let others = AT_ONCE_MAX + 1;
+        (0..others).for_each(|n| assert!(connects_through(&mut peer, 40_000 + n, port)));
+        peer.now = peer.now + Duration::from_millis(10);
+    }
+    assert!(connects_through(&mut peer, 40_000, 4999));
+    let Event::Accepted { listener, .. } = peer.app.events[0].event else { panic!("it is accepted first") };
+    let distinct = AssociationConfig { distinct_peers: true, ..AssociationConfig::default() };
+    assert!(peer.endpoint.set_listener_config(listener, distinct));
+    peer.app.is_own_endpoint = true;
+    let owner = SocketAddr::from(([10, 0, 0, 9], 9899));
+    let owns = |peer: &mut Peer, port| {
+        let cookie = asks(peer, owner, port).expect("an INIT ACK");
+        echoes(peer, owner, port, &cookie);
+        std::iter::from_fn(|| peer.hears_maybe()).any(|packet| has(&packet, CookieAck::KIND))
+    };
+    let up: Vec<u16> = PORTS.filter(|port| owns(&mut peer, *port)).collect();
+    assert_eq!(up, PORTS.take(usize::from(OWNERS_MAX)).collect::<Vec<_>>());
+    assert!(owns(&mut peer, 4999), "one with few others");
+    assert_eq!(peer.endpoint.endpoint_statistics().accepts_put_off, 1);
+    peer.endpoint.handle_timeout(peer.now, &mut peer.app);
+    peer.collect_output();
+    while peer.hears_maybe().is_some() {}
+    assert!(owns(&mut peer, *PORTS.end()), "others are aborted by now");
+}
+
 /// A program beside this endpoint has bound a port that a listener of this endpoint has, too.
 #[test]
 fn a_listener_for_distinct_peers_refuses_the_port_of_a_listener_from_its_own_host() {
