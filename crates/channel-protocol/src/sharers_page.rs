@@ -79,7 +79,7 @@ pub struct Sending {
     rings: AtomicU32,
     /// The last sleep of the daemon that a writer has ended.
     sleep_ended: AtomicU32,
-    /// The sleep of the daemon that a writer could not end, because the kernel had no memory; 0 for none.
+    /// The sleep of the daemon that a writer has yet to end, behind several messages or once the kernel has memory; 0 for none.
     sleep_to_end: AtomicU32,
 }
 
@@ -134,12 +134,13 @@ impl Sending {
         self.sleep_to_end.store(0, Relaxed);
     }
 
-    /// Notes that a writer could not end this sleep of the daemon: the next call of a sharer tries it again.
-    pub fn on_wake_failed(&self, sleep: NonZeroU32) {
+    /// Notes that a writer has not ended this sleep of the daemon, because it puts more messages, or the kernel had no memory: the
+    /// next call of a sharer tries it.
+    pub fn on_wake_due(&self, sleep: NonZeroU32) {
         self.sleep_to_end.store(sleep.get(), Relaxed);
     }
 
-    /// Returns the sleep of the daemon that a writer could not end, if there is one.
+    /// Returns the sleep of the daemon that a writer has yet to end, if there is one.
     #[inline]
     pub fn sleep_to_end(&self) -> Option<NonZeroU32> {
         NonZeroU32::new(self.sleep_to_end.load(Relaxed))

@@ -59,6 +59,11 @@ impl Descriptor {
         left > 0
     }
 
+    /// Returns whether the next receive expects to wait.
+    pub(crate) fn has_waited_lately(&self) -> bool {
+        self.patience.load(Relaxed) > 0
+    }
+
     /// Notes that a receive has waited.
     pub(crate) fn has_waited(&self) {
         self.patience.store(PATIENCE, Relaxed);

@@ -165,6 +165,8 @@ pub(crate) fn hold<'a>(word: &'a AtomicU32, patience: &Patience) -> Result<Held<
         // Others may wait, too: the release that follows this wakes one of them.
         Err(_) => wait(word, thread | FUTEX_WAITERS, patience),
     };
+    #[cfg(test)]
+    tests::HOLDS.set(tests::HOLDS.get() + 1);
     match taken {
         Ok(before) => Ok(Held { word, thread, pending, inherited: before & FUTEX_OWNER_DIED != 0 }),
         Err(error) => {
@@ -360,8 +362,13 @@ impl Pending {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    thread_local! {
+        /// Number of times that this thread has taken a lock, or has tried to.
+        pub(crate) static HOLDS: Cell<u32> = const { Cell::new(0) };
+    }
 
     #[test]
     fn one_holds_it_at_a_time() {
@@ -393,9 +400,9 @@ mod tests {
         assert!(!hold(&word, &Patience::of_a_request()).expect("it is free").inherited);
     }
 
-    /// Waits until this thread of the process sleeps in a futex.
-    fn until_in_futex(thread: u32) {
-        let (file, call) = (format!("/proc/self/task/{thread}/syscall"), format!("{} ", libc::SYS_futex));
+    /// Waits until this thread of the process sleeps in a system call.
+    pub(crate) fn until_in(call: c_long, thread: u32) {
+        let (file, call) = (format!("/proc/self/task/{thread}/syscall"), format!("{call} "));
         while !std::fs::read_to_string(&file).is_ok_and(|text| text.starts_with(&call)) {
             std::thread::yield_now();
         }
@@ -416,7 +423,7 @@ mod tests {
                     tell.send(thread_id()).expect("the test waits for it");
                     futex(word, libc::FUTEX_WAIT, contended, Some(Duration::from_secs(20)))
                 });
-                until_in_futex(told.recv().expect("the waiter tells"));
+                until_in(libc::SYS_futex, told.recv().expect("the waiter tells"));
                 waiter
             });
             drop(held);

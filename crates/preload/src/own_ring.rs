@@ -173,7 +173,7 @@ impl Drop for OwnRing {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::cell::Cell;
 
     use channel_protocol::status_page::StatusPage;
@@ -183,13 +183,13 @@ mod tests {
     use crate::descriptor::{self, Descriptor};
 
     /// A socket whose daemon reads the ring that the test tells.
-    struct Socket {
-        descriptor: Descriptor,
-        status: Owned,
+    pub(crate) struct Socket {
+        pub(crate) descriptor: Descriptor,
+        pub(crate) status: Owned,
     }
 
     impl Socket {
-        fn new() -> Socket {
+        pub(crate) fn new() -> Socket {
             let files = descriptor::tests::files();
             // SAFETY: the call takes no pointer.
             let status = Owned::new(unsafe { libc::dup(files[0].raw()) }).expect("a copy");
@@ -216,7 +216,7 @@ mod tests {
         }
 
         /// Announces a ring, which the daemon then reads; returns its memory.
-        fn join(&self, words: usize) -> Mapping {
+        pub(crate) fn join(&self, words: usize) -> Mapping {
             let memory = Cell::new(None);
             self.count_until_announced(words == ring::LONG_WORDS, |number, memfd| {
                 memory.set(Some(mapping::map_to_read(memfd, bytes_of(words))?));

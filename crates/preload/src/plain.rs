@@ -87,7 +87,7 @@ fn each_message(reader: &Reader<'_>, mut f: impl FnMut(&[u8], &[u8]) -> Result<(
     loop {
         let place = [Destination::of(&mut record[HEADER_BYTES..])];
         let message = match reader.take(Buffers::new(&place), libc::MSG_DONTWAIT) {
-            Err(Errno(libc::EAGAIN | libc::ENOTCONN)) => return Ok(()),
+            Err(Errno(libc::EAGAIN)) => return Ok(()),
             message => message?,
         };
         match message.header {

@@ -5,8 +5,10 @@
 //! peek offset stands there. The status page says how long records may be, and whether they may hold several messages
 //! (see [`bundle`]).
 
+use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Acquire;
+use std::time::Duration;
 
 use channel_protocol::read_position::{Front, InBundle};
 use channel_protocol::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
@@ -21,16 +23,21 @@ use crate::pages::Pages;
 use crate::parts::received_behind;
 use crate::system::{self, Buffers, Destination, Errno, Result};
 
+/// Longest wait for a message that a size hint has announced. A call that may block then waits as for any message.
+const ANNOUNCED_LIMIT: Duration = Duration::from_secs(1);
+
 /// The read lock of a socket, held until this is dropped, and what its holder may do. No thread holds it while it waits for a
 /// message.
 pub(crate) struct Reader<'a> {
     fd: RawFd,
     pages: Pages<'a>,
+    /// A size hint was removed, and no message was found behind it.
+    has_hint: Cell<bool>,
     _held: Held<'a>,
 }
 
 /// Where the front of the pair is read.
-enum Found {
+enum Place {
     /// A record, which is still in the pair.
     Record(Peeked),
     /// A message that has been removed, or was peeked at in a bundle.
@@ -62,7 +69,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn lock_in_any_form(fd: RawFd, pages: Pages<'a>, patience: &Patience) -> Result<Reader<'a>> {
         let held = lock::hold(pages.sharers.read_lock(), patience)?;
         let was_inherited = held.was_inherited();
-        let reader = Reader { fd, pages, _held: held };
+        let reader = Reader { fd, pages, has_hint: Cell::new(false), _held: held };
         if was_inherited {
             reader.recover();
             form::resume_daemon(fd, pages);
@@ -70,7 +77,7 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// Returns the header of the message at the front.
+    /// Returns the header of the message at the front. If there is none and [`Reader::has_hint`], it comes directly.
     pub(crate) fn front(&self) -> Result<Option<Header>> {
         match self.pages.sharers.position().load() {
             Front::Bundle(position) => bundle::next_header(self.pages, position).map(Some),
@@ -85,9 +92,10 @@ impl<'a> Reader<'a> {
             match message::measure(self.fd) {
                 Ok((Some(Header { kind: Kind::SizeHint, .. }), _)) => {
                     system::discard(self.fd)?;
-                    self.await_noticed()?;
+                    self.has_hint.set(true);
                 }
                 Ok((Some(record), _)) => {
+                    self.has_hint.set(false);
                     return Ok(record
                         .bundle()
                         .map_or(Some(record), |extent| bundle::first(self.pages, extent)));
@@ -98,20 +106,36 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes the next message, or a part of it.
+    /// Returns whether this reader has removed a size hint, and has found no message behind it. Then the caller gives up the lock,
+    /// and waits for the message by [`await_announced`].
+    pub(crate) fn has_hint(&self) -> bool {
+        self.has_hint.get()
+    }
+
+    /// Returns the header of the next message, if it has come and no reader has begun it.
+    pub(crate) fn next(&self) -> Option<Header> {
+        let is_begun = self.pages.sharers.position().load().consumed() > 0;
+        if is_begun { None } else { self.front().ok()? }
+    }
+
+    /// Takes the next message, or a part of it. [`END`] stands for the end, or the reason for which there is none ([`end`]).
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`: there is none. If [`Reader::has_hint`], it comes directly.
     pub(crate) fn take(&self, buffers: Buffers<'_>, flags: c_int) -> Result<Message> {
         let position = self.pages.sharers.position();
-        let found = match position.load() {
+        let place = match position.load() {
             Front::Message { header, consumed } => {
-                Found::Record(self.peek_rest(header, consumed as usize, buffers)?)
+                Place::Record(self.peek_rest(header, consumed as usize, buffers)?)
             }
-            Front::Bundle(at) => Found::Taken(self.take_from_bundle(at, buffers, flags)?),
+            Front::Bundle(at) => Place::Taken(self.take_from_bundle(at, buffers, flags)?),
             Front::Fresh => self.find(buffers, flags)?,
         };
-        let Peeked { header, consumed, copied } = match found {
-            Found::Record(peeked) => peeked,
-            Found::Taken(message) => return Ok(message),
-            Found::End => return end(self.fd, self.pages),
+        let Peeked { header, consumed, copied } = match place {
+            Place::Record(peeked) => peeked,
+            Place::Taken(message) => return Ok(message),
+            Place::End => return Ok(END),
         };
         let until = consumed + copied;
         let whole = until == header.bytes as usize;
@@ -142,48 +166,40 @@ impl<'a> Reader<'a> {
     }
 
     /// Finds a record that no reader has begun. A record that surely fits is removed at once.
-    fn find(&self, buffers: Buffers<'_>, flags: c_int) -> Result<Found> {
+    fn find(&self, buffers: Buffers<'_>, flags: c_int) -> Result<Place> {
         let (fd, status) = (self.fd, self.pages.status);
         loop {
             if status.bundles.load(Acquire) != 0
                 && let Some(position) = bundle::begin(fd, self.pages, 0)?
             {
-                return self.take_from_bundle(position, buffers, flags).map(Found::Taken);
+                self.has_hint.set(false);
+                return self.take_from_bundle(position, buffers, flags).map(Place::Taken);
             }
             let longest = status.longest.load(Acquire) as usize;
             let fits = longest <= buffers.bytes().min(PAYLOAD_BYTES_MAX) && flags & libc::MSG_PEEK == 0;
             let (bytes, header) = if fits { take_whole(fd, buffers)? } else { peek(fd, buffers)? };
+            let is_hint = matches!(header, Some(Header { kind: Kind::SizeHint, .. }));
+            self.has_hint.set(is_hint);
             match header {
-                None => return Ok(Found::End),
+                None => return Ok(Place::End),
                 // The status page describes the records that follow this one by now.
-                Some(Header { kind: Kind::SizeHint, .. }) => {
+                Some(_) if is_hint => {
                     if !fits {
                         system::discard(fd)?;
                     }
-                    self.await_noticed()?;
                 }
                 Some(header) if fits => {
                     self.pages.sharers.on_message_taken(&header);
                     let whole = header.flags.contains(Flags::END);
-                    return Ok(Found::Taken(Message { bytes, header: Some(header), whole }));
+                    return Ok(Place::Taken(Message { bytes, header: Some(header), whole }));
                 }
-                Some(header) => return Ok(Found::Record(Peeked { header, consumed: 0, copied: bytes })),
+                Some(header) => return Ok(Place::Record(Peeked { header, consumed: 0, copied: bytes })),
             }
         }
     }
 
     fn take_from_bundle(&self, position: InBundle, buffers: Buffers<'_>, flags: c_int) -> Result<Message> {
         bundle::take(self.fd, self.pages, position, buffers, flags & libc::MSG_PEEK != 0)
-    }
-
-    /// Waits for the message that the daemon sends directly after a size hint: a descriptor that polls readable must be readable.
-    fn await_noticed(&self) -> Result<()> {
-        let at_most = libc::timespec { tv_sec: 1, tv_nsec: 0 };
-        match system::poll(self.fd, libc::POLLIN, at_most) {
-            // The kernel polls no descriptor where the limit on descriptors is 0.
-            Ok(_) | Err(Errno(libc::EINTR | libc::EINVAL)) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 
     /// Peeks at the rest of a message.
@@ -305,6 +321,17 @@ fn peek(fd: RawFd, buffers: Buffers<'_>) -> Result<(usize, Option<Header>)> {
 fn parse(record: &[u8; HEADER_BYTES]) -> Result<Header> {
     let for_us = |kind| matches!(kind, Kind::Data | Kind::Notification | Kind::SizeHint);
     Header::parse(record).filter(|header| for_us(header.kind)).ok_or(Errno(libc::EPROTO))
+}
+
+/// Waits for the message that the daemon sends directly behind a size hint: a descriptor that polls readable must be readable.
+/// The caller does not hold the lock. A daemon that is stopped in between keeps a call that must not block for 100 ms.
+pub(crate) fn await_announced(fd: RawFd, patience: &Patience) -> Result<()> {
+    let at_most = patience.left().unwrap_or(ANNOUNCED_LIMIT).min(ANNOUNCED_LIMIT);
+    match system::poll(fd, libc::POLLIN, system::timespec(at_most)) {
+        // The kernel polls no descriptor where the limit on descriptors is 0.
+        Ok(_) | Err(Errno(libc::EINTR | libc::EINVAL)) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the end, or the reason for which there is none.

@@ -15,7 +15,7 @@ use crate::form::ReadError;
 use crate::lock::Patience;
 use crate::message::{END, Message};
 use crate::pages::Pages;
-use crate::reader::{Reader, end};
+use crate::reader::{Reader, await_announced, end};
 use crate::ring;
 use crate::self_connect;
 use crate::sleep::{asleep, with_copy};
@@ -88,7 +88,15 @@ fn receive_at(
     let has_ended = Cell::new(false);
     loop {
         let seen = Seen::in_page(pages);
-        let taken = Reader::lock(fd, pages, &patience)?.take(buffers, flags);
+        let reader = Reader::lock(fd, pages, &patience)?;
+        let taken = reader.take(buffers, flags);
+        let has_hint = reader.has_hint();
+        drop(reader);
+        if has_hint {
+            await_announced(fd, &patience)?;
+            continue;
+        }
+        let taken = or_end(taken, fd, pages);
         if let Some(result) = seen.conclude(taken, pages, || system::waits(fd, flags)) {
             return received(result);
         }
@@ -117,6 +125,14 @@ fn receive_at(
         if let Some(copy) = moved {
             return Ok(Outcome::Moved(copy));
         }
+    }
+}
+
+/// Returns the result of [`Reader::take`], with the reason for which there is no end.
+fn or_end(taken: Result<Message>, fd: RawFd, pages: Pages<'_>) -> Result<Message> {
+    match taken {
+        Ok(Message { header: None, .. }) => end(fd, pages),
+        taken => taken,
     }
 }
 
@@ -151,11 +167,15 @@ fn reach_connection(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<
 
 /// Returns whether a look into the pair would probably find nothing, so that the call waits first.
 fn will_probably_wait(descriptor: &Descriptor) -> bool {
+    waits_before_look(descriptor) && descriptor.expects_to_wait()
+}
+
+/// Returns whether a call that expects to wait does so before it looks into the pair.
+fn waits_before_look(descriptor: &Descriptor) -> bool {
     let pages = descriptor.pages();
     pages.status.state() == State::Connected
         && !pages.sharers.is_writing_shut()
         && !pages.sharers.position().is_in_bundle()
-        && descriptor.expects_to_wait()
 }
 
 /// The state of a socket before a look into its pair. The order matters: the last message is in the pair before the status
@@ -239,17 +259,58 @@ fn await_message(
 /// Returns the number of bytes that the next call would return (`FIONREAD`).
 pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize, ReadError> {
     let pages = descriptor.pages();
-    let reader = Reader::lock(fd, pages, &Patience::of_a_look())?;
-    let consumed = pages.sharers.position().load().consumed();
-    Ok(reader.front()?.map_or(0, |header| header.bytes.saturating_sub(consumed) as usize))
+    let patience = Patience::of_a_look();
+    loop {
+        let reader = Reader::lock(fd, pages, &patience)?;
+        let consumed = pages.sharers.position().load().consumed();
+        let (front, has_hint) = (reader.front(), reader.has_hint());
+        drop(reader);
+        match front? {
+            None if has_hint => await_announced(fd, &patience)?,
+            front => return Ok(front.map_or(0, |header| header.bytes.saturating_sub(consumed) as usize)),
+        }
+    }
 }
 
-/// Returns the header of the next message, if no reader has begun that message.
+/// Returns the header of the next message, if it has come and no reader has begun it.
 pub(crate) fn next(fd: RawFd, descriptor: &Descriptor) -> Option<Header> {
+    Reader::lock(fd, descriptor.pages(), &Patience::of_a_look()).ok()?.next()
+}
+
+/// Number of messages that are read under one hold of the lock: other readers wait meanwhile.
+const BATCH_MAX: usize = 64;
+
+/// Receives messages that have come, under one hold of the lock, without waiting for others: calls `take_next` for one after the
+/// other, until it returns false. A cancellation point.
+///
+/// Nothing is received where [`receive`] has more to do than to look into the pair, or would wait before that, if this is the
+/// `first` look of the call.
+pub(crate) fn receive_batch(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    flags: c_int,
+    first: bool,
+    mut take_next: impl FnMut(&Reader<'_>) -> bool,
+) -> Result<(), ReadError> {
+    cancel::point();
     let pages = descriptor.pages();
-    let reader = Reader::lock(fd, pages, &Patience::of_a_look()).ok()?;
-    let is_begun = pages.sharers.position().load().consumed() > 0;
-    if is_begun { None } else { reader.front().ok()? }
+    let is_for_receive = flags & (libc::MSG_PEEK | libc::MSG_ERRQUEUE) != 0
+        || pages.status.plain.load(Acquire) != 0
+        || matches!(pages.status.state(), State::Listening | State::Connecting)
+        || pages.sharers.sending().sleep_to_end().is_some()
+        || first && descriptor.has_waited_lately() && waits_before_look(descriptor);
+    if is_for_receive {
+        return Ok(());
+    }
+    let patience = Patience::of_receive(fd, flags);
+    let reader = Reader::lock(fd, pages, &patience)?;
+    let taken = (0..BATCH_MAX).take_while(|_| take_next(&reader)).count();
+    let has_hint = reader.has_hint();
+    drop(reader);
+    if has_hint && taken == 0 {
+        await_announced(fd, &patience)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -263,6 +324,7 @@ mod tests {
 
     use super::*;
     use crate::descriptor;
+    use crate::lock::tests::until_in;
     use crate::system::{self, Content, Destination, Source};
 
     /// Time limit of a test, far longer than any takes.
@@ -300,6 +362,41 @@ mod tests {
         ends.into_iter().for_each(system::close);
     }
 
+    /// The daemon may be stopped between a size hint and the message behind it.
+    #[test]
+    fn a_reader_that_waits_for_an_announced_message_does_not_hold_the_lock() {
+        let mut ends = [-1; 2];
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+        // SAFETY: the kernel writes two numbers.
+        assert_eq!(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) }, 0);
+        let files = descriptor::tests::files();
+        descriptor::tests::set(files[0].raw(), StatusPage::STATE_AT, State::Connected as u32);
+        let descriptor = &Descriptor::map(files).expect("pages of this version");
+        let send = |header: Header, content: &[u8]| {
+            let encoded = header.encode();
+            let record = [Source::of(&encoded), Source::of(content)];
+            system::send(ends[1], Content::new(&record), None, 0).expect("a pair with room");
+        };
+        send(Header::new(Kind::SizeHint), b"");
+        let (tell, told) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let receiver = scope.spawn(move || {
+                tell.send(system::thread_id()).expect("the test waits for it");
+                let mut place = [0; 16];
+                let place = [Destination::of(&mut place)];
+                match receive_at(ends[0], descriptor, Buffers::new(&place), 0) {
+                    Ok(Outcome::Received(message)) => message.bytes,
+                    _ => 0,
+                }
+            });
+            until_in(libc::SYS_ppoll, told.recv().expect("the receiver tells"));
+            assert_eq!(descriptor.pages().sharers.read_lock().load(Relaxed), 0, "nobody holds the lock");
+            send(Header { bytes: 4, flags: Flags::END, ..Header::new(Kind::Data) }, b"text");
+            assert_eq!(receiver.join().expect("it ends"), 4);
+        });
+        ends.into_iter().for_each(system::close);
+    }
+
     #[test]
     fn a_receive_does_not_wait_for_a_sharer_that_sends_for_ever() {
         let mut ends = [-1; 2];
@@ -314,7 +411,7 @@ mod tests {
         let record = [Source::of(&encoded), Source::of(&content)];
         system::send(ends[1], Content::new(&record), None, 0).expect("a pair with room");
         let sharers = descriptor.pages().sharers;
-        sharers.sending().on_wake_failed(NonZeroU32::MIN);
+        sharers.sending().on_wake_due(NonZeroU32::MIN);
         // The first process lives as long as the test.
         sharers.write_lock().store(1, Relaxed);
         let (done, is_done) = mpsc::channel();

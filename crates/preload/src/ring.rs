@@ -13,7 +13,7 @@ use std::time::Duration;
 use channel_protocol::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, Sequence, Turn};
 use channel_protocol::sharers_page::SharersPage;
 use libc::c_int;
-use ring::{PutOutcome, Writer};
+use ring::{PutOutcome, Record, Writer};
 
 use crate::descriptor::Descriptor;
 use crate::lock::{self, LockError, Patience};
@@ -69,16 +69,28 @@ pub(crate) fn send(
 ) -> Result<(), PutError> {
     content.check()?;
     put_waiting(fd, descriptor, flags, is_long(content.bytes()), |ring| {
-        let sequence = Sequence::sent_after(descriptor.pages().sharers.records_sent());
-        let header = Header { sequence, ..*header }.encode();
-        ring.try_put(HEADER_BYTES + content.bytes(), |record| {
-            record.push(&header);
-            content.for_each_part(|part| record.push(part));
-            // Last, to narrow the window in which the daemon looks for messages behind the end of the association and this one
-            // comes later: the thread may be interrupted before the store that publishes it (`docs/sockets.md`).
-            check().map_err(PutError::Refused)
-        })
+        let header = encoded(header, descriptor.pages().sharers);
+        ring.try_put(HEADER_BYTES + content.bytes(), |record| write(record, &header, content, &check))
     })
+}
+
+/// Returns the bytes of a header of which only the number of records that were sent before is missing.
+fn encoded(header: &Header, sharers: &SharersPage) -> [u8; HEADER_BYTES] {
+    Header { sequence: Sequence::sent_after(sharers.records_sent()), ..*header }.encode()
+}
+
+/// Writes a message into a record of the ring, unless `check` fails.
+fn write(
+    record: &mut Record<'_>,
+    header: &[u8; HEADER_BYTES],
+    content: Content<'_>,
+    check: impl FnOnce() -> Result<()>,
+) -> Result<(), PutError> {
+    record.push(header);
+    content.for_each_part(|part| record.push(part));
+    // Last, to narrow the window in which the daemon looks for messages behind the end of the association and this one comes
+    // later: the thread may be interrupted before the store that publishes it (`docs/sockets.md`).
+    check().map_err(PutError::Refused)
 }
 
 /// Sends a message whose content is in a memfd, unless `check` fails: `send_record` sends its record, and the ring gets the
@@ -122,14 +134,18 @@ fn put_waiting(
 ) -> Result<(), PutError> {
     let patience = Patience::of_send(fd, flags);
     let sent = wait_for_room(fd, flags, &patience, || try_put(fd, descriptor, &patience, is_long, &put));
-    if let Err(PutError::Errno(Errno(libc::EPIPE | libc::ECONNRESET))) = sent {
-        // The daemon has died or forgotten the socket. A message that fits the ring would wait there for ever.
-        descriptor.ring.abandon();
-    }
+    abandon_if_closed(descriptor, sent.err());
     if sent.is_ok() {
         try_to_wake(fd, descriptor);
     }
     sent
+}
+
+/// Stops using the ring if the daemon has died or forgotten the socket. A message that fits the ring would wait there for ever.
+fn abandon_if_closed(descriptor: &Descriptor, error: Option<PutError>) {
+    if let Some(PutError::Errno(Errno(libc::EPIPE | libc::ECONNRESET))) = error {
+        descriptor.ring.abandon();
+    }
 }
 
 /// Wakes the daemon for a message in the ring, if the kernel had no memory for that and soon has some. Otherwise the next call
@@ -145,7 +161,17 @@ fn try_to_wake(fd: RawFd, descriptor: &Descriptor) {
 }
 
 /// Sends a record by `send`, which needs room in the pair; waits for the room, if a call with these flags may.
-pub(crate) fn send_alone(fd: RawFd, flags: c_int, send: impl Fn() -> Result<()>) -> Result<()> {
+pub(crate) fn send_alone(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    flags: c_int,
+    send: impl Fn() -> Result<()>,
+) -> Result<()> {
+    if descriptor.pages().sharers.sending().sleep_to_end().is_some() {
+        // This may be a signal handler that has interrupted a batch, whose messages come before this one. What makes the wake
+        // record fail makes the other one fail, too.
+        let _ = wake(fd);
+    }
     wait_for_room(fd, flags, &Patience::of_send(fd, flags), || match send() {
         Err(Errno(libc::EAGAIN)) => Ok(false),
         sent => sent.map(|()| true),
@@ -189,30 +215,118 @@ fn try_put(
         ring.request_notification();
         done = put(ring)?;
     }
-    let sleep = match done {
-        PutOutcome::Done { sleep } => sleep,
+    match done {
+        PutOutcome::Done { sleep } => {
+            on_put(fd, pages.sharers, ring, sleep, is_long).map_err(PutError::Errno)?
+        }
         PutOutcome::Full => {
             fill(fd, pages.sharers)?;
             return Ok(false);
         }
-    };
-    if let Some(sleep) = sleep.filter(|sleep| !pages.sharers.sending().has_ended(*sleep)) {
+    }
+    Ok(true)
+}
+
+/// Ends this sleep of the daemon, and makes the descriptor poll writable as the room in the ring requires. The caller has put a
+/// message, a long one if `is_long`, or several short ones, and holds the write lock.
+fn on_put(
+    fd: RawFd,
+    sharers: &SharersPage,
+    ring: Writer<'_>,
+    sleep: Option<NonZeroU32>,
+    is_long: bool,
+) -> Result<()> {
+    if let Some(sleep) = sleep.filter(|sleep| !sharers.sending().has_ended(*sleep)) {
         // Before a filler: the daemon leaves that in place only while it is awake.
-        end_sleep(fd, pages.sharers, sleep)?;
+        end_sleep(fd, sharers, sleep)?;
     }
     // From here on the message is in the ring: what fails does not fail the call.
     if ring.fits(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
         // The next message tries it again.
-        let _ = restore(fd, pages.sharers);
-    } else if is_long || pages.sharers.sending().lowered_send_buffer().is_none() {
+        let _ = restore(fd, sharers);
+    } else if is_long || sharers.sending().lowered_send_buffer().is_none() {
         // The next message may find no room. The descriptor polls writable only while any message that fits a record does. A long
         // message alone fills a ring that had room, whose fillers were discarded.
         ring.request_notification();
         if !ring.fits(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
             // This fails if the daemon has closed the pair.
-            let _ = fill(fd, pages.sharers);
+            let _ = fill(fd, sharers);
         }
     }
+    Ok(())
+}
+
+/// Number of messages that go into the ring under one hold of the lock: other senders wait meanwhile.
+const BATCH_MAX: usize = 64;
+
+/// A ring that gets several messages under one hold of the write lock.
+pub(crate) struct Batch<'a> {
+    ring: Writer<'a>,
+    sharers: &'a SharersPage,
+}
+
+impl Batch<'_> {
+    /// Puts a message of up to [`PAYLOAD_BYTES_MAX`] into the ring, unless `check` fails. Returns whether the message is there.
+    pub(crate) fn put(
+        &self,
+        header: &Header,
+        content: Content<'_>,
+        check: impl FnOnce() -> Result<()>,
+    ) -> bool {
+        // Noted first: if this thread dies before it has woken the daemon, or a signal handler jumps out of the call, the next
+        // call of a sharer wakes the daemon.
+        if let Some(sleep) =
+            self.ring.sleep_that_is_noted().filter(|sleep| !self.sharers.sending().has_ended(*sleep))
+        {
+            self.sharers.sending().on_wake_due(sleep);
+        }
+        let header = encoded(header, self.sharers);
+        let write = |record: &mut Record<'_>| write(record, &header, content, check);
+        content.check().is_ok()
+            && self.ring.try_put_of_several(HEADER_BYTES + content.bytes(), write) == Ok(true)
+    }
+}
+
+/// Puts messages into the ring under one hold of the lock, for as long as `put_next` returns true: it puts one. Nothing waits for
+/// room meanwhile. Each message is visible to the daemon once it is complete; a daemon that sleeps is woken behind the last one.
+///
+/// No message is put where the daemon reads no ring of this process, or where a signal handler has interrupted this thread in a
+/// send.
+pub(crate) fn send_batch(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    flags: c_int,
+    put_next: impl FnMut(&Batch<'_>) -> bool,
+) -> Result<()> {
+    let put = put_batch(fd, descriptor, flags, put_next);
+    abandon_if_closed(descriptor, put.err());
+    match put {
+        Ok(true) => try_to_wake(fd, descriptor),
+        Ok(false) | Err(PutError::RingUnusable) => {}
+        Err(PutError::Refused(error) | PutError::Errno(error)) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Does the work of [`send_batch`] that needs the lock. Returns whether there is a message in the ring that was not there before.
+fn put_batch(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    flags: c_int,
+    mut put_next: impl FnMut(&Batch<'_>) -> bool,
+) -> Result<bool, PutError> {
+    let pages = descriptor.pages();
+    let _held = lock::hold(pages.sharers.write_lock(), &Patience::of_send(fd, flags))?;
+    // While the process does not use its ring, threads are counted that send.
+    let writer = descriptor.ring.is_used().then(|| descriptor.ring.writer(pages)).flatten();
+    let ring = writer.ok_or(PutError::RingUnusable)?;
+    let batch = Batch { ring, sharers: pages.sharers };
+    if !put_next(&batch) {
+        return Ok(false);
+    }
+    // The lock is given up without regard to what is left.
+    let _last = (1..BATCH_MAX).find(|_| !put_next(&batch));
+    on_put(fd, pages.sharers, ring, ring.sleep_to_end(), false)?;
     Ok(true)
 }
 
@@ -239,7 +353,7 @@ fn end_sleep(fd: RawFd, sharers: &SharersPage, sleep: NonZeroU32) -> Result<bool
         // Noted last: if this thread dies before, the next writer wakes the daemon.
         sharers.sending().on_sleep_ended(sleep);
     } else {
-        sharers.sending().on_wake_failed(sleep);
+        sharers.sending().on_wake_due(sleep);
     }
     Ok(has_woken)
 }

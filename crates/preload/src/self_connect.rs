@@ -36,10 +36,15 @@ pub(crate) fn sends(page: Pages<'_>) {
     }
 }
 
+/// Returns whether this process has sent anything to itself that the daemon may not have passed on.
+pub(crate) fn has_sent() -> bool {
+    DONE.load(Relaxed) & SENT != 0
+}
+
 /// Makes the daemon pass on what this process has sent since the last call. Returns whether it had sent anything, so that a
 /// message may have come.
 pub(crate) fn let_daemon_catch_up() -> bool {
-    let was_sent = DONE.load(Relaxed) & SENT != 0;
+    let was_sent = has_sent();
     if was_sent {
         DONE.fetch_and(!SENT, Relaxed);
         ask::barrier();

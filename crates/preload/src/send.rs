@@ -25,7 +25,7 @@ use crate::lock::Patience;
 use crate::owned::Owned;
 use crate::pages::Pages;
 use crate::parts::sent_behind;
-use crate::ring::{self, PutError};
+use crate::ring::{self, Batch, PutError};
 use crate::self_connect;
 use crate::setup;
 use crate::system::{self, Content, Errno, Result, Source};
@@ -76,13 +76,7 @@ impl Outgoing<'_> {
             _ => self.send_to_peer(),
         };
         self_connect::sends(self.pages());
-        if sent == Err(Errno(libc::EPIPE)) && self.flags & libc::MSG_NOSIGNAL == 0 {
-            // AF_UNIX sockets of this type never raise it themselves.
-            // SAFETY: the call takes no pointer.
-            unsafe { libc::raise(libc::SIGPIPE) };
-            Errno(libc::EPIPE).set();
-        }
-        sent
+        signalled(sent, self.flags)
     }
 
     fn pages(&self) -> Pages<'_> {
@@ -264,18 +258,42 @@ impl Outgoing<'_> {
             // An array, because a send may be cancelled, and a list would have a destructor.
             let mut some = [AssocId::NONE; ASSOCIATIONS_AT_ONCE];
             let count = setup::associations(self.fd, after, &mut some)?;
-            for assoc_id in &some[..count] {
-                sent = match self.send_to_association(*assoc_id) {
+            let mut rest = &some[..count];
+            while let [next, others @ ..] = rest {
+                if !others.is_empty() {
+                    let put = match self.put_for_several(rest) {
+                        Err(Errno(libc::EPIPE)) => 0,
+                        put => put?,
+                    };
+                    if put > 0 {
+                        (rest, sent) = (&rest[put..], self.content.bytes());
+                        continue;
+                    }
+                }
+                sent = match self.send_to_association(*next) {
                     // The association has ended meanwhile, or its peer has shut it down.
                     Err(Errno(libc::EPIPE | libc::ESHUTDOWN)) => 0,
                     sent => sent?,
                 };
+                rest = others;
             }
             match some[..count].last() {
                 Some(last) => after = *last,
                 None => return Ok(sent),
             }
         }
+    }
+
+    /// Puts the message into the ring for each of these associations, under one hold of the lock, until one has to wait or the
+    /// message cannot go to it. Returns for how many it is there.
+    fn put_for_several(&self, all: &[AssocId]) -> Result<usize> {
+        let mut put = 0;
+        ring::send_batch(self.fd, self.descriptor, self.flags, |batch| {
+            let is_put = all.get(put).is_some_and(|next| self.put_for_association(batch, *next));
+            put += usize::from(is_put);
+            is_put
+        })?;
+        Ok(put)
     }
 
     /// Sends to an association of a one-to-many socket, as soon as it has room.
@@ -347,13 +365,19 @@ impl Outgoing<'_> {
         }
     }
 
+    /// Returns the association with a peer if the status page has its entry.
+    fn association_in_page(&self, to: SocketAddr) -> Option<AssocId> {
+        let known = self.pages().status.entries().iter().find(|entry| entry.peer() == Some(to))?;
+        match known.assoc_id.load(Relaxed) {
+            0 => None,
+            id => Some(AssocId::new(id)),
+        }
+    }
+
     /// Returns the association with a peer, or `None` if it begins with this message.
     fn association_with(&self, to: SocketAddr) -> Result<Option<AssocId>> {
-        let known = self.pages().status.entries().iter().find(|entry| entry.peer() == Some(to));
-        if let Some(entry) = known
-            && let id @ 1.. = entry.assoc_id.load(Relaxed)
-        {
-            return Ok(Some(AssocId::new(id)));
+        if let Some(known) = self.association_in_page(to) {
+            return Ok(Some(known));
         }
         match setup::find_association(self.fd, to) {
             Err(Errno(libc::ENOENT)) if ends(self.info) => Err(Errno(libc::EINVAL)),
@@ -367,6 +391,61 @@ impl Outgoing<'_> {
         let further = self.control.further_hosts()?.into_iter().map(|host| SocketAddr::new(host, to.port()));
         let peer: Vec<SocketAddr> = iter::once(to).chain(further).collect();
         setup::connect_with_message(self.fd, &peer, self.info.init)
+    }
+
+    /// Puts the message into the ring of a batch, if neither a wait nor a request must come before. Returns whether it is there;
+    /// otherwise [`Outgoing::send`] sends it, or fails.
+    pub(crate) fn put(mut self, batch: &Batch<'_>) -> bool {
+        let pages = self.descriptor.pages();
+        match pages.status.state() {
+            State::OneToMany | State::OneToManyListening => {
+                let association = match self.to {
+                    Some(to) => self.association_in_page(to),
+                    None => Some(self.info.assoc_id).filter(|named| *named != AssocId::NONE),
+                };
+                let one = association.filter(|_| !self.info.to_all && self.check().is_ok());
+                one.is_some_and(|assoc_id| self.put_for_association(batch, assoc_id))
+            }
+            State::Connected => {
+                if pages.status.style.load(Relaxed) == libc::SOCK_SEQPACKET as u32 {
+                    self.to = None;
+                }
+                let is_to_peer = self.to.is_none_or(|to| pages.status.peer() == Some(to));
+                let streams = (&pages.status.default_stream, &pages.status.streams_out);
+                let may_go = is_to_peer && self.check().is_ok();
+                if !may_go || check_stream(self.info, streams.0, streams.1).is_err() {
+                    return false;
+                }
+                match self.info.flags.contains(Flags::BY_DEFAULT) {
+                    true => Outgoing { info: &self.completed(), ..self }.put_for(batch, Recipient::Only),
+                    false => self.put_for(batch, Recipient::Only),
+                }
+            }
+            _ => false,
+        }
+    }
+
+    /// Does the work of [`Outgoing::put`] for an association of a one-to-many socket.
+    fn put_for_association(&self, batch: &Batch<'_>, assoc_id: AssocId) -> bool {
+        let bytes = self.content.bytes() as u32;
+        let Some((entry, sent)) = self.entry_of(assoc_id) else { return false };
+        if check_stream(self.info, &entry.default_stream, &entry.streams_out).is_err()
+            || !sent.reserve(entry, assoc_id, bytes)
+        {
+            return false;
+        }
+        let unreserve = || sent.unreserve(entry, assoc_id, bytes);
+        let put = || self.put_for(batch, Recipient::OneOfMany(assoc_id, Some(entry)));
+        let is_put = cancel::undoing(unreserve, put);
+        if !is_put {
+            unreserve();
+        }
+        is_put
+    }
+
+    fn put_for(&self, batch: &Batch<'_>, recipient: Recipient<'_>) -> bool {
+        let may_go = self.content.bytes() <= PAYLOAD_BYTES_MAX && !ends(self.info);
+        may_go && batch.put(&self.header(recipient), self.content, || self.check_recipient(recipient))
     }
 
     /// Fails for a message that no association could take.
@@ -400,27 +479,33 @@ impl Outgoing<'_> {
             .filter(|to| self.info.overrides_address || (is_one_to_one && pages.status.peer() != Some(*to)))
     }
 
-    fn hand_over(&self, recipient: Recipient<'_>) -> Result<usize> {
-        let (bytes, info) = (self.content.bytes(), self.info);
+    /// Returns the header of the message, as the daemon gets it in a ring or a record.
+    fn header(&self, recipient: Recipient<'_>) -> Header {
+        let info = self.info;
         let assoc_id = match recipient {
             Recipient::Only => AssocId::NONE,
             Recipient::OneOfMany(assoc_id, _) => assoc_id,
         };
-        // A call may have waited for long since it has looked at the page first.
-        let check = || self.check_recipient(recipient);
         let over = self.overridden();
         let to_address = if over.is_some() { Flags::TO_ADDRESS } else { Flags::default() };
-        let mut header = Header {
+        Header {
             flags: info.flags.with(Flags::END).with(to_address),
             stream: info.stream,
             ppid: info.ppid,
             context: info.context,
             lifetime_ms: info.lifetime_ms,
             assoc_id,
-            bytes: bytes as u32,
+            bytes: self.content.bytes() as u32,
             address: over,
             ..Header::new(Kind::Data)
-        };
+        }
+    }
+
+    fn hand_over(&self, recipient: Recipient<'_>) -> Result<usize> {
+        let bytes = self.content.bytes();
+        // A call may have waited for long since it has looked at the page first.
+        let check = || self.check_recipient(recipient);
+        let mut header = self.header(recipient);
         if bytes <= PAYLOAD_BYTES_MAX {
             return self.in_order(|| self.send_short(&header, check)).map(|()| bytes);
         }
@@ -473,7 +558,7 @@ impl Outgoing<'_> {
         match ring::send(self.fd, self.descriptor, header, self.content, self.flags, &check) {
             Ok(()) => Ok(()),
             Err(PutError::Refused(error) | PutError::Errno(error)) => Err(error),
-            Err(PutError::RingUnusable) => ring::send_alone(self.fd, self.flags, || {
+            Err(PutError::RingUnusable) => ring::send_alone(self.fd, self.descriptor, self.flags, || {
                 check()?;
                 self.send_record(header)
             })
@@ -514,13 +599,45 @@ impl Outgoing<'_> {
         self.in_order(|| match put() {
             Ok(()) => Ok(()),
             Err(PutError::Refused(error) | PutError::Errno(error)) => Err(error),
-            Err(PutError::RingUnusable) => ring::send_alone(self.fd, self.flags, || {
+            Err(PutError::RingUnusable) => ring::send_alone(self.fd, self.descriptor, self.flags, || {
                 check()?;
                 send(&self.record_of(&header))
             })
             .map(|()| self.pages().sharers.count_record()),
         })
     }
+}
+
+/// Sends messages that need neither a wait nor a request, under few holds of the lock: calls `put_next` for one after the other,
+/// which puts it by [`Outgoing::put`], until it returns false. A cancellation point.
+///
+/// # Errors
+///
+/// Those of [`Outgoing::send`]; some of the messages may be in the ring.
+pub(crate) fn send_batch(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    flags: c_int,
+    put_next: impl FnMut(&Batch<'_>) -> bool,
+) -> Result<()> {
+    if tcp::is_stream(descriptor) {
+        return Ok(());
+    }
+    cancel::point();
+    let sent = ring::send_batch(fd, descriptor, flags, put_next);
+    self_connect::sends(descriptor.pages());
+    signalled(sent, flags)
+}
+
+/// Returns the result of a send, after the signal that comes with it.
+fn signalled<T>(sent: Result<T>, flags: c_int) -> Result<T> {
+    if matches!(sent, Err(Errno(libc::EPIPE))) && flags & libc::MSG_NOSIGNAL == 0 {
+        // AF_UNIX sockets of this type never raise it themselves.
+        // SAFETY: the call takes no pointer.
+        unsafe { libc::raise(libc::SIGPIPE) };
+        Errno(libc::EPIPE).set();
+    }
+    sent
 }
 
 /// Sends the header of a long message with the memfd of its content, without waiting.

@@ -110,10 +110,10 @@ pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize, Rea
         return receive::available(fd, descriptor);
     }
     let pages = descriptor.pages();
-    let reader = Reader::lock(fd, pages, &Patience::of_a_look())?;
-    if reader.front()?.is_none() {
+    if receive::available(fd, descriptor)? == 0 {
         return Ok(0);
     }
+    let reader = Reader::lock(fd, pages, &Patience::of_a_look())?;
     let noted = pages.sharers.position().load();
     let counted = records(fd, pages, noted);
     reader.restore_peek_offset()?;

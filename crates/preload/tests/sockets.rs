@@ -114,6 +114,11 @@ fn messages_that_share_a_record_move_with_their_association() {
 }
 
 #[test]
+fn calls_for_several_messages_are_as_many_calls_for_one() {
+    run("batches", &[]);
+}
+
+#[test]
 fn readers_need_not_know_how_long_messages_are() {
     run("lengths", &[]);
 }

@@ -25,7 +25,8 @@
 //! A reader that finds nothing may sleep. It notes that in its own word ([`Reader::sleep`]) and looks at the tail once more;
 //! a writer moves the tail, and then looks at that word. Between the two steps of either stands a fence, so the reader finds
 //! the record, or the writer finds the sleeper; [`PutOutcome::Done`] has the number of the sleep, and the writer wakes the reader
-//! by a way of its own. All writers that find one sleep get its number, so that they can agree on one of them.
+//! by a way of its own. All writers that find one sleep get its number, so that they can agree on one of them. A writer of
+//! several records looks once, behind the last ([`Writer::try_put_of_several`]).
 //!
 //! # Full rings
 //!
@@ -238,9 +239,24 @@ impl<'a> Writer<'a> {
         bytes: usize,
         fill: impl FnOnce(&mut Record<'a>) -> Result<(), E>,
     ) -> Result<PutOutcome, E> {
+        let is_done = self.try_put_of_several(bytes, fill)?;
+        Ok(if is_done { PutOutcome::Done { sleep: self.sleep_to_end() } } else { PutOutcome::Full })
+    }
+
+    /// Puts one of several records as [`Writer::try_put`] does; returns false if there is no room. Behind the last of them the
+    /// caller looks for the reader's sleep by [`Writer::sleep_to_end`].
+    ///
+    /// # Errors
+    ///
+    /// That of `fill`.
+    pub fn try_put_of_several<E>(
+        self,
+        bytes: usize,
+        fill: impl FnOnce(&mut Record<'a>) -> Result<(), E>,
+    ) -> Result<bool, E> {
         let tail = self.0.control[TAIL].load(Relaxed);
         if !self.fits(bytes) {
-            return Ok(PutOutcome::Full);
+            return Ok(false);
         }
         let begin = self.begin(tail, taken_bytes(bytes));
         self.0.word(begin).store(bytes as u64, Relaxed);
@@ -254,9 +270,21 @@ impl<'a> Writer<'a> {
         fill(&mut record)?;
         record.finish();
         self.0.control[TAIL].store(begin.wrapping_add(taken_bytes(bytes)), Release);
-        // Either the reader finds the record, or the writer finds the sleeper.
+        Ok(true)
+    }
+
+    /// Returns the number of the sleep of a reader that may not have found the records that were put before this call.
+    pub fn sleep_to_end(self) -> Option<NonZeroU32> {
+        // Either the reader finds the records, or the writer finds the sleeper.
         fence(SeqCst);
-        Ok(PutOutcome::Done { sleep: self.sleep_generation() })
+        self.sleep_that_is_noted()
+    }
+
+    /// Returns the number of a sleep that the reader has noted, without regard to the order of records and notes.
+    #[inline]
+    pub fn sleep_that_is_noted(self) -> Option<NonZeroU32> {
+        let word = self.0.reader[SLEEP].load(Relaxed) as u32;
+        NonZeroU32::new(word).filter(|word| word.get() & ASLEEP != 0)
     }
 
     /// Returns whether the ring has memory for a long record.
@@ -317,12 +345,6 @@ impl<'a> Writer<'a> {
         let requests = self.0.control[REQUESTS].load(Relaxed);
         self.0.control[REQUESTS].store(requests.wrapping_add(1), Relaxed);
         fence(SeqCst);
-    }
-
-    /// Returns the generation of the reader's sleep, if it sleeps.
-    fn sleep_generation(self) -> Option<NonZeroU32> {
-        let word = self.0.reader[SLEEP].load(Relaxed) as u32;
-        NonZeroU32::new(word).filter(|word| word.get() & ASLEEP != 0)
     }
 }
 

@@ -109,6 +109,34 @@ fn a_reader_that_sleeps_is_woken() {
     );
 }
 
+/// A writer of several records looks for the sleep of the reader once, behind the last one.
+#[test]
+fn a_reader_that_sleeps_is_woken_for_several_records_at_once() {
+    beside(
+        |_| Reader::default(),
+        |reader, ring| {
+            let found = [take(reader, ring), take(reader, ring)].into_iter().flatten().count();
+            (found, found < 2 && reader.sleep(ring))
+        },
+        |ring| {
+            let writer = Writer::new(ring);
+            for number in [7_u64, 8] {
+                let put = writer.try_put_of_several(8, |record| {
+                    record.push(&number.to_ne_bytes());
+                    Ok::<(), ()>(())
+                });
+                assert_eq!(put, Ok(true));
+            }
+            writer.sleep_to_end()
+        },
+        |reader, ring, (found, sleeps), sleep| {
+            assert!(!sleeps || sleep.is_some(), "the reader would sleep forever");
+            let rest = std::iter::from_fn(|| take(reader, ring)).count();
+            assert_eq!(found + rest, 2);
+        },
+    );
+}
+
 /// Two writers that find one sleep get its number both, so that one of them wakes the reader, and no record is lost.
 #[test]
 fn two_writers_agree_on_who_wakes_the_reader() {

@@ -114,24 +114,43 @@ unsafe fn parts_of_call<'a>(iov: *const iovec, parts: c_int) -> Result<&'a [iove
     }
 }
 
-/// Calls `with` for each message until one fails, and returns the number of messages before that.
+/// Returns the messages of a call.
 ///
 /// # Safety
 ///
-/// `messages` points to `number` messages, which the program has lent to be written.
-unsafe fn each<E>(
-    messages: *mut mmsghdr,
-    number: c_uint,
-    mut with: impl FnMut(c_uint, &mut msghdr) -> Result<ssize_t, E>,
-) -> Result<c_int, E> {
-    for n in 0..number {
+/// `messages` points to `number` messages, which the program has lent to be written for `'a`.
+unsafe fn messages_of<'a>(messages: *mut mmsghdr, number: c_uint) -> Result<&'a mut [mmsghdr]> {
+    match number {
+        0 => Ok(&mut []),
+        _ if !can_be(messages) => Err(Errno(libc::EFAULT)),
         // SAFETY: the caller guarantees it.
-        let message = unsafe { &mut *messages.add(n as usize) };
-        match with(n, &mut message.msg_hdr) {
-            Ok(bytes) => message.msg_len = bytes as c_uint,
-            Err(error) if n == 0 => return Err(error),
-            Err(_) => return Ok(n as c_int),
+        _ => Ok(unsafe { slice::from_raw_parts_mut(messages, number as usize) }),
+    }
+}
+
+/// Passes all messages on until one fails, and returns the number of messages before that. `some` passes on as many of the next
+/// messages as go without a wait, and returns their number; `one` passes on the next one, which has this number.
+fn each<E>(
+    messages: &mut [mmsghdr],
+    mut some: impl FnMut(usize, &mut [mmsghdr]) -> Result<usize, E>,
+    mut one: impl FnMut(usize, &mut msghdr) -> Result<ssize_t, E>,
+) -> Result<c_int, E> {
+    let mut done = 0;
+    while done < messages.len() {
+        let rest = &mut messages[done..];
+        let passed = if rest.len() > 1 { some(done, rest) } else { Ok(0) };
+        let passed = match passed {
+            Ok(0) => one(done, &mut rest[0].msg_hdr).map(|bytes| {
+                rest[0].msg_len = bytes as c_uint;
+                1
+            }),
+            passed => passed,
+        };
+        match passed {
+            Ok(passed) => done += passed,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
         }
     }
-    Ok(number as c_int)
+    Ok(done as c_int)
 }

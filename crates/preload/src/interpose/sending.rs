@@ -6,10 +6,10 @@ use std::ptr;
 
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
-use super::{each, on, parts_of_call, parts_of_message};
+use super::{each, messages_of, on, parts_of_call, parts_of_message};
 use crate::ancillary::{Control, SendInfo};
 use crate::descriptor::Descriptor;
-use crate::send::Outgoing;
+use crate::send::{self, Outgoing};
 use crate::system::{Content, Errno, Result, Source, can_be};
 use crate::{address, next};
 
@@ -127,15 +127,18 @@ pub unsafe extern "C-unwind" fn sendto(
     )
 }
 
+/// Calls `send` with what the program describes.
+///
 /// # Safety
 ///
 /// `message` meets the requirements of `sendmsg(2)`.
-unsafe fn send_message(
+unsafe fn with_message<T>(
     fd: RawFd,
     descriptor: &Descriptor,
     message: &msghdr,
     flags: c_int,
-) -> Result<ssize_t> {
+    send: impl FnOnce(Outgoing<'_>) -> Result<T>,
+) -> Result<T> {
     // SAFETY: the caller guarantees it.
     let (to, control, parts) = unsafe {
         let is_named = message.msg_namelen > 0;
@@ -146,7 +149,46 @@ unsafe fn send_message(
     let (info, parts) = (control.info()?, parts?);
     // SAFETY: the caller guarantees it.
     let content = unsafe { Content::of_program(parts) };
-    Outgoing { fd, descriptor, content, info: &info, control, to, flags }.send().map(|bytes| bytes as ssize_t)
+    send(Outgoing { fd, descriptor, content, info: &info, control, to, flags })
+}
+
+/// # Safety
+///
+/// `message` meets the requirements of `sendmsg(2)`.
+unsafe fn send_message(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    message: &msghdr,
+    flags: c_int,
+) -> Result<ssize_t> {
+    // SAFETY: the caller guarantees it.
+    unsafe { with_message(fd, descriptor, message, flags, |outgoing| outgoing.send()) }
+        .map(|bytes| bytes as ssize_t)
+}
+
+/// Sends messages until one must wait or fails, under few holds of the lock. Returns their number.
+///
+/// # Safety
+///
+/// The program has lent the messages, which meet the requirements of `sendmsg(2)`, to be written.
+unsafe fn send_at_once(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    messages: &mut [mmsghdr],
+    flags: c_int,
+) -> Result<usize> {
+    let mut sent = 0;
+    send::send_batch(fd, descriptor, flags, |batch| {
+        let Some(next) = messages.get_mut(sent) else { return false };
+        let put = |outgoing: Outgoing<'_>| Ok((outgoing.put(batch), outgoing.content.bytes()));
+        // SAFETY: the caller guarantees it.
+        let put = unsafe { with_message(fd, descriptor, &next.msg_hdr, flags, put) };
+        let Ok((true, bytes)) = put else { return false };
+        next.msg_len = bytes as c_uint;
+        sent += 1;
+        true
+    })?;
+    Ok(sent)
 }
 
 /// # Safety
@@ -184,11 +226,54 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     on(
         fd,
         |descriptor| {
+            // As many as in the kernel.
+            let number = number.min(libc::UIO_MAXIOV as c_uint);
             // SAFETY: the caller guarantees it.
-            let send = |_, message: &mut msghdr| unsafe { send_message(fd, descriptor, message, flags) };
-            // SAFETY: the caller guarantees it.
-            unsafe { each(messages, number, send) }
+            let messages = unsafe { messages_of(messages, number) }?;
+            each(
+                messages,
+                // SAFETY: the caller guarantees it.
+                |_, some| unsafe { send_at_once(fd, descriptor, some, flags) },
+                // SAFETY: the caller guarantees it.
+                |_, message| unsafe { send_message(fd, descriptor, message, flags) },
+            )
         },
         forward,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem;
+
+    use channel_protocol::status_page::{State, StatusPage};
+
+    use super::*;
+    use crate::descriptor;
+    use crate::lock::tests::HOLDS;
+    use crate::own_ring::tests::Socket;
+
+    #[test]
+    fn several_messages_are_sent_under_one_hold_of_the_lock() {
+        let socket = Socket::new();
+        descriptor::tests::set(socket.status.raw(), StatusPage::STATE_AT, State::Connected as u32);
+        let _memory = socket.join(ring::WORDS);
+        // The first message begins to use the ring.
+        let descriptor = &socket.descriptor;
+        assert!(descriptor.ring.writer(descriptor.pages()).is_some());
+        let mut content = *b"a word";
+        let mut part = iovec { iov_base: content.as_mut_ptr().cast(), iov_len: content.len() };
+        let mut messages = [(); 32].map(|()| {
+            // SAFETY: an all-zero header is valid and refers to nothing.
+            let mut message: mmsghdr = unsafe { mem::zeroed() };
+            message.msg_hdr.msg_iov = &raw mut part;
+            message.msg_hdr.msg_iovlen = 1;
+            message
+        });
+        let before = HOLDS.get();
+        // SAFETY: each message refers to its content.
+        assert_eq!(unsafe { send_at_once(-1, descriptor, &mut messages, 0) }, Ok(32));
+        assert_eq!(HOLDS.get() - before, 1);
+        assert!(messages.iter().all(|message| message.msg_len == 6));
+    }
 }
