@@ -19,11 +19,11 @@ use crate::users::requester::Requester;
 
 /// Number of records that each try to bind counts as.
 const RECORDS_OF_TRY: usize = 32;
-/// Maximum time that a bind waits for the listener of a closed socket: the socket's task closes the listener as soon as it runs.
+/// Maximum time that a bind waits for the listener of a closed socket: the socket's task closes it as soon as it runs.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
 /// Runs `bind`, which binds a socket to these addresses. Waits for closed sockets to release the port, which they do at once or
-/// when their listeners are closed.
+/// when their tasks have closed their listeners.
 pub(crate) async fn once_released(
     registry: &Registry,
     socket: &Socket,
@@ -48,7 +48,7 @@ pub(crate) async fn once_released(
         }
         let holder = holder.ok_or(Errno::ADDRINUSE)?;
         if holder.listens() {
-            timeout_at(deadline, holder.unlistened()).await.map_err(|_| Errno::ADDRINUSE)?;
+            timeout_at(deadline, holder.port_released()).await.map_err(|_| Errno::ADDRINUSE)?;
         } else {
             registry.release_port(&holder);
         }

@@ -81,6 +81,8 @@ pub(crate) struct Socket {
     gone: watch::Sender<bool>,
     /// Notified when peers can set up no more associations.
     unlistened: Notify,
+    /// Notified when a bind waits for this closed socket to end its listening.
+    port_wanted: Notify,
     commands: Commands,
     autopush: Rc<Autopusher>,
     /// Name of the program that has opened the socket or its listener, if a rule names programs.
@@ -130,6 +132,7 @@ impl Socket {
             message_limit: Cell::new(None),
             gone: watch::Sender::new(false),
             unlistened: Notify::new(),
+            port_wanted: Notify::new(),
             commands,
             autopush,
             program: OnceCell::new(),
@@ -332,12 +335,19 @@ impl Socket {
         let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
     }
 
-    /// Waits until the socket, which listens, no longer does, or is forgotten.
-    pub(crate) async fn unlistened(&self) {
+    /// Waits until this closed socket, which listens, no longer does, or is forgotten. Its task does not wait for its turn then.
+    pub(crate) async fn port_released(&self) {
+        let unlistened = self.unlistened.notified();
+        self.port_wanted.notify_one();
         tokio::select! {
-            () = self.unlistened.notified() => {}
+            () = unlistened => {}
             () = self.gone() => {}
         }
+    }
+
+    /// Waits until a bind waits for this socket to end its listening.
+    pub(crate) async fn port_wanted(&self) {
+        self.port_wanted.notified().await;
     }
 }
 

@@ -42,6 +42,16 @@ async fn turn_to_close(socket: &Socket) -> Turn {
     turn
 }
 
+/// Waits until the user of a closed socket may end its listening in this round, or a bind waits for its port. Returns the turn.
+async fn turn_to_stop_listening(socket: &Socket) -> Turn {
+    let mut turn = socket.turn();
+    tokio::select! {
+        () = turn.begin() => {}
+        () = socket.port_wanted() => {}
+    }
+    turn
+}
+
 /// Removes the socket from the registry when its task ends.
 struct Registered<'a> {
     registry: &'a Registry,
@@ -63,6 +73,7 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
+    use crate::calls::bind::{bind, once_released};
     use crate::calls::listen::listen;
     use crate::channel::style::Style;
     use crate::state::association::SocketAssociation;
@@ -71,6 +82,8 @@ mod tests {
     use crate::system::addresses::Family;
     use crate::testing::{opened_whole, registry, soon, until};
     use crate::users::owner::Owner;
+    use crate::users::quantum::RECORDS_PER_TURN;
+    use crate::users::requester::tests::requester;
     use crate::users::round_share::{CLOSE_RECORDS, RECORDS_PER_ROUND};
 
     /// Enough for several rounds.
@@ -139,6 +152,26 @@ mod tests {
                 most <= most_expected && most_set_up <= most_expected,
                 "{way}, {style:?}: {most}, {most_set_up}"
             );
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_bind_does_not_wait_for_the_turn_of_a_closed_listener() {
+        for style in [Style::OneToOne, Style::OneToMany] {
+            let registry = Rc::new(registry());
+            let (listening, program_end) = started(&registry, style);
+            listen(&registry, &listening, 1, program_end.as_fd()).expect("a free port");
+            let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, listening.local_address().port()));
+            // Other sockets of the user have all turns.
+            let mut turns = [(); RECORDS_PER_ROUND / RECORDS_PER_TURN].map(|()| listening.turn());
+            for turn in &mut turns {
+                turn.begin().await;
+            }
+            drop(program_end);
+            let (socket, _program_end) = started(&registry, style);
+            let bind = || bind(&registry, &socket, address, requester(1));
+            assert_eq!(once_released(&registry, &socket, &[address], bind).await, Ok(()), "{style:?}");
+            registry.stack().listen(address.port()).expect("nobody listens");
         }
     }
 

@@ -11,7 +11,7 @@ use swiftwater::tokio::{Association, Listener};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::relaying::{breach, drain_with_memory, notify, relay_inbound, relay_send_queue, wait_for_program};
-use super::turn_to_close;
+use super::{turn_to_close, turn_to_stop_listening};
 use crate::calls::options;
 use crate::relay::drain::{BatchEnd, take_batch};
 use crate::relay::notifications::USER_ABORT;
@@ -52,7 +52,14 @@ pub(super) async fn run(
         let mut weight = 1;
         let departure = tokio::select! {
             () = channel.readable(), if !is_stalled => {
-                turn.begin().await;
+                tokio::select! {
+                    () = turn.begin() => {}
+                    () = socket.port_wanted() => {
+                        listener = None;
+                        stop_listening(registry, socket);
+                        turn.begin().await;
+                    }
+                }
                 let batch = take_batch(socket);
                 turn.spend(batch.weight);
                 turn.end();
@@ -91,6 +98,13 @@ pub(super) async fn run(
             while let Ok(command) = commands.try_recv() {
                 perform(registry, socket, command, &mut listener);
             }
+            if listener.is_some() || socket.listens() {
+                // First, because closing many associations takes many rounds.
+                let mut turn = turn_to_stop_listening(socket).await;
+                drop(listener.take());
+                stop_listening(registry, socket);
+                turn.end_close();
+            }
             close(registry, socket, departure).await;
             return turn_to_close(socket).await;
         }
@@ -113,7 +127,7 @@ fn perform(
     }
 }
 
-/// Releases the port of a closed socket whose records wait for memory, for the next program. Peers set up no more associations.
+/// Releases the port of a closed socket that is not forgotten yet, for the next program. Peers set up no more associations.
 fn stop_listening(registry: &Registry, socket: &Socket) {
     if socket.listens() {
         registry.on_unlistened(socket);
@@ -573,6 +587,25 @@ mod tests {
         drop(assoc);
         let (peer, _) = soon(listener.accept()).await.expect("an association comes");
         soon(peer.closed()).await;
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_closed_socket_stops_listening_before_its_associations_are_closed() {
+        let registry = Rc::new(registry());
+        let (socket, program_end) = start(&registry, opened_whole(&registry, Style::OneToMany));
+        listen(&registry, &socket, 1, program_end.as_fd()).expect("a free port");
+        let port = socket.local_address().port();
+        for id in 0..4 * RECORDS_PER_ROUND as u32 {
+            let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+            let assoc = SocketAssociation::new(AssocId::new(id), peer, socket.future_options());
+            socket.enter(assoc, 1, registry.admit_association(&socket, 1).expect("room"));
+        }
+        drop(program_end);
+        until("it no longer listens", || !socket.listens()).await;
+        assert_eq!(registry.all().len(), 1, "its associations are still closed");
+        assert_eq!(registry.holders(port), 0);
+        registry.stack().listen(port).expect("nobody listens");
+        soon(socket.gone()).await;
     }
 
     #[tokio::test(flavor = "local")]

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::relaying::{breach, notify, relay_inbound, relay_outbound};
-use super::{listener, turn_to_close};
+use super::{listener, turn_to_close, turn_to_stop_listening};
 use crate::calls::listen::discard_all;
 use crate::calls::options;
 use crate::channel::incoming::Incoming;
@@ -52,12 +52,12 @@ pub(super) async fn run(
                 let mut accepting = pin!(listener::accept(registry, socket, listener));
                 tokio::select! {
                     // Commands come first: after `Unlisten` no association enters the channel. Each command ends the listening.
-                    // So does the end of the socket, which also makes the channel writable: the listener aborts what it has not
-                    // handed over.
+                    // So does the end of the socket, which also makes the channel writable: the stack ends the associations that
+                    // have not been handed over.
                     biased;
                     command = commands.recv() => command,
-                    () = ended_by_program(socket) => return turn_to_close(socket).await,
-                    () = &mut accepting => return turn_to_close(socket).await,
+                    () = ended_by_program(socket) => return turn_to_stop_listening(socket).await,
+                    () = &mut accepting => return turn_to_stop_listening(socket).await,
                 }
             }
             OneToOneCommand::Unlisten => next(socket, &mut commands).await,
