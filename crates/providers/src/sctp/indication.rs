@@ -1,6 +1,6 @@
 //! The upper side: turns messages and events of the core into primitives.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(super) enum Unwanted {
 }
 
 impl Unwanted {
-    fn id(&self) -> AssociationId {
+    pub(super) fn id(&self) -> AssociationId {
         let (Unwanted::Late(id) | Unwanted::Waited(id, _)) = self;
         *id
     }
@@ -59,7 +59,7 @@ impl Unwanted {
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
     /// Associations to end, because their listener has just been closed.
-    pub(super) unwanted: Vec<Unwanted>,
+    pub(super) unwanted: VecDeque<Unwanted>,
     /// Bytes that arrived for a closed stream and must be released from the receive window.
     pub(super) unread: Vec<(AssociationId, usize)>,
     /// Associations that are about to end, and whose end was already reported to the user.
@@ -184,7 +184,7 @@ impl Host for Upper<'_, '_> {
                 }
             }
             // The association's messages were discarded.
-            Some(Owner::NoUser) | None => {}
+            Some(Owner::NoUser | Owner::Unwanted) | None => {}
         }
     }
 
@@ -259,6 +259,8 @@ impl Upper<'_, '_> {
                     waiting.queue.push_back(m);
                 }
             }
+            // The association is aborted because this stays unread.
+            Some(Owner::Unwanted) if is_data(&m) => {}
             // The peer sends until it learns of our shutdown, and a full window must not stop it before.
             _ => {
                 if occupies_window(&m) {
@@ -319,7 +321,7 @@ impl Upper<'_, '_> {
             }
             _ => {
                 self.minors.set_owner(id, Owner::NoUser);
-                self.leftovers.unwanted.push(Unwanted::Late(id));
+                self.leftovers.unwanted.push_back(Unwanted::Late(id));
             }
         }
     }
@@ -356,7 +358,7 @@ impl Upper<'_, '_> {
     /// Reports the end of an association: the reader gets the received messages, then the reason, then a hang-up.
     fn closed(&mut self, id: AssociationId, reason: &CloseReason) {
         let is_reported = self.leftovers.reported.remove(&id);
-        if !is_reported && self.minors.owner(id) != Some(Owner::NoUser) {
+        if !is_reported && !matches!(self.minors.owner(id), Some(Owner::NoUser | Owner::Unwanted)) {
             self.disconnect(id, reason, Bytes::new());
         }
         self.leftovers.unread.retain(|(of, _)| *of != id);
@@ -377,9 +379,20 @@ impl Upper<'_, '_> {
                     waiting.queue.push_back(Message::new(Kind::Hangup));
                 }
             }
-            Some(Owner::NoUser) | None => {}
+            Some(Owner::NoUser | Owner::Unwanted) | None => {}
         }
     }
+}
+
+/// Returns whether a message is data of the peer.
+fn is_data(m: &Message) -> bool {
+    matches!(m.kind, Kind::Proto(Control::Tpi(Primitive::OptdataInd { .. })))
+}
+
+/// Returns the number of reports among these messages, and their bytes in the receive buffer.
+pub(super) fn reports_in<'a>(messages: impl IntoIterator<Item = &'a Message>) -> (usize, usize) {
+    let reports = messages.into_iter().filter(|m| occupies_window(m) && !is_data(m));
+    reports.fold((0, 0), |(count, bytes), m| (count + 1, bytes + m.weight_bytes()))
 }
 
 /// Returns whether a message occupies room of the receive buffer until it is read.

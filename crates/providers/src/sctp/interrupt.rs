@@ -11,6 +11,7 @@ use streams::Cx;
 
 use super::SctpDriver;
 use super::indication::Unwanted;
+use super::minor::Owner;
 
 /// The ECN field of the IP header (RFC 3168 §5): not capable, capable, and marked.
 const NOT_ECT: u8 = 0;
@@ -224,8 +225,9 @@ impl SctpDriver {
             self.endpoint.consumed(id, bytes, 1);
         }
         for _ in 0..UNWANTED_MAX {
-            let Some(unwanted) = self.leftovers.unwanted.pop() else { break };
+            let Some(unwanted) = self.leftovers.unwanted.pop_front() else { break };
             let now = self.now(cx);
+            self.minors.set_owner(unwanted.id(), Owner::NoUser);
             let (endpoint, mut host) = self.split(cx);
             match unwanted {
                 // As in Linux: the peer learns by the ABORT that nobody has read its data.

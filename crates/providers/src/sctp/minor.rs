@@ -33,6 +33,8 @@ pub(super) enum Owner {
     Waiting(u32),
     /// No user: the stream is closed, and messages that still arrive are discarded.
     NoUser,
+    /// No user: the listener is closed, and the association is ended soon. Data that still arrives is unread.
+    Unwanted,
 }
 
 /// An association that waits for an accept, or the remains of one that ended.
@@ -48,7 +50,7 @@ pub(super) struct Waiting {
     /// The charge of these messages, once the association has ended.
     pub(super) charge: Option<ReceiveCharge>,
     /// The charge of the association itself, if its listener has a pool.
-    memory: Option<ReceiveCharge>,
+    pub(super) memory: Option<ReceiveCharge>,
 }
 
 /// How the association of a one-to-one stream has ended: the content of its `T_DISCON_IND`, for users that have not
@@ -194,7 +196,7 @@ impl Minors {
         match self.owner(id)? {
             Owner::Stream(s) => Some((s, Which::Only)),
             Owner::OneToMany(s) => Some((s, Which::Id(id))),
-            Owner::Waiting(_) | Owner::NoUser => None,
+            Owner::Waiting(_) | Owner::NoUser | Owner::Unwanted => None,
         }
     }
 
@@ -271,13 +273,11 @@ impl Minors {
         self.waiting.remove(&sequence)
     }
 
-    /// Removes all associations that wait for a listener, and returns those that have not ended, with the charge of each.
-    pub(super) fn take_all_waiting(
-        &mut self,
-        listener: StreamId,
-    ) -> Vec<(AssociationId, Option<ReceiveCharge>)> {
-        let mine = self.waiting.extract_if(|_, waiting| waiting.listener == listener);
-        mine.filter_map(|(_, waiting)| Some((waiting.association?, waiting.memory))).collect()
+    /// Removes all associations that wait for a listener, and returns those that have not ended, in the order in which they came.
+    pub(super) fn take_all_waiting(&mut self, listener: StreamId) -> Vec<(AssociationId, Waiting)> {
+        let mut mine: Vec<_> = self.waiting.extract_if(|_, waiting| waiting.listener == listener).collect();
+        mine.sort_unstable_by_key(|(sequence, _)| *sequence);
+        mine.into_iter().filter_map(|(_, waiting)| Some((waiting.association?, waiting))).collect()
     }
 
     /// Returns the associations of a one-to-many stream.

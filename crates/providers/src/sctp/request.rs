@@ -11,7 +11,7 @@ use tpi::{
     TError, Which,
 };
 
-use super::indication::Unwanted;
+use super::indication::{Unwanted, reports_in};
 use super::minor::{Minor, Owner, Waiting};
 use super::options::SendDefaults;
 use super::refusal::Refusal;
@@ -382,7 +382,7 @@ impl SctpDriver {
     }
 
     /// Closes the stream. Accepted data is still delivered; associations that were never accepted are shut down,
-    /// or aborted if something has come that nobody reads.
+    /// or aborted if data has come that nobody reads. Reports are no data.
     pub(super) fn release(&mut self, cx: &mut Cx<'_>, s: StreamId) {
         let minor = self.minors.get(s);
         let listener = match minor {
@@ -392,9 +392,11 @@ impl SctpDriver {
         if let Some(listener) = listener {
             self.stop_listening(listener);
         }
-        for (id, charge) in self.minors.take_all_waiting(s) {
-            self.minors.set_owner(id, Owner::NoUser);
-            self.leftovers.unwanted.push(Unwanted::Waited(id, charge));
+        for (id, waiting) in self.minors.take_all_waiting(s) {
+            let (reports, bytes) = reports_in(&waiting.queue);
+            self.endpoint.consumed(id, bytes, reports);
+            self.minors.set_owner(id, Owner::Unwanted);
+            self.leftovers.unwanted.push_back(Unwanted::Waited(id, waiting.memory));
         }
         self.clear_leftovers(cx);
         let left = match minor {

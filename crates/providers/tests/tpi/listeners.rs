@@ -264,6 +264,59 @@ fn a_listener_that_is_closed_ends_what_waits_for_it() {
     rig.indication(other);
 }
 
+/// Reports for the user of an association are no data: a listener that is closed releases a connection with an unread report.
+#[test]
+fn a_listener_that_is_closed_releases_a_connection_whose_reports_are_unread() {
+    for sends in [false, true] {
+        let mut rig = Rig::new();
+        let config =
+            AssociationConfig { events: true, adaptation_indication: 7, ..AssociationConfig::default() };
+        let config = Arc::new(config);
+        let [listener, client] = [bind(PORT, 5), bind(0, 0)].map(|bind| {
+            let s = rig.open();
+            let set = |driver: &mut SctpDriver| driver.set_association_config(s, Arc::clone(&config));
+            rig.executive.driver_state(rig.driver, set);
+            assert!(matches!(rig.ask(s, &bind), Primitive::BindAck { .. }));
+            s
+        });
+        assert_eq!(rig.ask(client, &connect(PORT)), ok(PrimitiveCode::ConnReq));
+        rig.exchange_until_idle();
+        if sends {
+            rig.put_with(client, &Primitive::DataReq { more: false }, b"unread");
+            rig.exchange_until_idle();
+        }
+        rig.executive.at(rig.now).close(listener);
+        rig.exchange_until_idle();
+        let mut came = std::iter::from_fn(|| rig.take(client)).map(|(primitive, _)| primitive);
+        let end = came
+            .find(|primitive| matches!(primitive, Primitive::OrdrelInd { .. } | Primitive::DisconInd { .. }));
+        assert_eq!(matches!(end, Some(Primitive::DisconInd { .. })), sends, "{end:?}");
+    }
+}
+
+/// A connection that a closed listener is about to release is refused if data comes meanwhile: it would seem to be read.
+#[test]
+fn data_that_comes_for_a_connection_which_is_about_to_be_released_refuses_it() {
+    // More than are ended at once.
+    const MANY: usize = 100;
+    let mut rig = Rig::new();
+    let listener = rig.bound(PORT, MANY as u32);
+    let clients = [(); MANY].map(|()| connecting_to(&mut rig, PORT));
+    let last = clients[MANY - 1];
+    rig.put_with(last, &Primitive::DataReq { more: false }, b"late");
+    rig.flush();
+    rig.executive.at(rig.now).close(listener);
+    rig.pass(Duration::from_secs(1));
+    for client in clients {
+        assert!(matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))));
+        let end = rig.take(client).map(|(primitive, _)| primitive);
+        match client == last {
+            true => assert!(matches!(end, Some(Primitive::DisconInd { .. })), "{end:?}"),
+            false => assert!(matches!(end, Some(Primitive::OrdrelInd { .. })), "{end:?}"),
+        }
+    }
+}
+
 /// The associations of a closed listener count in the memory of its user until they have ended.
 #[test]
 fn what_waits_for_a_listener_that_is_closed_is_charged_until_it_has_ended() {
