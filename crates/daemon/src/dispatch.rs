@@ -141,10 +141,8 @@ async fn call(
         SocketRequest::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
         SocketRequest::PeerAddress => return Ok(Answer::Address(bind::peer_address(socket)?).into()),
         SocketRequest::SetOption { level, name, value } => {
-            let dry = options::set(registry, socket, (level, name), value, requester).await?;
-            if !dry.is_empty() {
-                notify_sender_dry(Rc::clone(socket), dry).await;
-            }
+            options::set(registry, socket, (level, name), value, requester).await?;
+            notify_sender_dry(socket).await;
         }
         SocketRequest::GetOption { level, name, value } => {
             return Ok(Answer::Value(options::get(socket, (level, name), value)?).into());
@@ -181,6 +179,7 @@ async fn peel_off(
             peel_off::peel_off(&registry, &socket, id, read, recalled).await?;
         let (new, program_end) = tasks::start(&registry, opened);
         new.commands().one_to_one(relay)?;
+        notify_sender_dry(&new).await;
         Ok(Reply::with(vec![program_end, status, sharers]))
     });
     // The task is cancelled only when the daemon ends.

@@ -51,6 +51,9 @@ pub(crate) async fn peel_off(
     let new = &opened.socket;
     registry.on_adopted(new, socket, &assoc, socket.addresses().bound().as_ref().map(Bound::first));
     new.on_peeled_off(socket, &assoc);
+    if let Some(due) = socket.due_dry().remove(id) {
+        new.due_dry().add(due);
+    }
     let unsent = take_off(socket, &assoc).await;
     new.show_defaults(&assoc);
     if assoc.inbound_queue().await.is_shut_down() {

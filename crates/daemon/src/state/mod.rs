@@ -7,6 +7,7 @@ pub(crate) mod associations;
 pub(crate) mod closed_socket;
 pub(crate) mod closed_sockets;
 pub(crate) mod commands;
+pub(crate) mod due_dry;
 pub(crate) mod inbound_queue;
 mod lifecycle;
 pub(crate) mod notification_type;

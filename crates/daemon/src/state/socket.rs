@@ -18,6 +18,7 @@ use super::association_options::AssocOptions;
 use super::associations::Associations;
 use super::closed_socket::ClosedSocket;
 use super::commands::Commands;
+use super::due_dry::DueDry;
 use super::inbound_queue::Ended;
 use super::lifecycle::Lifecycle;
 use super::peeled_off::{PeeledOff, PeeledOffEntries};
@@ -88,6 +89,7 @@ pub(crate) struct Socket {
     /// Name of the program that has opened the socket or its listener, if a rule names programs.
     program: OnceCell<Rc<str>>,
     relayed: Rc<Relayed<Socket>>,
+    due_dry: DueDry,
     /// The associations that were peeled off this one-to-many socket.
     peeled_off: Rc<PeeledOff>,
     /// The entries of the association of a peeled-off socket among those of the socket from which it comes.
@@ -137,6 +139,7 @@ impl Socket {
             autopush,
             program: OnceCell::new(),
             relayed,
+            due_dry: DueDry::default(),
             peeled_off: Rc::default(),
             peeled_off_entries: RefCell::default(),
             closed: OnceCell::new(),
@@ -230,6 +233,11 @@ impl Socket {
     /// Returns the associations of all sockets that are being relayed.
     pub(crate) fn relayed(&self) -> &Rc<Relayed<Socket>> {
         &self.relayed
+    }
+
+    /// Returns the associations whose sender dry notification is due.
+    pub(crate) fn due_dry(&self) -> &DueDry {
+        &self.due_dry
     }
 
     /// Returns the associations that were peeled off this one-to-many socket.

@@ -11,6 +11,7 @@ use swiftwater::tokio::Association;
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::{Instant, timeout};
 
+use crate::channel::blocked::NotPut;
 use crate::channel::in_flight::Breach;
 use crate::channel::putter::Putter;
 use crate::channel::style::Style;
@@ -27,6 +28,8 @@ use crate::state::socket::Socket;
 use crate::state::unread_ends::UnreadEnd;
 use crate::system::journal::{Cause, log};
 use crate::users::closer::STUCK_WAIT;
+use crate::users::quantum::TurnState;
+use crate::users::round_share::Turn;
 
 /// Moves messages from the channel of a one-to-one socket into its association until the program has left. The messages in
 /// `unsent` go first.
@@ -313,17 +316,44 @@ pub(super) async fn drain_with_memory<T>(socket: &Socket, in_vain: impl Future<O
     }
 }
 
-/// Notifies the program of associations whose data is all acknowledged (`SCTP_SENDER_DRY_EVENT`). Notifications that find
-/// room are in the channel when this returns; a task puts the others there.
-pub(crate) async fn notify_sender_dry(socket: Rc<Socket>, associations: Vec<Rc<SocketAssociation>>) {
+/// Notifies the program of associations whose data is all acknowledged (`SCTP_SENDER_DRY_EVENT`), as many as are due. Those that
+/// a turn permits and that find room are in the channel when this returns; one task of the socket puts the others there, however
+/// often the program subscribes.
+pub(crate) async fn notify_sender_dry(socket: &Rc<Socket>) {
+    let socket = Rc::clone(socket);
     let mut notifying = Box::pin(async move {
-        for assoc in associations {
-            notify(&socket, notifications::of(&socket, &assoc, &Event::SenderDry)).await;
+        let due = socket.due_dry();
+        let Some(_notifier) = due.begin() else { return };
+        let mut turn = socket.turn();
+        while let Some(assoc) = due.first() {
+            put_dry(&socket, &assoc, &mut turn).await;
+            due.remove(assoc.id());
+            if turn.spend(1) == TurnState::Over {
+                turn.next().await;
+            }
         }
+        turn.end();
     });
     let is_done = poll_fn(|cx| Poll::Ready(notifying.as_mut().poll(cx).is_ready())).await;
     if !is_done {
         spawn_local(notifying);
+    }
+}
+
+/// Puts the notification of an association into the channel, unless it is due at another socket meanwhile.
+async fn put_dry(socket: &Socket, assoc: &SocketAssociation, turn: &mut Turn) {
+    let mut putter = Putter::new(socket.channel());
+    for notification in notifications::of(socket, assoc, &Event::SenderDry) {
+        while let Err(NotPut::Blocked(blocked)) =
+            putter.try_put(notification.header(), notification.blocks(), || None)
+        {
+            turn.end();
+            putter.unblocked(blocked).await;
+            turn.resume();
+            if !socket.due_dry().contains(assoc.id()) {
+                return;
+            }
+        }
     }
 }
 
@@ -342,19 +372,22 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::task::{Context, Waker};
 
+    use channel_protocol::abi::{IPPROTO_SCTP, SCTP_EVENT};
     use channel_protocol::assoc_id::AssocId;
-    use channel_protocol::record::{Flags, Header};
+    use channel_protocol::record::{Flags, Header, Kind};
     use rustix::net::{RecvFlags, SendFlags, recv};
     use swiftwater::AssociationOptions;
 
     use super::*;
+    use crate::calls::options;
     use crate::relay::other_end::declare_upper_data;
     use crate::state::notification_type::NotificationType;
     use crate::state::registry::Registry;
     use crate::testing::{
-        ID, header, opened, put_record, registry, send, server_address, soon, until, with_writer,
+        ID, header, opened, put_record, read, registry, send, server_address, soon, until, with_writer,
     };
     use crate::users::limits::Limits;
+    use crate::users::requester::tests::requester;
     use crate::users::round_share::RECORDS_PER_ROUND;
 
     #[tokio::test(flavor = "local")]
@@ -391,7 +424,8 @@ mod tests {
         options.subscribe(NotificationType::SenderDry.subscription(), true);
         let peer = SocketAddr::new(host, 7);
         let assoc = SocketAssociation::with(ID, peer, connected.expect("it listens"), options);
-        let mut notified = pin!(notify_sender_dry(socket, vec![Rc::new(assoc)]));
+        socket.due_dry().add(Rc::new(assoc));
+        let mut notified = pin!(notify_sender_dry(&socket));
         let mut cx = Context::from_waker(Waker::noop());
         assert!(notified.as_mut().poll(&mut cx).is_ready());
         let received = recv(&program_end, &mut [0; 256][..], RecvFlags::DONTWAIT);
@@ -400,6 +434,77 @@ mod tests {
 
     fn peer_address() -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], 7))
+    }
+
+    /// Fills the pair of a socket, whose program reads nothing.
+    fn fill(socket: &Socket) {
+        while socket.channel().daemon_end().try_put_message(&header(ID, 6), &["filler".into()]).is_ok() {}
+    }
+
+    /// Returns the number of tasks.
+    fn tasks() -> usize {
+        tokio::runtime::Handle::current().metrics().num_alive_tasks()
+    }
+
+    /// Reads all records in a pair; returns the number of notifications.
+    fn notifications_read(program_end: &OwnedFd) -> usize {
+        let records = std::iter::from_fn(|| read(program_end));
+        records
+            .filter(|record| Header::parse(record).is_some_and(|header| header.kind == Kind::Notification))
+            .count()
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_program_that_subscribes_again_and_again_has_one_task_and_one_notification() {
+        let registry = registry();
+        let listener = registry.stack().listen(7).expect("a free port");
+        let (connected, _accepted) =
+            tokio::join!(registry.stack().connect(server_address(&registry)), listener.accept());
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let assoc = Rc::new(SocketAssociation::new(ID, peer_address(), socket.future_options()));
+        socket.on_connecting(&assoc, None);
+        socket.on_connected(1);
+        assoc.set_up(connected.expect("it listens"));
+        let mut value = Vec::from(ID.get().to_ne_bytes());
+        value.extend((NotificationType::SenderDry as u16).to_ne_bytes());
+        value.extend([1, 0]);
+        let subscribe = async || {
+            let option = (IPPROTO_SCTP, SCTP_EVENT);
+            options::set(&registry, &socket, option, &value, requester(1)).await.expect("it is valid");
+            notify_sender_dry(&socket).await;
+        };
+        fill(&socket);
+        let before = tasks();
+        for _ in 0..20 {
+            subscribe().await;
+        }
+        assert_eq!(tasks(), before + 1, "it waits for room");
+        let mut read = notifications_read(&program_end);
+        assert_eq!(read, 0);
+        until("the task is done", || tasks() == before).await;
+        read += notifications_read(&program_end);
+        assert_eq!((read, socket.due_dry().first().is_none()), (1, true));
+        subscribe().await;
+        assert_eq!(notifications_read(&program_end), 1, "the next subscription has one of its own");
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_notification_that_is_due_moves_with_its_association() {
+        let registry = registry();
+        let ((from, program_end), (to, new_end)) =
+            (opened(&registry, Style::OneToMany), opened(&registry, Style::PeeledOff));
+        let before = tasks();
+        let mut options = from.future_options();
+        options.subscribe(NotificationType::SenderDry.subscription(), true);
+        let assoc = Rc::new(SocketAssociation::new(ID, peer_address(), options));
+        fill(&from);
+        from.due_dry().add(assoc);
+        notify_sender_dry(&from).await;
+        to.due_dry().add(from.due_dry().remove(ID).expect("it waits for room"));
+        notify_sender_dry(&to).await;
+        assert_eq!((notifications_read(&new_end), notifications_read(&program_end)), (1, 0));
+        until("the first task is done", || tasks() == before).await;
+        assert_eq!(notifications_read(&program_end), 0);
     }
 
     #[tokio::test(flavor = "local")]

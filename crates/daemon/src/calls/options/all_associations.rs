@@ -1,11 +1,8 @@
 //! Changes of all associations of a socket, in turns: a one-to-many socket may have tens of thousands.
 
-use std::rc::Rc;
-
 use channel_protocol::assoc_id::AssocId;
 
 use super::Access;
-use crate::state::association::SocketAssociation;
 use crate::state::association_options::AssocOptions;
 use crate::state::socket::Socket;
 use crate::users::quantum::TurnState;
@@ -40,7 +37,7 @@ impl ChangeForAll {
         self.limits_messages = true;
     }
 
-    /// Notes the associations that are dry.
+    /// Makes a notification due for each association that is dry.
     pub(super) fn note_dry(&mut self) {
         self.notes_dry = true;
     }
@@ -51,10 +48,10 @@ impl ChangeForAll {
     }
 }
 
-/// Changes all associations, in the turns of the user. Returns those that need a notification at once.
-pub(crate) async fn change_all(socket: &Socket, for_all: ChangeForAll) -> Vec<Rc<SocketAssociation>> {
+/// Changes all associations, in the turns of the user.
+pub(crate) async fn change_all(socket: &Socket, for_all: ChangeForAll) {
     let (mut turn, mut last) = (socket.turn(), AssocId::NONE);
-    let (mut dry, mut least, mut is_subscribed) = (Vec::new(), None, false);
+    let (mut least, mut is_subscribed) = (None, false);
     loop {
         if turn.spend(1) == TurnState::Over {
             turn.next().await;
@@ -65,7 +62,7 @@ pub(crate) async fn change_all(socket: &Socket, for_all: ChangeForAll) -> Vec<Rc
             change(&mut assoc.options_mut());
         }
         is_subscribed |= for_all.counts_subscribers && assoc.options().subscribes(0);
-        let mut access = Access::new(socket);
+        let access = Access::new(socket);
         if for_all.applies {
             access.apply(&assoc);
         }
@@ -74,7 +71,6 @@ pub(crate) async fn change_all(socket: &Socket, for_all: ChangeForAll) -> Vec<Rc
         }
         if for_all.notes_dry {
             access.note_if_dry(assoc);
-            dry.append(&mut access.dry);
         }
     }
     turn.end();
@@ -84,7 +80,6 @@ pub(crate) async fn change_all(socket: &Socket, for_all: ChangeForAll) -> Vec<Rc
     if for_all.counts_subscribers {
         Access::new(socket).show_subscribers(is_subscribed);
     }
-    dry
 }
 
 #[cfg(test)]
@@ -97,6 +92,7 @@ mod tests {
     use super::super::set_now;
     use super::*;
     use crate::channel::style::Style;
+    use crate::state::association::SocketAssociation;
     use crate::testing::{opened, registry, soon};
     use crate::users::round_share::RECORDS_PER_ROUND;
 
@@ -113,13 +109,13 @@ mod tests {
         }
         // SCTP_ALL_ASSOC, and 7 packets.
         let value = [2, 0, 0, 0, 7, 0, 0, 0];
-        let deferred = set_now(&socket, (IPPROTO_SCTP, SCTP_MAX_BURST), &value).expect("it is valid");
+        let for_all = set_now(&socket, (IPPROTO_SCTP, SCTP_MAX_BURST), &value).expect("it is valid");
         let changed = || {
             let all = socket.associations().all();
             all.iter().filter(|assoc| assoc.options().burst_max() == Some(7)).count()
         };
         assert_eq!((changed(), socket.future_options().burst_max()), (0, Some(7)));
-        let mut changing = pin!(change_all(&socket, deferred.for_all.expect("associations")));
+        let mut changing = pin!(change_all(&socket, for_all.expect("associations")));
         assert!(changing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert!((1..=RECORDS_PER_ROUND).contains(&changed()), "{} in a turn", changed());
         soon(changing).await;

@@ -114,12 +114,12 @@ impl Access<'_> {
         self.options().kept((IPPROTO_SCTP, name))
     }
 
-    /// Notes an association for an immediate notification if all its data is acknowledged already: the program has just
-    /// subscribed to that event.
-    pub(super) fn note_if_dry(&mut self, assoc: Rc<SocketAssociation>) {
+    /// Makes a notification due if all data of the association is acknowledged already: the program has just subscribed to that
+    /// event.
+    pub(super) fn note_if_dry(&self, assoc: Rc<SocketAssociation>) {
         let is_set_up = assoc.stack_association().is_some();
         if is_set_up && assoc.view(|view| view.is_send_buffer_empty()).unwrap_or(true) {
-            self.dry.push(assoc);
+            self.socket.due_dry().add(assoc);
         }
     }
 

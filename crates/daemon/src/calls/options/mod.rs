@@ -60,8 +60,6 @@ const ALL: i32 = 2;
 /// A socket whose options a request reads or sets.
 struct Access<'a> {
     socket: &'a Socket,
-    /// Associations whose program has just subscribed to the sender dry event, and which are dry already.
-    dry: Vec<Rc<SocketAssociation>>,
     /// The change that remains to be made to all associations.
     for_all: Option<ChangeForAll>,
 }
@@ -79,53 +77,41 @@ enum Current {
     All,
 }
 
-/// The work that is left when an option was set.
-struct Deferred {
-    /// The associations that need a notification at once because all their data is acknowledged.
-    dry: Vec<Rc<SocketAssociation>>,
-    for_all: Option<ChangeForAll>,
-}
-
-/// Sets an option. Returns the associations whose program must be notified at once that all their data is acknowledged
-/// (`SCTP_SENDER_DRY_EVENT`). Waits for turns of the user if the option concerns many associations.
+/// Sets an option. Afterwards notifications may be due ([`Socket::due_dry`]). Waits for turns of the user if the option concerns
+/// many associations.
 pub(crate) async fn set(
     registry: &Registry,
     socket: &Socket,
     option: OptionName,
     value: &[u8],
     requester: Requester,
-) -> Result<Vec<Rc<SocketAssociation>>, Errno> {
+) -> Result<(), Errno> {
     match option {
         (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD) => {
             let list = parse_list(value)?;
             let bind_more = || bind::bind_more(registry, socket, &list, requester);
-            bind::once_released(registry, socket, &list, bind_more).await?;
-            Ok(Vec::new())
+            bind::once_released(registry, socket, &list, bind_more).await
         }
-        (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => {
-            bind::bind_less(registry, socket, value)?;
-            Ok(Vec::new())
-        }
+        (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => bind::bind_less(registry, socket, value),
         _ => {
-            let Deferred { mut dry, for_all } = set_now(socket, option, value)?;
-            if let Some(for_all) = for_all {
+            if let Some(for_all) = set_now(socket, option, value)? {
                 let waits = socket.associations().count() > RECORDS_PER_TURN;
                 let user = requester.user();
                 let _seat = waits.then(|| registry.resources().take_waiting(user)).transpose()?;
-                dry.extend(change_all(socket, for_all).await);
+                change_all(socket, for_all).await;
             }
-            Ok(dry)
+            Ok(())
         }
     }
 }
 
-/// Sets an option as far as one turn permits.
-fn set_now(socket: &Socket, (level, name): OptionName, value: &[u8]) -> Result<Deferred, Errno> {
+/// Sets an option as far as one turn permits. Returns the change that remains to be made to all associations.
+fn set_now(socket: &Socket, (level, name): OptionName, value: &[u8]) -> Result<Option<ChangeForAll>, Errno> {
     let mut access = Access::new(socket);
     if level != IPPROTO_SCTP {
         generic::set(&mut access, level, name, value)?;
         socket.update_listener();
-        return Ok(access.deferred());
+        return Ok(access.for_all);
     }
     let done = timers::set(&mut access, name, value)
         .or_else(|| paths::set(&mut access, name, value))
@@ -133,7 +119,7 @@ fn set_now(socket: &Socket, (level, name): OptionName, value: &[u8]) -> Result<D
         .or_else(|| extensions::set(&mut access, name, value));
     done.unwrap_or(Err(Errno::NOPROTOOPT))?;
     socket.update_listener();
-    Ok(access.deferred())
+    Ok(access.for_all)
 }
 
 /// Applies the options to an association that has just come up, including those that were set meanwhile.
@@ -166,11 +152,7 @@ pub(crate) fn get(socket: &Socket, (level, name): OptionName, given: &[u8]) -> R
 
 impl<'a> Access<'a> {
     fn new(socket: &'a Socket) -> Self {
-        Access { socket, dry: Vec::new(), for_all: None }
-    }
-
-    fn deferred(self) -> Deferred {
-        Deferred { dry: self.dry, for_all: self.for_all }
+        Access { socket, for_all: None }
     }
 }
 
