@@ -381,6 +381,12 @@ impl Queue {
         self.note_length();
     }
 
+    /// Returns the number of messages that the removal of the one at this position moves: those in front of it or behind it,
+    /// whichever are fewer.
+    pub(crate) fn cost_of_rmvq(&self, place: usize) -> usize {
+        place.min(self.messages.len().saturating_sub(place))
+    }
+
     /// Removes the message at this position (`rmvq`).
     pub fn rmvq(&mut self, place: usize) -> Option<Message> {
         let m = self.messages.remove(place)?;

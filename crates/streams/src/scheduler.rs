@@ -44,6 +44,9 @@ pub(crate) enum DriverCall {
 /// Then the owner does other work before the next step.
 pub(crate) const STEP_WORK_MAX: usize = 256;
 
+/// Number of messages of a queue whose move counts as a piece of work: some kilobytes.
+const MOVED_PER_WORK: usize = 64;
+
 /// The work lists of one executive. All are first in, first out.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
@@ -168,6 +171,11 @@ impl Scheduler {
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         self.current.is_none() && self.posts.is_empty()
+    }
+
+    /// Counts that a message was taken from the middle of a queue, and that this has moved so many others.
+    pub(crate) fn count_removal(&mut self, moved: usize) {
+        self.work += 1 + moved / MOVED_PER_WORK;
     }
 
     /// Returns the next queue of the current message.

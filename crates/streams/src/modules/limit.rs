@@ -85,6 +85,8 @@ impl Limit {
     const HIWAT_BYTES: usize = 64 * 1024;
     /// Number of waiting messages that others may pass.
     const PASSED_MAX: usize = 1024;
+    /// Number of waiting messages that the queue moves in a pass for those that pass them.
+    const MOVED_MAX: usize = 4096;
 
     /// Memory of the buckets of both directions.
     const STATE_BYTES: usize = 2 * Waiting::bytes_of(Self::STREAMS_MAX);
@@ -233,6 +235,7 @@ impl Limit {
     /// Sends the messages whose buckets are free, in the order of the queue. A waiting message holds up its own bucket only.
     fn serve_buckets(&mut self, q: &mut Q<'_>) {
         let mut free = self.free(q);
+        let mut moved_in_pass = 0;
         for sent in 0..SERVED_MAX {
             if self.direction(q.side()).waiting.begins_with_barrier() {
                 if !self.send_first(q) {
@@ -254,15 +257,20 @@ impl Limit {
             if !q.canputnext(band) || self.take(q, data, bytes).is_err() {
                 return self.wake(q);
             }
+            let moved = q.queue().cost_of_rmvq(found.place);
             let Some(m) = q.rmvq(found.place) else { return };
             q.putnext(m);
             self.direction(q.side()).waiting.remove(bucket, found);
+            moved_in_pass += moved;
             if self.on_sent(q.side(), data) {
                 // Those that have waited for the end of the record may go.
                 free = self.free(q);
             } else {
                 let now_ns = self.now_ns(q);
                 free.extend(self.direction(q.side()).waiting.free_one(bucket, now_ns).map(Reverse));
+            }
+            if moved_in_pass >= Self::MOVED_MAX {
+                break;
             }
         }
         q.qenable();

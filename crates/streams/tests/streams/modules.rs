@@ -392,3 +392,24 @@ fn a_trace_is_a_line_for_each_message() {
     );
     assert_eq!(*lines.lock().unwrap(), expected);
 }
+
+#[test]
+fn a_pass_of_limit_ends_when_its_messages_have_passed_many_others() {
+    const WAITING: usize = 600;
+    const OTHERS: u16 = 40;
+    let (mut rig, _) = pushed("limit", &["messages=1", "per-stream=yes"]);
+    let mut write = |stream| {
+        let info = SendInfo { stream, ..SendInfo::default() };
+        rig.executive.write(rig.s, Which::Only, info, b"x", epoch).unwrap();
+    };
+    // The first goes at once, and the others of its stream wait in front of those that may go, and behind them.
+    (0..=WAITING).for_each(|_| write(0));
+    (1..=OTHERS).for_each(&mut write);
+    (0..WAITING).for_each(|_| write(0));
+    assert_eq!(rig.received().len(), 1);
+    rig.executive.at(epoch()).run();
+    let in_first_step = rig.received().len() - 1;
+    assert!((1..usize::from(OTHERS)).contains(&in_first_step), "{in_first_step} in a step");
+    rig.run_all();
+    assert_eq!(rig.received().len() - 1, usize::from(OTHERS));
+}
