@@ -119,6 +119,12 @@ fn calls_for_several_messages_are_as_many_calls_for_one() {
 }
 
 #[test]
+fn a_stream_of_short_messages_costs_few_system_calls() {
+    run("few_calls", &[]);
+    run_for("few_calls-at-once", "few_calls", &["at-once"]);
+}
+
+#[test]
 fn readers_need_not_know_how_long_messages_are() {
     run("lengths", &[]);
 }
