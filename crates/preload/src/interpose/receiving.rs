@@ -254,22 +254,22 @@ unsafe fn describe(
     let (name, bytes) = (message.msg_name.cast(), &raw mut message.msg_namelen);
     // SAFETY: the caller guarantees it.
     unsafe { tell_sender(descriptor, received.header.as_ref(), name, bytes) }?;
-    match received.header {
-        Some(header) if header.kind == Kind::Data => {
-            let subscriptions = Subscriptions(pages.status.subscriptions.load(Relaxed));
-            let peeks_on = subscriptions.contains(Subscriptions::NXTINFO)
-                && received.whole
-                && flags & libc::MSG_PEEK == 0;
-            let next = if peeks_on { next() } else { None };
-            // SAFETY: the caller guarantees it.
-            unsafe { ancillary::write(message, &header, next.as_ref(), subscriptions) };
-        }
-        Some(_) => {
-            message.msg_flags |= MSG_NOTIFICATION;
-            message.msg_controllen = 0;
-        }
-        None => message.msg_controllen = 0,
+    let Some(header) = received.header else {
+        message.msg_controllen = 0;
+        return Ok(received.bytes as ssize_t);
+    };
+    let subscriptions = Subscriptions(pages.status.subscriptions.load(Relaxed));
+    let peeks_on =
+        subscriptions.contains(Subscriptions::NXTINFO) && received.whole && flags & libc::MSG_PEEK == 0;
+    let next = if peeks_on { next() } else { None };
+    // Of a notification, only what follows is described.
+    let is_data = header.kind == Kind::Data;
+    if !is_data {
+        message.msg_flags |= MSG_NOTIFICATION;
     }
+    let described = if is_data { subscriptions } else { Subscriptions::default() };
+    // SAFETY: the caller guarantees it.
+    unsafe { ancillary::write(message, &header, next.as_ref(), described) };
     Ok(received.bytes as ssize_t)
 }
 

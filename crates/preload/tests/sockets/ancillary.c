@@ -1,8 +1,8 @@
 /* Ancillary data of messages (RFC 6458 sections 5.3 and 8), as C structures. */
 #include "check.h"
 
-enum { SCTP_INITMSG = 2, SCTP_EVENTS = 11, SCTP_RECVRCVINFO = 32 };
-enum { SCTP_SNDRCV = 1, SCTP_SNDINFO = 2, SCTP_RCVINFO = 3 };
+enum { SCTP_INITMSG = 2, SCTP_EVENTS = 11, SCTP_RECVRCVINFO = 32, SCTP_RECVNXTINFO = 33 };
+enum { SCTP_SNDRCV = 1, SCTP_SNDINFO = 2, SCTP_RCVINFO = 3, SCTP_NXTINFO = 4, MSG_NOTIFICATION = 0x8000 };
 enum { SCTP_UNORDERED = 1, SCTP_ABORT = 4, SCTP_EOF = 0x200 };
 
 struct sndrcvinfo {
@@ -18,6 +18,12 @@ struct sndinfo {
 struct rcvinfo {
     uint16_t stream, ssn, flags;
     uint32_t ppid, tsn, cumtsn, context;
+    int32_t assoc_id;
+};
+
+struct nxtinfo {
+    uint16_t stream, flags;
+    uint32_t ppid, length;
     int32_t assoc_id;
 };
 
@@ -54,9 +60,54 @@ static void *find(char *control, size_t bytes, int type)
     return NULL;
 }
 
+/* The information about what follows comes with notifications, too, and with nothing else that was asked for. */
+static void what_follows(void)
+{
+    static const struct {
+        int flags;
+        const char *text;
+        struct nxtinfo next;
+    } expected[] = {
+        {MSG_NOTIFICATION, NULL, {.stream = 3, .ppid = 77, .length = 2}},
+        {0, "hi", {.stream = 3, .flags = SCTP_UNORDERED, .ppid = 77, .length = 5}},
+        {0, "hello", {.flags = MSG_NOTIFICATION, .length = 12}},
+        {MSG_NOTIFICATION, NULL, {.flags = MSG_NOTIFICATION, .length = 20}},
+        {MSG_NOTIFICATION, NULL, {.length = 0}},
+    };
+    int on = 1, client, server, listener = listening(8, 0);
+    /* struct sctp_event_subscribe: changes of associations, and the shutdown of the peer. */
+    char events[8] = {[1] = 1, [5] = 1}, text[101], control[200] __attribute__((aligned(8)));
+    CHECK(setsockopt(listener, IPPROTO_SCTP, SCTP_EVENTS, events, sizeof events) == 0);
+    CHECK(setsockopt(listener, IPPROTO_SCTP, SCTP_RECVNXTINFO, &on, sizeof on) == 0);
+    CHECK(setsockopt(listener, IPPROTO_SCTP, SCTP_RECVRCVINFO, &on, sizeof on) == 0);
+    client = connected(8);
+    CHECK((server = accept(listener, NULL, NULL)) >= 0 && close(listener) == 0);
+    struct sndinfo info = {.stream = 3, .ppid = htonl(77)};
+    CHECK(say(client, "hi", SCTP_SNDINFO, &info, sizeof info) == 2);
+    info.flags = SCTP_UNORDERED;
+    CHECK(say(client, "hello", SCTP_SNDINFO, &info, sizeof info) == 5 && close(client) == 0);
+    /* Then everything has come. */
+    CHECK(polls(server, POLLRDHUP, 10000) & POLLRDHUP);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        size_t bytes = sizeof control;
+        int is_notification = expected[i].flags & MSG_NOTIFICATION;
+        CHECK(hear(server, text, control, &bytes) == (MSG_EOR | expected[i].flags));
+        CHECK(is_notification || strcmp(text, expected[i].text) == 0);
+        CHECK((find(control, bytes, SCTP_RCVINFO) == NULL) == is_notification / MSG_NOTIFICATION);
+        struct nxtinfo *next = find(control, bytes, SCTP_NXTINFO), want = expected[i].next;
+        CHECK((next != NULL) == (want.length > 0));
+        if (next == NULL)
+            continue;
+        CHECK(next->stream == want.stream && next->flags == want.flags && next->length == want.length);
+        CHECK(next->ppid == htonl(want.ppid));
+    }
+    CHECK(close(server) == 0);
+}
+
 int main(void)
 {
     begin();
+    what_follows();
     int on = 1, client, server;
     char text[101], control[200] __attribute__((aligned(8)));
     uint16_t init[4] = {5, 6, 0, 0};
