@@ -4,6 +4,7 @@ pub(crate) mod args;
 pub(crate) mod trouble;
 
 use std::io;
+use std::ops::Not;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -128,6 +129,8 @@ struct Row {
     version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<&'static str>,
+    #[serde(skip_serializing_if = "Not::not")]
+    stopped_early: bool,
 }
 
 /// Result of one run.
@@ -147,13 +150,17 @@ pub(crate) fn run(args: &NeighboursArgs) -> Result<(), NeighboursError> {
     interrupt::listen()?;
     let shim = find_shim_for_itself().map_err(NeighboursError::Shim)?;
     let runner = Runner::new(Ok(shim)).map_err(NeighboursError::Program)?;
-    let conditions = Conditions::here(args.seconds);
+    let mut conditions = Conditions::here(args.seconds);
     let others = host::OthersBusy::begin();
     let (outcomes, failure) = measure_all(&runner, args);
+    conditions.stopped_early = interrupt::requested();
     let rows = rows(&outcomes, &conditions);
     json.write_beside(&table(&rows), &rows)?;
     if let Some(sentence) = others.sentence() {
         note(format_args!("{sentence}"));
+    }
+    if conditions.stopped_early {
+        note(format_args!("swiftwater bench neighbours: stopped early; these are the rows so far"));
     }
     failure.map_or(Ok(()), Err)
 }
@@ -247,6 +254,7 @@ fn rows(outcomes: &[Vec<Measured>], conditions: &Conditions) -> Vec<Row> {
             date: conditions.date.clone(),
             version: conditions.version.clone(),
             commit: conditions.commit,
+            stopped_early: conditions.stopped_early,
         })
     };
     Activity::ALL.into_iter().zip(outcomes).filter_map(row).collect()

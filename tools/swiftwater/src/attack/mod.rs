@@ -67,16 +67,20 @@ pub(crate) fn run(args: &AttackArgs) -> Result<(), AttackError> {
     interrupt::listen()?;
     let arena = Arena::build()?;
     let processors = Processors::here(args.flood_beside);
-    let conditions = Conditions::here(plan.seconds);
+    let mut conditions = Conditions::here(plan.seconds);
     note(format_args!("swiftwater bench attack: {}; Ctrl-C prints what there is so far", plan.summary()));
     let others = host::OthersBusy::begin();
     let mut measured: Vec<Measured> =
         plan.cases.iter().map(|&case| Measured { case, rounds: Vec::new() }).collect();
     let outcome = measure(&plan, &arena, &processors, &mut measured);
+    conditions.stopped_early = interrupt::requested();
     let rows: Vec<Row> = measured.iter().filter_map(|m| m.row(&processors, &conditions)).collect();
     json.write_beside(&table::render(&rows), &rows)?;
     if let Some(sentence) = others.sentence() {
         note(format_args!("{sentence}"));
+    }
+    if conditions.stopped_early {
+        note(format_args!("swiftwater bench attack: stopped early; these are the rows so far"));
     }
     outcome
 }

@@ -54,10 +54,14 @@ impl Plan {
     /// Returns a description of the plan.
     pub(super) fn summary(&self) -> String {
         let rounds = match self.time {
-            Some(time) => format!("rounds while {} s are not over", time.as_secs()),
+            Some(time) => format!("as many rounds as end within {} s, at least one", time.as_secs()),
             None => format!("{} rounds", self.repeat),
         };
-        format!("{rounds} of {} runs of {:.2} s and more", self.runs_of_round(), self.seconds)
+        format!(
+            "{rounds}; a round has {} runs of {:.2} s, which take longer to set up",
+            self.runs_of_round(),
+            self.seconds
+        )
     }
 
     /// Returns the number of runs in a round: a case with a flood is a pair.

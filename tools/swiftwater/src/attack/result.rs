@@ -1,5 +1,7 @@
 //! Rows of results: medians, and ratios within each pair.
 
+use std::ops::Not;
+
 use serde::Serialize;
 
 use super::run::{Case, Processors, Run};
@@ -26,6 +28,8 @@ pub(super) struct Row {
     pub version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<&'static str>,
+    #[serde(skip_serializing_if = "Not::not")]
+    pub stopped_early: bool,
 }
 
 /// Measurements while the flood met the server, or nothing flooded.
@@ -93,6 +97,7 @@ impl Measured {
             date: conditions.date.clone(),
             version: conditions.version.clone(),
             commit: conditions.commit,
+            stopped_early: conditions.stopped_early,
         })
     }
 

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         note(format_args!("swiftwater bench: without sctp-sockets: {reason}"));
     }
     let runner = Runner::new(shim).map_err(BenchError::Program)?;
-    let conditions = Conditions::here(plan.seconds);
+    let mut conditions = Conditions::here(plan.seconds);
     note(format_args!(
         "swiftwater bench: {} runs of {:.2} s, about {}; Ctrl-C prints what there is so far",
         plan.runs(),
@@ -81,9 +81,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         humantime::format_duration(Duration::from_secs(plan.total_s().ceil() as u64))
     ));
     let mut failures = Vec::new();
-    let rows = measure(&plan, &runner, &conditions, &mut failures);
+    let mut rows = measure(&plan, &runner, &conditions, &mut failures);
+    conditions.stopped_early = interrupt::requested();
+    rows.iter_mut().for_each(|row| row.stopped_early = conditions.stopped_early);
     publish(json, page, &rows, &conditions)?;
-    if interrupt::requested() {
+    if conditions.stopped_early {
         note(format_args!("swiftwater bench: stopped early; these are the rows so far"));
     }
     match failures.first() {

@@ -68,6 +68,9 @@ fn conditions_line(rows: &[Row], conditions: &Conditions) -> String {
         let _ = write!(out, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(value));
         out
     });
+    if conditions.stopped_early {
+        out += "<div class=warning><dt>Stopped early</dt><dd>not all runs were done</dd></div>";
+    }
     if let Some(busy) = others_busy(rows) {
         let _ = write!(
             out,
@@ -146,6 +149,15 @@ mod tests {
         // Two packet sizes of ours, and seven machines.
         assert_eq!(page.matches("<details").count(), 2 + 7);
         assert_eq!(page.matches("<figure class=\"improvement\">").count(), 2 + 7);
+    }
+
+    #[test]
+    fn the_page_of_a_run_that_was_stopped_says_so() {
+        let says_so = |stopped_early| {
+            render(&rows(&[64]), &Conditions { stopped_early, ..conditions() })
+                .contains("not all runs were done")
+        };
+        assert!(says_so(true) && !says_so(false));
     }
 
     #[test]

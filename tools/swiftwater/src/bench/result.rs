@@ -1,5 +1,7 @@
 //! Rows of results: medians, and ratios within each round.
 
+use std::ops::Not;
+
 use serde::Serialize;
 
 use super::plan::{Cell, Group};
@@ -28,6 +30,8 @@ pub(crate) struct Conditions {
     pub date: String,
     /// Duration of each run.
     pub seconds_per_run: f64,
+    /// The user has ended the command before all runs were done.
+    pub stopped_early: bool,
 }
 
 impl Conditions {
@@ -42,6 +46,7 @@ impl Conditions {
             loopback_packet_bytes: host::loopback_packet_bytes(),
             date: host::now_rfc3339(),
             seconds_per_run,
+            stopped_early: false,
         }
     }
 
@@ -91,6 +96,8 @@ pub(crate) struct Row {
     pub version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<&'static str>,
+    #[serde(skip_serializing_if = "Not::not")]
+    pub stopped_early: bool,
 }
 
 /// The runs of one cell, one for each round; `None` where a run failed.
@@ -171,6 +178,7 @@ impl Results {
             date: conditions.date.clone(),
             version: conditions.version.clone(),
             commit: conditions.commit,
+            stopped_early: conditions.stopped_early,
         })
     }
 
@@ -225,6 +233,7 @@ pub(crate) mod tests {
             loopback_packet_bytes: 65_536,
             date: "2026-11-21T00:00:00Z".into(),
             seconds_per_run: 1.0,
+            stopped_early: false,
         }
     }
 

@@ -87,9 +87,9 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let place = args.place.as_deref().map_or_else(DaemonAddress::from_environment, DaemonAddress::from);
     let mut before: Option<Sample> = None;
     loop {
-        let status = place
-            .status()
-            .map_err(|error| format!("no status from a daemon at {place}: {}", explain(&place, &error)))?;
+        let status = place.status().map_err(|error| {
+            format!("cannot show the status of the daemon at {place}: {}", explain(&place, &error))
+        })?;
         let sample = Sample::of(&status, Instant::now());
         let rates = before.as_ref().map(|before| sample.rates_since(before)).unwrap_or_default();
         show(args, &mut json, &status, &rates)?;

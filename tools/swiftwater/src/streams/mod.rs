@@ -309,10 +309,10 @@ fn show(args: &StreamsArgs, json: &mut Json, streams: &Streams) -> Result<(), Ou
 
 fn failure(place: &DaemonAddress, what: &str, error: &StreamCommandError) -> Failure {
     let why = match error {
-        StreamCommandError::NoDaemon(error) => format!("no daemon at {place}: {}", explain(place, error)),
+        StreamCommandError::NoDaemon(error) => explain(place, error),
         error => error.to_string(),
     };
-    format!("{what}: {why}").into()
+    format!("{what} at {place}: {why}").into()
 }
 
 #[cfg(test)]
