@@ -40,6 +40,8 @@ pub trait ReceiveBudget: fmt::Debug + Send + Sync {
     fn when_released(&self, notify: Weak<Notify>) {
         self.made().waiting.add(notify);
     }
+    /// Counts work on the data of associations with this pool that is not the endpoint's: that of modules.
+    fn count_work(&self, _work: usize) {}
 }
 
 /// Memory for received data that several associations share, whatever their endpoint. Copies stand for the same memory.
@@ -122,6 +124,11 @@ impl ReceivePool {
     /// missed, so the caller tries again afterwards.
     pub fn when_released(&self, notify: Weak<Notify>) {
         self.0.when_released(notify);
+    }
+
+    /// Counts work on the data of associations with this pool that is not the endpoint's: that of modules.
+    pub fn count_work(&self, work: usize) {
+        self.0.count_work(work);
     }
 
     /// Returns a number that no other pool has while this one exists.

@@ -65,6 +65,7 @@ mod names;
 mod pool;
 mod queue;
 mod scheduler;
+mod shares;
 mod stream;
 mod timers;
 

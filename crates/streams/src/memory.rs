@@ -30,6 +30,9 @@ pub trait StreamMemory: fmt::Debug + Send + Sync {
     fn release_write(&self, bytes: usize);
     /// Charges bytes that a module keeps as long as it is pushed, or returns `None`. Dropping the charge returns them.
     fn take_state(&self, bytes: usize) -> Option<StateCharge>;
+    /// Counts work that modules do on streams with this memory: calls of service procedures and of timers, and the messages that
+    /// these take from queues.
+    fn count_work(&self, _work: usize) {}
     /// Calls `notify` once when memory for data on its way up is released, from any thread. A call too many does no harm.
     fn when_released(&self, notify: Weak<Notify>);
 }

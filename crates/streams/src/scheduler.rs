@@ -1,13 +1,15 @@
 //! The scheduler: lists the service procedures to run, and the messages on their way between procedures.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::head::readiness::Woken;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
-use crate::memory::MemoryWaits;
+use crate::memory::{MemoryWaits, StreamMemory};
 use crate::message::{Credit, Message};
 use crate::queue::Queue;
+use crate::shares::{PutOff, Shares};
 use crate::timers::Timers;
 
 /// A message for the put procedure of a queue.
@@ -70,6 +72,10 @@ pub(crate) struct Scheduler {
     draining: VecDeque<StreamId>,
     /// Work of the current step.
     work: usize,
+    /// The shares of the work in a round, and what was put off.
+    shares: Shares,
+    /// The next work is one that was put off, if there is any.
+    is_turn_of_put_off: bool,
     /// The last step has left service procedures enabled.
     is_behind: bool,
     pub(crate) timers: Timers,
@@ -90,6 +96,8 @@ impl Scheduler {
             signals: VecDeque::new(),
             draining: VecDeque::new(),
             work: 0,
+            shares: Shares::default(),
+            is_turn_of_put_off: false,
             is_behind: false,
             timers: Timers::new(now),
             memory: MemoryWaits::default(),
@@ -110,9 +118,43 @@ impl Scheduler {
         self.run_queue.push_back(QueueRef { stream, place: Place::Head, side });
     }
 
+    /// Takes the next work: by turns a service procedure that was enabled, and work that was put off. Returns whether it was put
+    /// off before.
     #[inline]
-    pub(crate) fn next_to_run(&mut self) -> Option<QueueRef> {
-        self.run_queue.pop_front()
+    pub(crate) fn next_work(&mut self) -> Option<(PutOff, bool)> {
+        if self.shares.is_behind() {
+            return self.next_of_both();
+        }
+        self.run_queue.pop_front().map(|at| (PutOff::Service(at), false))
+    }
+
+    #[cold]
+    fn next_of_both(&mut self) -> Option<(PutOff, bool)> {
+        self.is_turn_of_put_off = !self.is_turn_of_put_off;
+        let first = if self.is_turn_of_put_off { self.shares.next() } else { None };
+        let enabled = || self.run_queue.pop_front().map(|at| (PutOff::Service(at), false));
+        let next = first.map(|work| (work, true)).or_else(enabled);
+        next.or_else(|| self.shares.next().map(|work| (work, true)))
+    }
+
+    /// Begins a round.
+    pub(crate) fn begin_round(&mut self) {
+        self.shares.begin_round();
+    }
+
+    /// Puts work on a stream with this memory off if there was too much in this round. Returns whether it was put off.
+    pub(crate) fn put_off(&mut self, memory: &Arc<dyn StreamMemory>, work: PutOff) -> bool {
+        self.shares.put_off(memory, work)
+    }
+
+    /// Counts the work since the step had done `before` for the streams with this memory.
+    pub(crate) fn count_share(&mut self, memory: &Arc<dyn StreamMemory>, before: usize) {
+        self.shares.count(memory, self.work - before);
+    }
+
+    /// Returns the work of this step.
+    pub(crate) fn work(&self) -> usize {
+        self.work
     }
 
     #[inline]
@@ -132,22 +174,27 @@ impl Scheduler {
         self.work += 1;
     }
 
+    /// Counts that a message was taken from the middle of a queue, and that this has moved so many others.
+    pub(crate) fn count_removal(&mut self, moved: usize) {
+        self.work += 1 + moved / MOVED_PER_WORK;
+    }
+
     /// Returns whether the step has had its part of work.
     #[inline]
     pub(crate) fn is_step_over(&self) -> bool {
         self.work >= STEP_WORK_MAX
     }
 
-    /// Notes whether the last step has left service procedures enabled.
+    /// Notes whether the last step has left service procedures enabled that have had no turn.
     #[inline]
     pub(crate) fn set_behind(&mut self, is_behind: bool) {
         self.is_behind = is_behind;
     }
 
-    /// Returns whether the last step has left service procedures enabled.
+    /// Returns whether the last step has left work.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
-        self.is_behind
+        self.is_behind || self.shares.is_behind()
     }
 
     /// Sends a message on its way. Compiled into its callers: a call would cost as much as all else that a module does.
@@ -171,11 +218,6 @@ impl Scheduler {
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         self.current.is_none() && self.posts.is_empty()
-    }
-
-    /// Counts that a message was taken from the middle of a queue, and that this has moved so many others.
-    pub(crate) fn count_removal(&mut self, moved: usize) {
-        self.work += 1 + moved / MOVED_PER_WORK;
     }
 
     /// Returns the next queue of the current message.

@@ -3,6 +3,7 @@
 mod observing;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use crate::detached_blocks::DetachedBlocks;
 use crate::driver::info::{DriverInfo, Open};
 use crate::head::{Head, Readiness};
 use crate::identifiers::{DriverId, Place, QueueRef, Side, StreamId};
+use crate::memory::StreamMemory;
 use crate::message::{Credentials, Kind, Message, Run};
 use crate::module::slot::Slot;
 use crate::module::{Ahead, Parts, Q, flow};
@@ -142,6 +144,12 @@ impl Streams {
             stream.enable_module(at, index.into(), serial, scheduler);
         }
         true
+    }
+
+    /// Returns the memory of a stream with modules; `None` if nobody counts it.
+    pub(crate) fn memory_of_modules(&self, s: StreamId) -> Option<Arc<dyn StreamMemory>> {
+        let stream = self.get(s).filter(|stream| stream.has_modules())?;
+        stream.head.memory().cloned()
     }
 
     #[inline]

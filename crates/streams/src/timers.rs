@@ -49,7 +49,7 @@ pub(crate) struct Timers {
 
 /// A [`TimerId`] that sorts by the order of starts: its generation and index. Timers that expire at the same time do so in this
 /// order.
-type TimerKey = (u32, u32);
+pub(crate) type TimerKey = (u32, u32);
 
 /// Dead entries are removed from the heap when there are more than this many, and more than live ones.
 const DEAD_ENTRIES_MAX: usize = 64;
@@ -104,20 +104,27 @@ impl Timers {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes the next timer that has expired.
-    pub(crate) fn next_due(&mut self) -> Option<(StreamId, TimerId, Alarm)> {
+    /// Takes the next timer that has expired from the line of those that run. It ends by [`Timers::end`], unless it is stopped
+    /// before.
+    pub(crate) fn next_due(&mut self) -> Option<(StreamId, TimerKey, Alarm)> {
         while let Some(Reverse((at, key))) = self.heap.peek().copied() {
             if at > self.now {
                 return None;
             }
             self.heap.pop();
-            if self.timer(key).is_some() {
-                let (generation, index) = key;
-                let timer = self.live.remove(index as usize);
-                return Some((timer.stream, TimerId { index, generation }, timer.alarm));
+            if let Some(timer) = self.timer(key) {
+                return Some((timer.stream, key, timer.alarm));
             }
         }
         None
+    }
+
+    /// Ends a timer that has expired; `None` if it was stopped.
+    pub(crate) fn end(&mut self, key: TimerKey) -> Option<(StreamId, TimerId, Alarm)> {
+        self.timer(key)?;
+        let (generation, index) = key;
+        let timer = self.live.remove(index as usize);
+        Some((timer.stream, TimerId { index, generation }, timer.alarm))
     }
 
     fn timer(&self, (generation, index): TimerKey) -> Option<&Timer> {
@@ -157,8 +164,9 @@ mod tests {
         assert_eq!(timers.deadline(), Some(start + 11 * SECOND));
         assert_eq!(timers.next_due(), None);
         timers.advance(start + 11 * SECOND);
-        assert_eq!(timers.next_due(), Some((s, id, Alarm::Close)));
-        assert_eq!(timers.next_due(), None);
+        let (_, key, _) = timers.next_due().expect("it is due");
+        assert_eq!(timers.end(key), Some((s, id, Alarm::Close)));
+        assert_eq!((timers.next_due(), timers.end(key)), (None, None));
         assert!(!timers.stop(s, id), "it has ended");
     }
 
@@ -172,8 +180,11 @@ mod tests {
         let started: Vec<TimerId> = (0..6).map(|_| timers.start(s, Alarm::Close, SECOND)).collect();
         timers.advance(start);
         timers.advance(start + SECOND);
-        let expired: Vec<TimerId> = std::iter::from_fn(|| timers.next_due()).map(|(_, id, _)| id).collect();
-        assert_eq!(expired, started);
+        let due: Vec<TimerKey> = std::iter::from_fn(|| timers.next_due()).map(|(_, key, _)| key).collect();
+        assert!(timers.stop(s, started[5]), "it has not ended");
+        let expired: Vec<TimerId> =
+            due.into_iter().filter_map(|key| timers.end(key)).map(|(_, id, _)| id).collect();
+        assert_eq!(expired, started[..5]);
     }
 
     #[test]

@@ -76,6 +76,11 @@ impl StagedExecutive {
         &mut self.executive
     }
 
+    /// Begins a round of the work of modules: other threads or tasks have had their turn.
+    pub(crate) fn begin_round(&mut self) {
+        self.executive.begin_round();
+    }
+
     /// Returns the stages to the provider.
     #[inline]
     fn return_stages(&mut self) {

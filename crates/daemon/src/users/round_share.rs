@@ -4,7 +4,8 @@
 //!
 //! Each socket has turns of its own, but a user with many sockets would keep others waiting for a turn of each. So a task
 //! that moves records takes its turn from the share of its user, and returns what it has not used when it waits for something
-//! else. The used part comes back in the next round. Tasks that find too little wait in line. A task that closes a socket or an
+//! else. The used part comes back in the next round. What modules do on the user's streams is taken from the next round. Tasks that
+//! find too little wait in line. A task that closes a socket or an
 //! association takes a turn, too, because a program that ends closes all its sockets at once. Later rounds have less by the
 //! excess of a turn over its share.
 
@@ -23,6 +24,9 @@ pub(crate) const RECORDS_PER_ROUND: usize = 2 * RECORDS_PER_TURN;
 /// Time that counts as one record. So the sockets of a user take a millisecond in a round at most; the records of a
 /// usual program take less.
 const TIME_PER_RECORD: Duration = Duration::from_micros(8);
+/// Number of pieces of work of modules that count as one record: calls of service procedures and timers, and messages that these
+/// take from queues.
+const WORK_PER_RECORD: usize = 4;
 /// Maximum number of records that are taken from later rounds.
 const OWED_MAX: usize = 16 * RECORDS_PER_ROUND;
 /// Number of rounds after which a user has a turn again, however much was taken, unless other tasks have its turns.
@@ -40,6 +44,8 @@ pub(crate) struct RoundShare {
     used: AtomicUsize,
     /// Records that later rounds get less.
     owed: AtomicUsize,
+    /// Pieces of work of modules that make no whole record yet.
+    work: AtomicUsize,
     /// A task will bring the used part back.
     is_refilling: AtomicBool,
     /// Number of tasks that wait in line for a turn.
@@ -61,6 +67,7 @@ impl RoundShare {
             free: Semaphore::new(RECORDS_PER_ROUND),
             used: AtomicUsize::new(0),
             owed: AtomicUsize::new(0),
+            work: AtomicUsize::new(0),
             is_refilling: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
         })
@@ -100,6 +107,14 @@ impl RoundShare {
         self.owed.fetch_sub(withheld, Relaxed);
         self.used.store(withheld, Relaxed);
         self.free.add_permits(used - withheld);
+    }
+
+    /// Takes what modules have done on the user's streams from the next round. The executive bounds it in each round.
+    pub(crate) fn count_work(&self, work: usize) {
+        let work = self.work.load(Relaxed) + work;
+        self.work.store(work % WORK_PER_RECORD, Relaxed);
+        let (records, owed) = (work / WORK_PER_RECORD, self.owed.load(Relaxed));
+        self.owed.store(owed.max((owed + records).min(RECORDS_PER_ROUND)), Relaxed);
     }
 
     /// Takes records from later rounds.
@@ -305,6 +320,24 @@ mod tests {
                 "they have moved about as many: {of_each:?}"
             );
         }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn what_modules_do_is_taken_from_the_next_round() {
+        let share = RoundShare::new();
+        let mut turn = Turn::new(&share);
+        (0..4).for_each(|_| share.count_work(WORK_PER_RECORD * RECORDS_PER_TURN / 4));
+        share.count_work(WORK_PER_RECORD - 1);
+        assert_eq!(share.owed.load(Relaxed), RECORDS_PER_TURN);
+        while turn.spend(1) == TurnState::Lasts {}
+        while turn.spend(1) == TurnState::Lasts {}
+        assert_eq!(share.used.load(Relaxed), RECORDS_PER_ROUND);
+        soon(turn.next()).await;
+        assert_eq!((turn.held, share.free.available_permits()), (RECORDS_PER_TURN, 0), "half of a round");
+        share.count_work(1);
+        assert_eq!(share.owed.load(Relaxed), 1, "a piece of a record before");
+        share.count_work(WORK_PER_RECORD * 10 * RECORDS_PER_ROUND);
+        assert_eq!(share.owed.load(Relaxed), RECORDS_PER_ROUND);
     }
 
     #[tokio::test(flavor = "local")]

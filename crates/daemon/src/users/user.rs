@@ -295,6 +295,10 @@ impl ReceiveBudget for User {
     fn when_released(&self, notify: Weak<Notify>) {
         self.received.when_released(notify);
     }
+
+    fn count_work(&self, work: usize) {
+        self.round_share.count_work(work);
+    }
 }
 
 /// Blocks of short messages that the user's associations send. The pool of each association keeps the user.

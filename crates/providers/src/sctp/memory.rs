@@ -49,6 +49,12 @@ impl StreamMemory for Pools {
         }
     }
 
+    fn count_work(&self, work: usize) {
+        if let Some(pool) = &self.0.receive_pool {
+            pool.count_work(work);
+        }
+    }
+
     fn when_released(&self, notify: Weak<Notify>) {
         if let Some(pool) = &self.0.receive_pool {
             pool.when_released(notify);

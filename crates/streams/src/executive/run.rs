@@ -6,7 +6,11 @@ use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::memory::Notify;
 use crate::message::{Credit, Message};
 use crate::scheduler::DriverCall;
+use crate::shares::PutOff;
 use crate::stream::Streams;
+
+/// Number of enabled service procedures that a step looks at, also if it puts them off.
+const LOOKED_AT_MAX: usize = 1024;
 
 impl Executive {
     /// See [`At::run`](super::At::run).
@@ -14,24 +18,51 @@ impl Executive {
         self.deliver_posts();
         self.streams.scheduler.begin_step();
         let turn = self.streams.begin_turn();
-        loop {
-            let Some(at) = self.streams.scheduler.next_to_run() else {
+        for looked_at in 1.. {
+            let Some((work, was_put_off)) = self.streams.scheduler.next_work() else {
                 if self.streams.enable_next_due() {
                     continue;
                 }
                 self.streams.scheduler.set_behind(false);
                 break;
             };
-            self.streams.scheduler.count_work();
-            self.run_service(at, turn);
-            self.deliver_posts();
-            if self.streams.scheduler.is_step_over() {
+            match work {
+                PutOff::Service(at) => self.serve(at, turn, was_put_off),
+                PutOff::Timer(timer) => self.expire(timer),
+            }
+            if self.streams.scheduler.is_step_over() || looked_at >= LOOKED_AT_MAX {
                 let is_behind = self.streams.scheduler.is_runnable();
                 self.streams.scheduler.set_behind(is_behind);
                 break;
             }
         }
         self.end_drained();
+    }
+
+    /// Begins a round: the owner has done other work since the last one. From the first round on, modules on streams that share a
+    /// memory ([`Cx::set_memory`]) do a bounded part of their work in a round, and the rest in later ones: until then,
+    /// [`Executive::deadline`] has passed.
+    pub fn begin_round(&mut self) {
+        self.streams.scheduler.begin_round();
+    }
+
+    /// Runs an enabled service procedure, or puts it off to a later round.
+    fn serve(&mut self, at: QueueRef, turn: u32, was_put_off: bool) {
+        let is_of_head = matches!(at.place, Place::Head | Place::BelowHead);
+        let memory = if is_of_head { None } else { self.streams.memory_of_modules(at.stream) };
+        if !was_put_off
+            && let Some(memory) = &memory
+            && self.streams.scheduler.put_off(memory, PutOff::Service(at))
+        {
+            return;
+        }
+        let before = self.streams.scheduler.work();
+        self.streams.scheduler.count_work();
+        self.run_service(at, turn);
+        self.deliver_posts();
+        if let Some(memory) = &memory {
+            self.streams.scheduler.count_share(memory, before);
+        }
     }
 
     /// Returns whether a service procedure is enabled.

@@ -8,10 +8,13 @@ use crate::driver::{Cx, Driver};
 use crate::error::{Refused, WriteError};
 use crate::identifiers::{DriverId, Place, StreamId};
 use crate::message::Message;
-use crate::timers::{Alarm, TimerId};
+use crate::shares::PutOff;
+use crate::timers::{Alarm, TimerId, TimerKey};
 
 /// Number of timers that expire before the owner does other work.
 const EXPIRED_MAX: usize = 64;
+/// Number of timers that are looked at for that. Those of modules that have had their share of a round are put off.
+const DUE_MAX: usize = 1024;
 
 /// The executive at a time, for the calls whose effects depend on it; made by [`Executive::at`].
 ///
@@ -142,16 +145,34 @@ impl Executive {
         // Timers that the drivers have started begin to run.
         self.advance(now);
         self.streams.scheduler.begin_step();
-        for _ in 0..EXPIRED_MAX {
+        let mut expired = 0;
+        for _ in 0..DUE_MAX {
             let Some((s, timer, alarm)) = self.streams.scheduler.timers.next_due() else { break };
-            self.streams.scheduler.count_work();
-            self.ring(s, timer, alarm);
-            self.deliver_posts();
-            if self.streams.scheduler.is_step_over() {
+            let is_of_module = matches!(alarm, Alarm::Procedure { place: Place::Module(_), .. });
+            let memory = if is_of_module { self.streams.memory_of_modules(s) } else { None };
+            if memory.is_some_and(|memory| self.streams.scheduler.put_off(&memory, PutOff::Timer(timer))) {
+                continue;
+            }
+            self.expire(timer);
+            expired += 1;
+            if expired == EXPIRED_MAX || self.streams.scheduler.is_step_over() {
                 break;
             }
         }
         self.end_drained();
+    }
+
+    /// Ends a timer that has expired, unless it was stopped, and does what it is for.
+    pub(super) fn expire(&mut self, timer: TimerKey) {
+        let Some((s, timer, alarm)) = self.streams.scheduler.timers.end(timer) else { return };
+        let memory = self.streams.memory_of_modules(s);
+        let before = self.streams.scheduler.work();
+        self.streams.scheduler.count_work();
+        self.ring(s, timer, alarm);
+        self.deliver_posts();
+        if let Some(memory) = &memory {
+            self.streams.scheduler.count_share(memory, before);
+        }
     }
 
     fn ring(&mut self, s: StreamId, timer: TimerId, alarm: Alarm) {

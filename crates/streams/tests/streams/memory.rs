@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use streams::modules::Compress;
 use streams::{
@@ -28,6 +28,7 @@ struct Counted {
     write_bytes: usize,
     state_bytes: Arc<AtomicUsize>,
     refusals: usize,
+    work: usize,
     waiting: Vec<Weak<Notify>>,
 }
 
@@ -100,6 +101,9 @@ impl StreamMemory for Memory {
         let more = |charged: usize| Some(charged + bytes).filter(|charged| *charged <= limit_bytes);
         counted.fetch_update(Relaxed, Relaxed, more).ok()?;
         Some(Box::new(State { counted, bytes }))
+    }
+    fn count_work(&self, work: usize) {
+        self.counted().work += work;
     }
     fn when_released(&self, notify: Weak<Notify>) {
         self.counted().waiting.push(notify);
@@ -333,5 +337,66 @@ fn limit_charges_its_buckets_while_it_is_pushed_and_has_one_without_memory() {
         assert_eq!(write_on(&mut rig, &[1, 2, 3]), gone);
         drop(rig.executive.pop(s).unwrap());
         assert_eq!(state_bytes(), 0);
+    }
+}
+
+/// Number of steps in a round: many calls of an owner run the executive before its other work.
+const STEPS_OF_ROUND: usize = 8;
+
+/// Holds messages of two users by a module until they are due; one user has very many of them, the other one a few, written last.
+/// Returns how many of each leave in each round of steps, until all have left.
+fn rounds_of_two_users(module: &str, arguments: &[&str], begins_rounds: bool) -> Vec<[usize; 2]> {
+    const STREAMS: usize = 300;
+    const OF_EACH: usize = 4;
+    let (mut rig, start) = pushed("pipemod", &[]);
+    let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+    let users = [Memory::of(1 << 30), Memory::of(1 << 30)];
+    let streams: Vec<StreamId> = (0..=STREAMS).map(|_| rig.executive.open(rig.driver).unwrap()).collect();
+    let (last, first) = streams.split_last().unwrap();
+    let all = first.iter().map(|s| (*s, 0, OF_EACH)).chain([(*last, 1, OF_EACH)]);
+    for (s, user, messages) in all {
+        share(&mut rig, s, &users[user]);
+        rig.executive.push_named(s, module, &arguments).unwrap();
+        for _ in 0..messages {
+            let text = user.to_string();
+            rig.executive.write(s, Which::Only, SendInfo::default(), text.as_bytes(), epoch).unwrap();
+        }
+    }
+    rig.run_all();
+    rig.executive.timeout(start);
+    let counts =
+        |rig: &Rig| ["0", "1"].map(|user| rig.received().iter().filter(|text| *text == user).count());
+    let mut now = start + Duration::from_secs(10);
+    let mut rounds = Vec::new();
+    while counts(&rig) != [STREAMS * OF_EACH, OF_EACH] {
+        if begins_rounds {
+            rig.executive.begin_round();
+        }
+        let before = counts(&rig);
+        for _ in 0..STEPS_OF_ROUND {
+            if rig.executive.deadline().is_some_and(|at| at <= now) {
+                rig.executive.timeout(now);
+                rig.executive.at(now).run();
+            }
+        }
+        let after = counts(&rig);
+        rounds.push([0, 1].map(|user| after[user] - before[user]));
+        now += Duration::from_secs(1);
+        assert!(rounds.len() < 100, "{rounds:?}");
+    }
+    let worked = users.each_ref().map(|user| user.counted().work);
+    assert!(worked[0] > STREAMS * OF_EACH && worked[1] > OF_EACH, "all of it is counted: {worked:?}");
+    rounds
+}
+
+#[test]
+fn modules_of_one_user_do_a_part_of_their_work_in_a_round_of_the_owner() {
+    const WORK_MAX: usize = 256;
+    for (module, arguments) in [("filter", &["delay=1000"][..]), ("limit", &["messages=1"])] {
+        let rounds = rounds_of_two_users(module, arguments, true);
+        assert!(rounds.iter().all(|[many, _]| *many <= WORK_MAX), "{module}: {rounds:?}");
+        assert!(rounds[0][1] > 0, "{module}: the other user has its part of the first round: {rounds:?}");
+        let without = rounds_of_two_users(module, arguments, false);
+        assert!(without.len() < rounds.len(), "{module}: without rounds {without:?}");
     }
 }

@@ -122,6 +122,7 @@ impl Shard {
         self.watch.wait_as_leader(&sockets, until, room);
         let mut inner = self.enter();
         inner.end_sleep(Sleeper::Leader);
+        inner.executive.begin_round();
         inner.take_arrivals();
         let in_time = deadline.is_none_or(|d| Instant::now() < d);
         (inner, in_time)
@@ -146,6 +147,7 @@ impl Shard {
     /// Handles the events that ended the sleep of a poller that holds no socket.
     pub(crate) fn resume(&self, inner: &mut Inner, sleeper: Sleeper) {
         inner.end_sleep(sleeper);
+        inner.executive.begin_round();
         inner.take_arrivals();
         // A socket with room is always ready: while the watch waits for room that no driver needs any more, a task that polls
         // until nothing is ready would poll for ever.
@@ -179,12 +181,14 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::Duration;
+
+    use sctp::{MadeData, ReceiveBudget, ReceivePool};
 
     use super::*;
     use crate::socket::{Socket, Style, Wait};
-    use crate::{Stack, StackOptions};
+    use crate::{AssociationOptions, Stack, StackOptions};
 
     /// Time limit of a wait.
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -308,6 +312,59 @@ mod tests {
             peers.connect(own_listener.address()).expect("it listens");
             acceptor.join().expect("no panic").expect("it has connected");
         });
+    }
+
+    /// Memory that counts the work of modules.
+    #[derive(Debug, Default)]
+    struct Counting {
+        work: AtomicUsize,
+        made: MadeData,
+    }
+
+    impl ReceiveBudget for Counting {
+        fn take(&self, _bytes: usize, _is_reserve: bool) -> bool {
+            true
+        }
+        fn release(&self, _bytes: usize) {}
+        fn free_bytes(&self, _is_reserve: bool) -> usize {
+            1 << 30
+        }
+        fn charge(&self, _bytes: usize) {}
+        fn made(&self) -> &MadeData {
+            &self.made
+        }
+        fn count_work(&self, work: usize) {
+            self.work.fetch_add(work, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn modules_do_a_part_of_their_work_until_a_poller_resumes() {
+        const MESSAGES: usize = 1000;
+        /// The share, and what the last timer has in excess.
+        const WORK_MAX: usize = 256 + 64;
+        let counting = Arc::new(Counting::default());
+        let pool = ReceivePool::new(Arc::clone(&counting) as Arc<dyn ReceiveBudget>);
+        let association = AssociationOptions::default().with_receive_pool(pool);
+        let stack = stack(StackOptions::default().busy_poll);
+        let stack = stack.with_options(&association);
+        let listener = stack.listen(0).expect("a free port");
+        let client = stack.connect(listener.address()).expect("it listens");
+        client.stream().push_named("filter", &["delay=60000".to_owned()]).expect("it is known");
+        (0..MESSAGES).for_each(|_| client.send(b"x").expect("room"));
+        let mut inner = stack.shard.enter();
+        let due = Instant::now() + Duration::from_secs(120);
+        let mut work_of_round = || {
+            let before = counting.work.load(Ordering::Relaxed);
+            stack.shard.resume(&mut inner, Sleeper::Background);
+            for _ in 0..MESSAGES {
+                inner.executive.with_messages_queued().timeout(due);
+                inner.executive.at(due).run();
+            }
+            counting.work.load(Ordering::Relaxed) - before
+        };
+        let rounds = [(); 2].map(|()| work_of_round());
+        assert!(rounds.iter().all(|work| (1..=WORK_MAX).contains(work)), "{rounds:?}");
     }
 
     #[cfg(feature = "tokio")]
