@@ -17,6 +17,10 @@ use super::SctpDriver;
 use super::charges::Charges;
 use super::minor::{Minor, Minors, Owner};
 
+/// Number of messages, or runs of them, that the user of a one-to-many stream has not read, with which the stream takes no further
+/// association: each leaves two that nobody charges, one when it is up, and one when it has ended.
+const UNREAD_MAX: usize = 16 << 10;
+
 /// Memory that an association takes while it waits for an accept, besides its messages, and that of each further address of its
 /// peer.
 const WAITING_BYTES: usize = 10 << 10;
@@ -194,6 +198,7 @@ impl Host for Upper<'_, '_> {
             Some(Minor::Listening { backlog, waiting, .. }) => {
                 waiting < backlog && self.pool_of(s).is_none_or(|pool| pool.has(waiting_bytes(addresses)))
             }
+            Some(Minor::OneToMany { .. }) => self.cx.unread(s) < UNREAD_MAX,
             // A listening stream with an association of its own.
             Some(Minor::Connected { .. } | Minor::Disconnected) => false,
             _ => true,

@@ -1,5 +1,7 @@
 //! A one-to-many stream, with requests that name none of its associations (TPI 2.0 knows no such streams).
 
+use std::time::Duration;
+
 use crate::options::ask;
 use crate::rig::{PORT, Rig, connect, disconnect, release};
 use providers::SctpDriver;
@@ -97,4 +99,34 @@ fn requests_without_an_association_reach_no_peer() {
     rig.put(many, &Primitive::OrdrelReq { association: FIRST });
     rig.exchange_until_idle();
     assert_eq!(rig.take(peer), Some((Primitive::OrdrelInd { association: Which::Only }, Vec::new())));
+}
+
+/// Each association leaves two messages, which nobody charges. Peers that come and go must not fill the memory with them.
+#[test]
+fn a_stream_whose_user_does_not_read_takes_no_further_association() {
+    const UNREAD_MAX: usize = 16 << 10;
+    let mut rig = Rig::new();
+    let many = rig.bound(PORT, SctpDriver::ONE_TO_MANY);
+    let connects_and_ends = |rig: &mut Rig| {
+        let client = rig.connecting();
+        rig.exchange_until_idle();
+        let is_up = rig.take(client).is_some();
+        rig.ask(client, &disconnect(0));
+        rig.exchange_until_idle();
+        rig.executive.at(rig.now).close(client);
+        is_up
+    };
+    let mut count = 0;
+    while connects_and_ends(&mut rig) {
+        count += 1;
+        assert!(count <= UNREAD_MAX / 2);
+        if count % 32 == 0 {
+            // Answers to one source prefix have a budget.
+            rig.pass(Duration::from_millis(100));
+        }
+    }
+    assert_eq!((count, rig.statistics().accepts_put_off), (UNREAD_MAX / 2, 1));
+    assert!((0..UNREAD_MAX).all(|_| rig.take(many).is_some()), "no end is lost");
+    assert_eq!(rig.take(many), None);
+    assert!(connects_and_ends(&mut rig), "the user has read");
 }

@@ -146,6 +146,11 @@ impl<'a> Cx<'a> {
         m
     }
 
+    /// Returns the number of messages, or runs of them, that the user of a stream has not read.
+    pub fn unread(&self, s: StreamId) -> usize {
+        self.streams.get(s).map_or(0, |stream| stream.head.queue.len())
+    }
+
     /// Returns the queue of messages that the driver could not take.
     #[inline]
     pub fn queue(&self, s: StreamId) -> Option<&Queue> {
