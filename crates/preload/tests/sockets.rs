@@ -99,6 +99,11 @@ fn a_sender_that_waits_for_room_loses_no_message_when_its_association_ends() {
 }
 
 #[test]
+fn records_that_the_daemon_has_not_read_do_not_replace_the_end_of_file() {
+    run("unread_at_end", &[]);
+}
+
+#[test]
 fn messages_are_read_in_parts() {
     run("partial", &[]);
 }

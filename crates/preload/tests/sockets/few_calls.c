@@ -1,5 +1,5 @@
-/* A stream of short messages passes through shared memory: neither end makes a system call for each message. The program prints the
- * numbers of calls. With an argument, each call sends or receives 32 messages. */
+/* A stream of short messages passes through shared memory: neither end makes a system call for each message. The program prints
+ * the numbers of calls. With an argument, each call sends or receives 32 messages. */
 #include "check.h"
 #include "traced.h"
 
