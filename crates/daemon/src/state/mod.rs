@@ -9,6 +9,7 @@ pub(crate) mod closed_sockets;
 pub(crate) mod commands;
 pub(crate) mod due_dry;
 pub(crate) mod inbound_queue;
+mod latest;
 mod lifecycle;
 pub(crate) mod notification_type;
 pub(crate) mod path_parameters;

@@ -1,8 +1,6 @@
 //! The associations whose outbound messages are being relayed, by their ends: so that one end of an association between two
 //! programs finds the other.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
 
@@ -11,12 +9,13 @@ use swiftwater::PathState;
 use swiftwater::internals::{AssociationView, PathView};
 
 use super::association::SocketAssociation;
+use super::latest::{Entries, Latest};
 
 /// Maximum number of pairs of addresses by which the other end of an association is looked for.
 const LOOKED_AT_MAX: usize = 64;
 
 /// An address with SCTP port of this end of an association, and one of the peer.
-type Ends = (SocketAddr, SocketAddr);
+pub(crate) type Ends = (SocketAddr, SocketAddr);
 
 /// The associations of all sockets whose outbound messages are being relayed. `S` is the type of the sockets.
 pub(crate) struct Relayed<S> {
@@ -24,43 +23,42 @@ pub(crate) struct Relayed<S> {
     udp_port: u16,
     /// The latest association with each pair of addresses. The peer has confirmed its own, so earlier ones have ended: the stack
     /// has only one at a time.
-    by_ends: RefCell<HashMap<Ends, Entry<S>>>,
+    by_ends: Rc<Latest<Ends, Relay<S>>>,
 }
 
 /// An association of a socket.
-struct Entry<S> {
+pub(crate) struct Relay<S> {
     socket: Weak<S>,
     id: AssocId,
 }
 
-/// The entries of one association; removed when this is dropped.
-pub(crate) struct RelayedEntries<S> {
-    table: Rc<Relayed<S>>,
-    id: AssocId,
-    keys: Vec<Ends>,
+impl<S> Clone for Relay<S> {
+    fn clone(&self) -> Self {
+        Relay { socket: Weak::clone(&self.socket), id: self.id }
+    }
 }
+
+/// The entries of one association.
+pub(crate) type RelayedEntries<S> = Entries<Ends, Relay<S>>;
 
 impl<S> Relayed<S> {
     /// Returns an empty table for a stack with this UDP port; 0 if it sends over IP.
     pub(crate) fn new(udp_port: u16) -> Relayed<S> {
-        Relayed { udp_port, by_ends: RefCell::default() }
+        Relayed { udp_port, by_ends: Rc::default() }
     }
 
     /// Enters an association of a socket with each confirmed address of its peer, and the local address of the path there.
-    pub(crate) fn enter(self: &Rc<Self>, socket: &Rc<S>, assoc: &SocketAssociation) -> RelayedEntries<S> {
-        let keys: Vec<Ends> = assoc.view(|view| self.ends_in_use(view)).unwrap_or_default();
-        let entry = || Entry { socket: Rc::downgrade(socket), id: assoc.id() };
-        self.by_ends.borrow_mut().extend(keys.iter().map(|key| (*key, entry())));
-        RelayedEntries { table: Rc::clone(self), id: assoc.id(), keys }
+    pub(crate) fn enter(&self, socket: &Rc<S>, assoc: &SocketAssociation) -> RelayedEntries<S> {
+        let keys = assoc.view(|view| self.ends_in_use(view)).unwrap_or_default();
+        self.by_ends.enter(keys, &Relay { socket: Rc::downgrade(socket), id: assoc.id() })
     }
 
     /// Returns the socket and the number of the other end of an association, if that is a socket of this daemon. Each end has an
     /// address of its own that the other knows as its peer's.
     pub(crate) fn other_end(&self, assoc: &SocketAssociation) -> Option<(Rc<S>, AssocId)> {
         let ends = assoc.view(|view| self.ends(view))?;
-        let by_ends = self.by_ends.borrow();
-        let mut candidates = ends.iter().filter_map(|(local, peer)| by_ends.get(&(*peer, *local)));
-        let found = candidates.find(|entry| entry.id != assoc.id())?;
+        let mut candidates = ends.iter().filter_map(|(local, peer)| self.by_ends.get(&(*peer, *local)));
+        let found = candidates.find(|relay| relay.id != assoc.id())?;
         Some((found.socket.upgrade()?, found.id))
     }
 
@@ -96,17 +94,6 @@ fn ends(view: AssociationView<'_>, local: IpAddr, remote: SocketAddr) -> Ends {
     (at(local, port), at(remote.ip(), peer_port))
 }
 
-impl<S> Drop for RelayedEntries<S> {
-    fn drop(&mut self) {
-        let mut by_ends = self.table.by_ends.borrow_mut();
-        for key in &self.keys {
-            if by_ends.get(key).is_some_and(|entry| entry.id == self.id) {
-                by_ends.remove(key);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use swiftwater::StackOptions;
@@ -140,7 +127,7 @@ mod tests {
             let accepted = assoc(id, accepted.expect("an association comes").0);
             entered.push((table.enter(&socket, &accepted), accepted, connected));
         }
-        assert!(table.by_ends.borrow().is_empty(), "none of five associations with one address of the peer");
+        assert!(table.by_ends.count() == 0, "none of five associations with one address of the peer");
         let own = registry.stack().with_local_addresses(&[local(1), local(3)]);
         let (connected, accepted) = tokio::join!(own.connect_from(40_000, &server), listener.accept());
         let (connected, accepted) =
@@ -148,7 +135,7 @@ mod tests {
         let entries = table.enter(&socket, &accepted);
         assert_eq!(table.other_end(&connected).map(|(_, id)| id.get()), Some(11));
         drop(entries);
-        assert!(table.by_ends.borrow().is_empty());
+        assert!(table.by_ends.count() == 0);
     }
 
     #[tokio::test(flavor = "local")]
@@ -165,7 +152,7 @@ mod tests {
             let accepted = assoc(id, accepted.expect("an association comes").0);
             let entries = table.enter(&socket, &accepted);
             let found = table.other_end(&connected).map(|(_, id)| id.get());
-            assert_eq!((found, table.by_ends.borrow().len()), (Some(id), 1));
+            assert_eq!((found, table.by_ends.count()), (Some(id), 1));
             let association = connected.stack_association().expect("it is up");
             association.abort("");
             soon(accepted.stack_association().expect("it is up").closed()).await;
@@ -174,8 +161,8 @@ mod tests {
         }
         let latest = earlier.pop();
         drop(earlier);
-        assert_eq!(table.by_ends.borrow().len(), 1);
+        assert_eq!(table.by_ends.count(), 1);
         drop(latest);
-        assert!(table.by_ends.borrow().is_empty());
+        assert!(table.by_ends.count() == 0);
     }
 }
