@@ -377,6 +377,8 @@ pub const CONTROL_CHUNKS_MAX: usize = 16;
 pub const REPLIES_MAX: usize = 256;
 /// Maximum number of addresses that are kept from an INIT or INIT ACK.
 pub const PEER_ADDRESSES_MAX: usize = 16;
+/// Memory that an association takes for each further address of its peer, as owners of associations count it.
+pub const PATH_BYTES: usize = 1536;
 /// Maximum number of parameters of an INIT or INIT ACK that are looked at. More than 187 addresses, 8 bytes each, do not fit into
 /// 1,500 bytes.
 pub const PARAMETERS_MAX: usize = 256;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use swiftwater::internals::{MadeData, Notify, ReceiveBudget, SendBudget, TimeoutPacer};
+use swiftwater::internals::{MadeData, Notify, PATH_BYTES, ReceiveBudget, SendBudget, TimeoutPacer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::budget::{Account, Budget, Charge};
@@ -17,8 +17,6 @@ use crate::system::lock::lock;
 pub(crate) const ASSOCIATION_BYTES: usize = 10 << 10;
 /// Memory of an association that has ended, besides what it has for the program.
 pub(crate) const ENDED_ASSOCIATION_BYTES: usize = 8 << 10;
-/// Memory of each further path.
-const PATH_BYTES: usize = 1536;
 
 /// Time in which the associations of one user have one retransmission timer, heartbeat or probe of a window.
 const TIMEOUT_INTERVAL: Duration = Duration::from_micros(125);

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use ::sctp::config::PATH_BYTES;
 use ::sctp::{
     AssociationConfig, AssociationId, CloseReason, Endpoint, Event, Host, ListenerId, PathHints, Payload,
     ReceiveCharge, ReceivePool, ReceivedRun, RecvInfo, Restart, RunMessage, SendFailure,
@@ -17,18 +18,16 @@ use super::SctpDriver;
 use super::charges::Charges;
 use super::minor::{Minor, Minors, Owner};
 
+/// Memory that an association takes while it waits for an accept, besides its messages and further addresses of its peer.
+const WAITING_BYTES: usize = 10 << 10;
+
 /// Number of messages, or runs of them, that the user of a one-to-many stream has not read, with which the stream takes no further
 /// association: each leaves two that nobody charges, one when it is up, and one when it has ended.
 const UNREAD_MAX: usize = 16 << 10;
 
-/// Memory that an association takes while it waits for an accept, besides its messages, and that of each further address of its
-/// peer.
-const WAITING_BYTES: usize = 10 << 10;
-const ADDRESS_BYTES: usize = 1536;
-
 /// Returns the memory that an association takes while it waits for an accept, whose peer has this many addresses.
 fn waiting_bytes(addresses: usize) -> usize {
-    WAITING_BYTES + addresses.saturating_sub(1) * ADDRESS_BYTES
+    WAITING_BYTES + addresses.saturating_sub(1) * PATH_BYTES
 }
 
 /// The part of the provider that the core calls while it handles input.
