@@ -127,9 +127,10 @@ impl SocketAssociation {
         }
     }
 
-    /// Charges this many paths to the user of the socket. The error is the memory that the user does not have left.
-    pub(super) fn charge_paths(&self, user: &Arc<User>, paths: usize) -> Result<(), usize> {
-        self.permit.borrow_mut().get_or_insert_with(|| user.permit_with_socket()).grow_to(paths)
+    /// Charges the memory of the association to the user of the socket: that of further paths. The error is the memory that the
+    /// user does not have left.
+    pub(super) fn charge(&self, user: &Arc<User>, bytes: usize) -> Result<(), usize> {
+        self.permit.borrow_mut().get_or_insert_with(|| user.permit_with_socket()).grow_to(bytes)
     }
 
     /// Takes the permit of an association whose socket was closed; `None` if the association has not counted for its user.

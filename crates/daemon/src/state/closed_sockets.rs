@@ -270,7 +270,7 @@ mod tests {
             closed_socket(&registry, &listener, true).await,
         ];
         // A worker releases the memory of their pages.
-        let of_associations = 2 * AssociationPermit::bytes_of(1);
+        let of_associations = 2 * AssociationPermit::bytes_of(1, 1);
         until("the pages are released", || user.pages().charged_bytes() == of_associations).await;
         let rest = user.pages().charge_anyway(limits.user_page_bytes - user.pages().charged_bytes());
         let (_socket, _program_end) = opened(&registry, Style::OneToOne);
@@ -291,7 +291,7 @@ mod tests {
             for _ in 0..LEFT {
                 peers.push(closed_socket(&registry, &listener, true).await);
             }
-            let of_associations = LEFT * AssociationPermit::bytes_of(1);
+            let of_associations = LEFT * AssociationPermit::bytes_of(1, 1);
             until("the pages are released", || user.pages().charged_bytes() == of_associations).await;
             let (socket, _program_end) = opened(&registry, style);
             let assoc = SocketAssociation::new(ID, ([192, 0, 2, 1], 7).into(), socket.future_options());
@@ -306,11 +306,11 @@ mod tests {
             // More than two of those that are left have, and less than three.
             assert!(registry.charge_paths(&socket, &assoc, 16));
             assert_eq!(user.associations(), counted, "{style:?}");
-            let charged = |paths| AssociationPermit::bytes_of(paths) - AssociationPermit::bytes_of(1);
+            let charged = |paths| AssociationPermit::bytes_of(paths, 1) - AssociationPermit::bytes_of(1, 1);
             let before = user.pages().charged_bytes();
             drop(assoc.take_permit());
             let released = before - user.pages().charged_bytes();
-            assert_eq!(released, charged(16) + counted * AssociationPermit::bytes_of(1), "{style:?}");
+            assert_eq!(released, charged(16) + counted * AssociationPermit::bytes_of(1, 1), "{style:?}");
             drop(rest);
         }
     }
@@ -359,7 +359,7 @@ mod tests {
         for _ in 0..LEFT {
             peers.push(closed_socket(&registry, &listener, true).await);
         }
-        let of_one = AssociationPermit::bytes_of(1);
+        let of_one = AssociationPermit::bytes_of(1, 1);
         until("the pages are released", || user.pages().charged_bytes() == LEFT * of_one).await;
         // A quarter is reserved. Memory that is released counts twice: the user has less, and all have more.
         let missing = 2 * EXCESS_BYTES_MAX + 3 * of_one;

@@ -221,19 +221,19 @@ impl Registry {
 
     fn try_admit_association(&self, socket: &Socket, paths: usize) -> Option<AssociationPermit> {
         let (user, most) = (socket.user(), self.resources.limits().user_associations);
-        let admit = || user.admit_association(most, paths);
-        let has_room = || self.closed.make_room(user, AssociationPermit::bytes_of(paths), Some(most));
+        let bytes = bytes_of(socket, paths);
+        let admit = || user.admit_association(most, bytes);
+        let has_room = || self.closed.make_room(user, bytes, Some(most));
         admit().or_else(|| has_room().then(admit).flatten())
     }
 
-    /// Charges this many paths of an association to the user of its socket. Returns false if there is no memory left for them.
+    /// Charges this many paths of an association to the user of its socket, or of the listener that has accepted it. Returns false
+    /// if there is no memory left for them.
     pub(crate) fn charge_paths(&self, socket: &Socket, assoc: &SocketAssociation, paths: usize) -> bool {
-        let user = socket.user();
-        match assoc.charge_paths(user, paths) {
+        let (user, bytes) = (socket.user(), bytes_of(socket, paths));
+        match assoc.charge(user, bytes) {
             Ok(()) => true,
-            Err(missing) => {
-                self.closed.make_room(user, missing, None) && assoc.charge_paths(user, paths).is_ok()
-            }
+            Err(missing) => self.closed.make_room(user, missing, None) && assoc.charge(user, bytes).is_ok(),
         }
     }
 
@@ -391,7 +391,7 @@ impl Registry {
         if assoc.stack_association().is_none() || assoc.has_ended() {
             return;
         }
-        let anyway = || socket.user().admit_association_anyway(assoc.paths());
+        let anyway = || socket.user().admit_association_anyway(bytes_of(socket, assoc.paths()));
         self.closed.add(socket, assoc, assoc.take_permit().unwrap_or_else(anyway));
         self.closed.keep_to(socket.user(), self.resources.limits().user_associations);
     }
@@ -422,4 +422,9 @@ impl Registry {
     pub(crate) async fn opened(&self) {
         let _ = self.count.subscribe().wait_for(|count| *count > 0).await;
     }
+}
+
+/// Returns the memory of an association of a socket, or of a listener, that has this many paths.
+fn bytes_of(socket: &Socket, paths: usize) -> usize {
+    AssociationPermit::bytes_of(paths, socket.addresses().count())
 }

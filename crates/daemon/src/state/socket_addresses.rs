@@ -85,6 +85,11 @@ impl Addresses {
         self.bound().or_else(|| self.inherited.borrow().clone())
     }
 
+    /// Returns the number of bound addresses, or of those inherited; 1 if they stand for all.
+    pub(super) fn count(&self) -> usize {
+        self.bound_or_inherited().filter(|bound| !bound.has_wildcard()).map_or(1, |bound| bound.ips.len())
+    }
+
     /// Returns the address of this end: that toward the peer, otherwise the first bound one.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         self.local.get().or_else(|| self.bound.borrow().as_ref().map(Bound::first))
@@ -144,6 +149,16 @@ impl Addresses {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_that_stand_for_all_count_as_one() {
+        let addresses = Addresses::default();
+        assert_eq!(addresses.count(), 1);
+        addresses.on_bound(Bound::new(vec![[127, 0, 0, 1].into(), [127, 0, 0, 2].into()], 7));
+        assert_eq!(addresses.count(), 2);
+        addresses.on_bound(Bound::from(SocketAddr::from(([0, 0, 0, 0], 7))));
+        assert_eq!(addresses.count(), 1);
+    }
 
     #[test]
     fn the_only_bound_address_stays() {

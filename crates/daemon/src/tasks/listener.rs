@@ -66,7 +66,7 @@ async fn hand_over(
     let (socket, program_end) = super::start(registry, opened);
     let assoc =
         Rc::new(SocketAssociation::with(registry.next_association(), peer, association, assoc_options));
-    if !registry.charge_paths(&socket, &assoc, paths) {
+    if !registry.charge_paths(listener, &assoc, paths) {
         let association = assoc.stack_association();
         association.into_iter().for_each(|association| abort(association, NO_MEMORY));
         return Err(Errno::NOBUFS);

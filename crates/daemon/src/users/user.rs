@@ -17,6 +17,9 @@ use crate::system::lock::lock;
 pub(crate) const ASSOCIATION_BYTES: usize = 10 << 10;
 /// Memory of an association that has ended, besides what it has for the program.
 pub(crate) const ENDED_ASSOCIATION_BYTES: usize = 8 << 10;
+/// Memory of each further local address, for each path: where several associations have one address of a peer, an index finds them
+/// by their local addresses.
+const OWNER_BYTES: usize = 52;
 
 /// Time in which the associations of one user have one retransmission timer, heartbeat or probe of a window.
 const TIMEOUT_INTERVAL: Duration = Duration::from_micros(125);
@@ -66,9 +69,10 @@ pub(crate) struct AssociationPermit {
 }
 
 impl AssociationPermit {
-    /// Returns the memory of an association with this many paths that neither sends nor receives.
-    pub(crate) fn bytes_of(paths: usize) -> usize {
-        ASSOCIATION_BYTES + paths.saturating_sub(1) * PATH_BYTES
+    /// Returns the memory of an association with this many paths and local addresses that neither sends nor receives.
+    pub(crate) fn bytes_of(paths: usize, local_addresses: usize) -> usize {
+        let owners = paths.max(1) * local_addresses.saturating_sub(1);
+        ASSOCIATION_BYTES + paths.saturating_sub(1) * PATH_BYTES + owners * OWNER_BYTES
     }
 
     /// Returns the memory that is charged for the association.
@@ -80,11 +84,11 @@ impl AssociationPermit {
         self.counts
     }
 
-    /// Charges the memory of an association that has this many paths by now. The error is the memory that the user does not have
-    /// left.
-    pub(crate) fn grow_to(&mut self, paths: usize) -> Result<(), usize> {
+    /// Charges the memory of an association that takes this much by now ([`AssociationPermit::bytes_of`]). The error is the memory
+    /// that the user does not have left.
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), usize> {
         let with_socket = if self.counts { 0 } else { ASSOCIATION_BYTES };
-        let more = Self::bytes_of(paths).saturating_sub(with_socket + self.bytes());
+        let more = bytes.saturating_sub(with_socket + self.bytes());
         if more == 0 || self.memory.grow(more) { Ok(()) } else { Err(more) }
     }
 
@@ -218,14 +222,14 @@ impl User {
         Some(ReportPermit { _user: Arc::clone(self), _permit: permit })
     }
 
-    /// Counts another association of a one-to-many socket or of a closed one, and charges its memory. Returns `None` if the user
-    /// has as many as it may, or no memory left for one.
+    /// Counts another association of a one-to-many socket or of a closed one, and charges its memory
+    /// ([`AssociationPermit::bytes_of`]). Returns `None` if the user has as many as it may, or no memory left for one.
     pub(crate) fn admit_association(
         self: &Arc<Self>,
         associations_max: usize,
-        paths: usize,
+        bytes: usize,
     ) -> Option<AssociationPermit> {
-        let memory = self.pages.take(AssociationPermit::bytes_of(paths))?;
+        let memory = self.pages.take(bytes)?;
         let more = |count: usize| (count < associations_max).then_some(count + 1);
         // The memory is released again if this fails.
         self.associations.fetch_update(Relaxed, Relaxed, more).ok()?;
@@ -238,8 +242,8 @@ impl User {
     }
 
     /// Counts an association that exists already and cannot be refused; later ones find less room.
-    pub(crate) fn admit_association_anyway(self: &Arc<Self>, paths: usize) -> AssociationPermit {
-        let memory = self.pages.charge_anyway(AssociationPermit::bytes_of(paths));
+    pub(crate) fn admit_association_anyway(self: &Arc<Self>, bytes: usize) -> AssociationPermit {
+        let memory = self.pages.charge_anyway(bytes);
         self.associations.fetch_add(1, Relaxed);
         AssociationPermit { user: Arc::clone(self), memory, counts: true }
     }
@@ -328,7 +332,7 @@ mod tests {
     fn an_association_counts_until_it_is_gone() {
         let users = Users::new(&Limits::default());
         let user = users.user(1);
-        let admit = || user.admit_association(2, 1);
+        let admit = || user.admit_association(2, ASSOCIATION_BYTES);
         let (first, _second) = (admit().expect("room"), admit().expect("room"));
         assert!(admit().is_none());
         let counted = || (user.associations(), user.pages().charged_bytes());
@@ -337,7 +341,7 @@ mod tests {
         assert_eq!(counted(), (1, ASSOCIATION_BYTES));
         let _third = admit().expect("room again");
         let memory = user.pages().charge_anyway(Limits::default().user_page_bytes);
-        assert!(user.admit_association(3, 1).is_none(), "no memory is left");
+        assert!(user.admit_association(3, ASSOCIATION_BYTES).is_none(), "no memory is left");
         assert_eq!(user.associations(), 2);
         drop(memory);
     }
@@ -347,19 +351,22 @@ mod tests {
         let limits = Limits { user_page_bytes: 2 * ASSOCIATION_BYTES + 15 * PATH_BYTES, ..Limits::default() };
         let user = Users::new(&limits).user(1);
         let charged = || user.pages().charged_bytes();
-        assert!(user.admit_association(9, 40).is_none(), "no memory is left for so many");
+        let of_paths = |paths| AssociationPermit::bytes_of(paths, 1);
+        assert!(user.admit_association(9, of_paths(40)).is_none(), "no memory is left for so many");
         assert_eq!((charged(), user.associations()), (0, 0));
-        let first = user.admit_association(9, 16).expect("room");
+        let first = user.admit_association(9, of_paths(16)).expect("room");
         assert_eq!(charged(), ASSOCIATION_BYTES + 15 * PATH_BYTES);
-        let mut second = user.admit_association(9, 1).expect("room");
-        assert_eq!(second.grow_to(3), Err(2 * PATH_BYTES));
+        let mut second = user.admit_association(9, of_paths(1)).expect("room");
+        assert_eq!(second.grow_to(of_paths(3)), Err(2 * PATH_BYTES));
         drop(first);
-        assert_eq!([2, 3, 1].map(|paths| second.grow_to(paths)), [Ok(()); 3]);
+        assert_eq!([2, 3, 1].map(|paths| second.grow_to(of_paths(paths))), [Ok(()); 3]);
         assert_eq!(charged(), ASSOCIATION_BYTES + 2 * PATH_BYTES);
         drop(second);
         let mut with_socket = user.permit_with_socket();
-        assert_eq!([1, 3, 2].map(|paths| with_socket.grow_to(paths)), [Ok(()); 3]);
+        assert_eq!([1, 3, 2].map(|paths| with_socket.grow_to(of_paths(paths))), [Ok(()); 3]);
         assert_eq!((charged(), user.associations()), (2 * PATH_BYTES, 0));
+        assert_eq!(with_socket.grow_to(AssociationPermit::bytes_of(3, 32)), Ok(()));
+        assert_eq!(charged(), 2 * PATH_BYTES + 3 * 31 * OWNER_BYTES);
         drop(with_socket);
         assert_eq!((charged(), user.associations()), (0, 0));
     }
