@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use streams::FlushScope;
 
 use super::Inner;
+use super::poller::Poller;
 
 /// Maximum number of receives in one turn, and time of all turns at once, so that a flood does not block the perimeter:
 /// packets that cost little are answered together, and those that cost much leave time for other work.
@@ -56,6 +57,14 @@ impl Inner {
     /// Handles arrivals and expired timers, transmits the answers, and wakes the affected waiters.
     pub(crate) fn take_arrivals(&mut self) {
         self.guarded(None, Inner::take_arrivals_now);
+    }
+
+    /// Begins a round of the work of modules, unless a task of the runtime does that. A program that never waits polls by its calls
+    /// alone.
+    pub(crate) fn begin_round_without_task(&mut self) {
+        if self.poller.current() != Poller::Task {
+            self.executive.begin_round();
+        }
     }
 
     pub(super) fn take_arrivals_now(&mut self) {

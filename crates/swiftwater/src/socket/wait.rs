@@ -172,6 +172,7 @@ impl Socket {
             Wait::None => {
                 // Before giving up, try once more with the datagrams that have arrived.
                 inner.flush(true);
+                inner.begin_round_without_task();
                 inner.take_arrivals();
                 let ready = inner.is_ready(self.stream, interest);
                 self.shard.arm_background();

@@ -92,6 +92,7 @@ impl Shard {
             drop(inner);
             std::hint::spin_loop();
             inner = self.enter();
+            inner.executive.begin_round();
             inner.take_arrivals();
             if inner.is_ready(s, interest) {
                 // If another thread ran on this processor meanwhile, the packet would have come without busy polling,
