@@ -450,10 +450,10 @@ impl Head {
 
     /// Begins the close by the stream's users.
     pub(crate) fn begin_close(&mut self, s: StreamId, scheduler: &mut Scheduler) {
-        self.closing = true;
         self.diverted = true;
         self.return_all_credit(s, scheduler);
         self.on_failure(s, SignalEvents::NONE, scheduler);
+        self.closing = true;
         self.waiters = Waiters::default();
     }
 
@@ -618,9 +618,12 @@ impl Head {
         }
     }
 
-    /// Wakes all waiters after an error or hang-up.
+    /// Wakes all waiters after an error or hang-up. A close waits no longer.
     fn on_failure(&mut self, s: StreamId, events: SignalEvents, scheduler: &mut Scheduler) {
         self.update_failed_or_diverted();
+        if self.closing {
+            scheduler.list_drained(s);
+        }
         self.ioctl.abandon();
         self.waiters.wake_all(s, scheduler);
         self.waiters.signal(s, events, scheduler);

@@ -262,7 +262,7 @@ impl<'a> Q<'a> {
     pub fn getq(&mut self) -> Option<Message> {
         let m = self.own_queue().getq();
         self.scheduler.count_work();
-        self.back_enable_if_relieved();
+        self.on_removed();
         m
     }
 
@@ -338,7 +338,7 @@ impl<'a> Q<'a> {
                 scheduler.return_credit(*stream, &m);
             }
         });
-        self.back_enable_if_relieved();
+        self.on_removed();
     }
 
     /// Frees a message. The receive window of user data on its way up returns to the driver.
@@ -452,7 +452,7 @@ impl<'a> Q<'a> {
         let moved = self.queue().cost_of_rmvq(place);
         let m = self.own_queue().rmvq(place);
         self.scheduler.count_removal(moved);
-        self.back_enable_if_relieved();
+        self.on_removed();
         m
     }
 
@@ -544,6 +544,15 @@ impl<'a> Q<'a> {
             Side::Write => return flow::module_at(self.stream, self.index - 1, side),
         };
         QueueRef { stream: self.stream, place, side }
+    }
+
+    /// Tells waiting senders, and a close that waits for this queue, that messages have left it.
+    #[inline]
+    fn on_removed(&mut self) {
+        if self.head.is_closing() && self.side == Side::Write && self.queue().is_empty() {
+            self.scheduler.list_drained(self.stream);
+        }
+        self.back_enable_if_relieved();
     }
 
     #[inline]

@@ -68,8 +68,11 @@ pub(crate) struct Scheduler {
     woken: Vec<Woken>,
     /// Programs that are due a signal.
     signals: VecDeque<(StreamId, u64)>,
-    /// Streams that are closed once their drivers' queues are empty.
-    draining: VecDeque<StreamId>,
+    /// Number of closed streams whose messages are still on their way down.
+    draining: usize,
+    /// Those of them that may end now: one of their write queues has run empty since the last look, or their head has failed.
+    /// A stream may be here more than once, and may have ended.
+    drained: VecDeque<StreamId>,
     /// Work of the current step.
     work: usize,
     /// The shares of the work in a round, and what was put off.
@@ -94,7 +97,8 @@ impl Scheduler {
             coalescing: VecDeque::new(),
             woken: Vec::new(),
             signals: VecDeque::new(),
-            draining: VecDeque::new(),
+            draining: 0,
+            drained: VecDeque::new(),
             work: 0,
             shares: Shares::default(),
             is_turn_of_put_off: false,
@@ -352,18 +356,36 @@ impl Scheduler {
         self.signals.retain(|(s, other)| *s != stream || program.is_some_and(|program| program != *other));
     }
 
-    /// Lists a closed stream whose driver's queue is not empty yet.
-    pub(crate) fn list_draining(&mut self, stream: StreamId) {
-        self.draining.push_back(stream);
+    /// Counts a closed stream whose messages are still on their way down.
+    pub(crate) fn on_draining_began(&mut self) {
+        self.draining += 1;
     }
 
-    pub(crate) fn next_draining(&mut self) -> Option<StreamId> {
-        self.draining.pop_front()
+    /// Counts the end of such a stream.
+    pub(crate) fn on_draining_ended(&mut self) {
+        self.draining -= 1;
     }
 
+    /// Returns the number of closed streams whose messages are still on their way down.
     #[inline]
     pub(crate) fn draining(&self) -> usize {
-        self.draining.len()
+        self.draining
+    }
+
+    /// Lists a closed stream that may end now.
+    #[cold]
+    pub(crate) fn list_drained(&mut self, stream: StreamId) {
+        self.drained.push_back(stream);
+    }
+
+    pub(crate) fn next_drained(&mut self) -> Option<StreamId> {
+        self.drained.pop_front()
+    }
+
+    /// Returns whether a closed stream may end now.
+    #[inline]
+    pub(crate) fn has_drained(&self) -> bool {
+        !self.drained.is_empty()
     }
 
     /// Returns whether every posted message and every call of a driver has been delivered.

@@ -130,6 +130,9 @@ impl Streams {
             self.scheduler.forget_signals(s, None);
         }
         let stream = self.slab.try_remove(s.index())?;
+        if stream.head.is_closing() {
+            self.scheduler.on_draining_ended();
+        }
         // Those that a fault has left.
         stream.modules.iter().for_each(|module| self.scheduler.memory.forget(s, module.serial));
         Some(stream)

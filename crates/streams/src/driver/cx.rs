@@ -142,7 +142,7 @@ impl<'a> Cx<'a> {
         let (stream, scheduler) = self.streams.parts(s)?;
         let m = stream.device_mut().write.getq();
         scheduler.count_work();
-        self.back_enable_if_relieved(s);
+        self.on_removed(s);
         m
     }
 
@@ -329,11 +329,15 @@ impl<'a> Cx<'a> {
         if flush.read {
             stream.device_mut().read.flushq(flush, |m| scheduler.return_credit(s, &m));
         }
-        self.back_enable_if_relieved(s);
+        self.on_removed(s);
     }
 
-    fn back_enable_if_relieved(&mut self, s: StreamId) {
+    /// Tells waiting senders, and a close that waits for the driver's queue, that messages have left it.
+    fn on_removed(&mut self, s: StreamId) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        if stream.head.is_closing() && stream.device().write.is_empty() {
+            scheduler.list_drained(s);
+        }
         if stream.device_mut().write.relieved() {
             stream.back_enable_above(s, scheduler);
         }

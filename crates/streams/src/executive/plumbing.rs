@@ -105,6 +105,9 @@ impl Executive {
             return Err(PopError::NoModule);
         };
         scheduler.memory.forget(s, serial);
+        if stream.head.is_closing() && !queues.write.is_empty() {
+            scheduler.list_drained(s);
+        }
         while let Some(m) = queues.write.getq() {
             scheduler.count_work();
             scheduler.post(QueueRef { stream: s, place: Place::BelowHead, side: Side::Write }, m);

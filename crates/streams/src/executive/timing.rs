@@ -15,6 +15,8 @@ use crate::timers::{Alarm, TimerId, TimerKey};
 const EXPIRED_MAX: usize = 64;
 /// Number of timers that are looked at for that. Those of modules that have had their share of a round are put off.
 const DUE_MAX: usize = 1024;
+/// Number of closed streams that end before the owner does other work.
+const ENDED_MAX: usize = 64;
 
 /// The executive at a time, for the calls whose effects depend on it; made by [`Executive::at`].
 ///
@@ -125,7 +127,7 @@ impl Executive {
 
     /// Returns the time by which [`Executive::timeout`], and then [`At::run`], must be called.
     pub fn deadline(&self) -> Option<Instant> {
-        if self.streams.scheduler.is_behind() {
+        if self.streams.scheduler.is_behind() || self.streams.scheduler.has_drained() {
             return Some(self.streams.scheduler.timers.now());
         }
         let drivers = self.drivers.iter().filter_map(|driver| driver.deadline());
@@ -211,20 +213,77 @@ impl Executive {
         }
         stream.head.begin_close(s, scheduler);
         scheduler.timers.start(s, Alarm::Close, close_time);
-        scheduler.list_draining(s);
+        scheduler.on_draining_began();
         true
     }
 
-    /// Ends the closed streams whose queues have drained.
+    /// Ends closed streams whose queues have drained. Looks only at those to which something has happened: very many may drain.
+    /// If very many have drained, only some end, and [`Executive::deadline`] remains in the past.
     pub(super) fn end_drained(&mut self) {
-        for _ in 0..self.streams.scheduler.draining() {
-            let Some(s) = self.streams.scheduler.next_draining() else { return };
+        for _ in 0..ENDED_MAX {
+            let Some(s) = self.streams.scheduler.next_drained() else { return };
             let Some(stream) = self.streams.get(s) else { continue };
-            if stream.is_draining() && !stream.head.is_failed() {
-                self.streams.scheduler.list_draining(s);
-            } else {
+            if !stream.is_draining() || stream.head.is_failed() {
                 self.close_now(s);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drivers::Nuls;
+    use crate::modules::Limit;
+    use crate::{Errno, Kind, Primitive, SendInfo, Which};
+
+    #[test]
+    fn a_step_looks_only_at_closed_streams_that_may_end() {
+        const STREAMS: usize = 200;
+        let start = Instant::now();
+        let mut executive = Executive::new(start);
+        let driver = executive.add_driver("nuls", Box::new(Nuls));
+        let streams: Vec<_> = (0..STREAMS).map(|_| executive.open(driver).unwrap()).collect();
+        for &s in &streams {
+            executive.push(s, Box::new(Limit::new(None, Some(1.0), false))).unwrap();
+            for _ in 0..2 {
+                let request = Primitive::OptdataReq { association: Which::Only, info: SendInfo::default() };
+                let m = Message { data: b"x"[..].into(), ..Message::proto(request) };
+                executive.at(start).putmsg(s, m).unwrap();
+            }
+            executive.at(start).run();
+            executive.at(start).close(s);
+            assert!(!executive.streams.scheduler.has_drained(), "its second message waits for a second");
+        }
+        executive.timeout(start);
+        executive.at(start).run();
+        assert_eq!(executive.streams.scheduler.draining(), STREAMS);
+        assert!(!executive.streams.scheduler.has_drained(), "a step does not list those that drain");
+
+        // An event that does not end them: each is looked at once.
+        executive.at(start).with_driver(driver, |_: &mut Nuls, cx| {
+            for &s in &streams {
+                cx.putnext(s, Message::new(Kind::Error { read: Some(Errno::EIO), write: None }));
+            }
+        });
+        for _ in 0..STREAMS.div_ceil(ENDED_MAX) {
+            executive.at(start).run();
+        }
+        assert_eq!(executive.streams.scheduler.draining(), STREAMS);
+        assert!(!executive.streams.scheduler.has_drained());
+
+        // The driver fails all of them together.
+        executive.at(start).with_driver(driver, |_: &mut Nuls, cx| {
+            streams.iter().for_each(|&s| cx.hangup(s));
+        });
+        let mut left = STREAMS;
+        while left > 0 {
+            assert_eq!(executive.deadline(), Some(start), "more may end");
+            executive.at(start).run();
+            let ended = left - executive.streams.scheduler.draining();
+            assert!((1..=ENDED_MAX).contains(&ended), "{ended} in one step");
+            left -= ended;
+        }
+        assert!(!executive.is_busy());
     }
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use streams::{
-    Cx, Driver, Errno, Executive, FlushScope, Message, Module, ModuleInfo, Open, Q, QueueInfo, SERVED_MAX,
-    SendInfo, Side, StreamId, TimerId, Which, testb,
+    Cx, Driver, Errno, Executive, Flush, FlushScope, Kind, Message, Module, ModuleInfo, Open, Q, QueueInfo,
+    SERVED_MAX, SendInfo, Side, StreamId, TimerId, Which, testb,
 };
 
 use crate::support::{ONE, Rig, data, epoch, text};
@@ -179,6 +179,63 @@ fn a_close_waits_no_longer_than_its_time() {
     rig.executive.timeout(start + 3 * SECOND);
     assert!(!rig.executive.is_busy());
     assert_eq!(rig.take_diary().last().unwrap(), "close");
+}
+
+/// A stream whose users have closed it, and whose module holds a message for a second.
+fn closing() -> (Rig, Instant) {
+    let (mut rig, start) = slow();
+    rig.write("x").unwrap();
+    rig.executive.at(epoch()).close(rig.s);
+    rig.executive.timeout(start);
+    rig.run_all();
+    assert!(rig.executive.is_busy());
+    rig.take_diary();
+    (rig, start)
+}
+
+#[test]
+fn a_close_ends_when_the_driver_has_taken_its_last_message() {
+    let mut rig = Rig::new();
+    rig.state().busy = true;
+    rig.write("x").unwrap();
+    rig.executive.at(epoch()).close(rig.s);
+    rig.run_all();
+    assert!(rig.executive.is_busy());
+    rig.release();
+    assert_eq!(rig.received(), ["x"]);
+    assert!(!rig.executive.is_busy());
+}
+
+#[test]
+fn a_close_ends_with_a_failure_of_its_stream() {
+    let failures = [Kind::Hangup, Kind::Error { read: None, write: Some(Errno::EIO) }];
+    for failure in failures {
+        let (mut rig, _) = closing();
+        rig.up(Message::new(failure));
+        rig.executive.at(epoch()).run();
+        assert_eq!(rig.take_diary(), ["close"]);
+        assert!(!rig.executive.is_busy());
+    }
+}
+
+#[test]
+fn a_close_ends_when_what_it_waits_for_is_discarded() {
+    let (mut rig, _) = closing();
+    rig.up(Message::new(Kind::Flush(Flush { write: true, ..Flush::READ })));
+    rig.executive.at(epoch()).run();
+    assert_eq!(rig.take_diary(), ["close"]);
+    assert_eq!(rig.received(), [""; 0]);
+    assert!(!rig.executive.is_busy());
+}
+
+#[test]
+fn a_close_ends_when_the_module_that_holds_its_messages_is_popped() {
+    let (mut rig, _) = closing();
+    rig.executive.pop_any(rig.s).unwrap();
+    rig.executive.at(epoch()).run();
+    assert_eq!(rig.received(), ["x"]);
+    assert_eq!(rig.take_diary().last().unwrap(), "close");
+    assert!(!rig.executive.is_busy());
 }
 
 #[test]
