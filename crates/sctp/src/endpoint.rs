@@ -70,7 +70,7 @@ use traces::Traces;
 const EXPIRED_MAX: usize = 64;
 
 /// The key of an association by the peer's address and both ports, for packets without one of our tags. In the order of
-/// keys, those that differ in the UDP port alone stand side by side.
+/// keys, those that differ only in the UDP port stand side by side.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct PeerKey {
     local_port: u16,
@@ -379,7 +379,8 @@ impl Endpoint {
         self.associations.has_due() || !self.replies.is_empty()
     }
 
-    /// Returns whether anything waits to be transmitted.
+    /// Returns whether anything waits that [`Endpoint::poll_transmit`] may transmit now. Data that waits for a window does not
+    /// count.
     pub fn transmit_waits(&self) -> bool {
         self.transmit_due() || self.associations.has_deferred()
     }
@@ -454,11 +455,13 @@ impl Endpoint {
         self.initial_tsn = Some(Tsn(tsn));
     }
 
-    /// Checks the counters of every association against a recount, and panics if they differ; for tests.
+    /// Checks the counters of every association against a recount, and its place in the queues, and panics if they differ; for
+    /// tests.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn assert_counters(&self) {
         self.associations.iter().for_each(Association::assert_counters);
+        self.associations.assert_queued();
     }
 
     /// Returns the number of associations.

@@ -91,6 +91,13 @@ impl Association {
         full_from_bytes.max(self.due_from_bytes)
     }
 
+    /// Returns whether nothing of what waits could leave now: only an event changes that. Something waits, and
+    /// [`Association::update_due`] was called after the last event.
+    #[inline]
+    pub(crate) fn waits_for_event(&self) -> bool {
+        self.due_from_bytes == usize::MAX
+    }
+
     /// Returns whether anything could leave now, however little.
     pub(crate) fn sendable(&self) -> bool {
         self.sends_control()

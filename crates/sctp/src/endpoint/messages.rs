@@ -22,6 +22,7 @@ impl Endpoint {
             return Admission::Fail(error);
         }
         if !association.ask_for_room(bytes) {
+            self.associations.reconsider(id);
             return Admission::Full;
         }
         let (is_idle, copies) = (association.is_quiet(), association.copies(info, bytes));
@@ -78,8 +79,9 @@ impl Endpoint {
             return Ok(true);
         }
         let queued = association.queue_batch(batch, &mut self.free_blocks)?;
-        if queued {
-            self.associations.enqueue_for_message(id, self.limits);
+        match queued {
+            true => self.associations.enqueue_for_message(id, self.limits),
+            false => self.associations.reconsider(id),
         }
         Ok(queued)
     }

@@ -17,7 +17,12 @@ use crate::transmit::{BatchLimits, Scope};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Queued {
     No,
-    Deferred,
+    /// In no queue, because what waits needs an event, such as a SACK that opens the window. The event queues the association.
+    Blocked,
+    /// In `Slots::deferred`, at this place.
+    Deferred {
+        place: usize,
+    },
     Due,
 }
 
@@ -54,8 +59,9 @@ pub(super) struct Slots {
     next_serial: u32,
     /// Associations with a reason to transmit at once.
     due: VecDeque<AssociationId>,
-    /// Associations whose data waits for a window, or for more data to bundle.
-    deferred: VecDeque<AssociationId>,
+    /// Associations whose data waits for more to bundle, and those that were blocked and that a message may have unblocked. No
+    /// flush finds those here that wait for a window: there may be very many of them, for as long as their peers wish.
+    deferred: Vec<AssociationId>,
     /// Associations that have, or had, fragments in receive blocks.
     attached: Vec<AssociationId>,
     timers: Timers,
@@ -183,16 +189,16 @@ impl Slots {
         association.update_due(limits);
         let is_due = association.is_due() || (scope == Scope::All && association.sendable());
         match (slot.queued, is_due) {
-            (Queued::Due, _) | (Queued::Deferred, false) => {}
+            (Queued::Due, _) | (Queued::Deferred { .. }, false) => {}
             (queued, true) => {
                 slot.queued = Queued::Due;
                 self.due.push_back(id);
-                if queued == Queued::Deferred {
-                    self.deferred.retain(|other| *other != id);
+                if let Queued::Deferred { place } = queued {
+                    self.take_deferred(place);
                 }
             }
-            (Queued::No, false) => {
-                self.hold(id, limits);
+            (Queued::No | Queued::Blocked, false) => {
+                self.hold_updated(id);
                 // The pacer may hold it back, which runs no timer while no data waits.
                 self.arm(id);
             }
@@ -205,8 +211,9 @@ impl Slots {
         let Some(slot) = self.slot_mut(id) else { return };
         let is_affected = match slot.queued {
             Queued::Due => false,
+            Queued::Blocked => return self.reconsider(id),
             // Every other event that can make it due updates the queues.
-            Queued::Deferred => slot.association.is_due(),
+            Queued::Deferred { .. } => slot.association.is_due(),
             Queued::No => true,
         };
         if is_affected {
@@ -214,29 +221,68 @@ impl Slots {
         }
     }
 
-    /// Puts an association into the queue of deferred ones, if anything waits in it and it is in no queue.
-    pub(super) fn hold(&mut self, id: AssociationId, limits: BatchLimits) {
+    /// Lets the next flush of everything ask a blocked association whether anything may leave. A message, or one for which there
+    /// is no room, unblocks an association with several paths if a slower one is now worth while.
+    #[inline]
+    pub(super) fn reconsider(&mut self, id: AssociationId) {
+        let place = self.deferred.len();
         if let Some(slot) = self.slot_mut(id)
-            && slot.queued == Queued::No
-            && slot.association.has_waiting()
+            && slot.queued == Queued::Blocked
         {
-            slot.association.update_due(limits);
-            slot.queued = Queued::Deferred;
-            self.deferred.push_back(id);
+            slot.queued = Queued::Deferred { place };
+            self.deferred.push(id);
         }
     }
 
-    /// Makes all associations due that can send anything now, however little.
+    /// Notes for an association that is in no queue whether anything waits in it, and puts it into the queue of deferred ones if
+    /// it waits for no event.
+    pub(super) fn hold(&mut self, id: AssociationId, limits: BatchLimits) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.association.update_due(limits);
+            self.hold_updated(id);
+        }
+    }
+
+    /// Does what [`Slots::hold`] does, after `Association::update_due`.
+    fn hold_updated(&mut self, id: AssociationId) {
+        let place = self.deferred.len();
+        let Some(slot) = self.slot_mut(id) else { return };
+        if !matches!(slot.queued, Queued::No | Queued::Blocked) {
+            return;
+        }
+        slot.queued = match slot.association.has_waiting() {
+            false => Queued::No,
+            true if slot.association.waits_for_event() => Queued::Blocked,
+            true => Queued::Deferred { place },
+        };
+        if slot.queued == (Queued::Deferred { place }) {
+            self.deferred.push(id);
+        }
+    }
+
+    /// Makes all deferred associations due that can send anything now, however little. The others are blocked: no later call
+    /// looks at them before something has happened to them.
     pub(super) fn promote_deferred(&mut self) {
-        for _ in 0..self.deferred.len() {
-            let Some(id) = self.deferred.pop_front() else { return };
+        for place in 0..self.deferred.len() {
+            let id = self.deferred[place];
             let Some(slot) = self.slot_mut(id) else { continue };
             if slot.association.sendable() {
                 slot.queued = Queued::Due;
                 self.due.push_back(id);
             } else {
-                self.deferred.push_back(id);
+                slot.queued = if slot.association.has_waiting() { Queued::Blocked } else { Queued::No };
             }
+        }
+        self.deferred.clear();
+    }
+
+    /// Takes the association at this place out of the queue of deferred ones.
+    fn take_deferred(&mut self, place: usize) {
+        self.deferred.swap_remove(place);
+        if let Some(&moved) = self.deferred.get(place)
+            && let Some(slot) = self.slot_mut(moved)
+        {
+            slot.queued = Queued::Deferred { place };
         }
     }
 
@@ -244,9 +290,10 @@ impl Slots {
     pub(super) fn dequeue(&mut self, id: AssociationId) {
         let Some(slot) = self.slot_mut(id) else { return };
         match std::mem::replace(&mut slot.queued, Queued::No) {
-            Queued::No => {}
+            Queued::No | Queued::Blocked => {}
+            // Every flush empties this queue, so it is short.
             Queued::Due => self.due.retain(|other| *other != id),
-            Queued::Deferred => self.deferred.retain(|other| *other != id),
+            Queued::Deferred { place } => self.take_deferred(place),
         }
     }
 
@@ -256,7 +303,7 @@ impl Slots {
         let slot = self.slot_mut(id)?;
         let is_open = match slot.queued {
             Queued::No => false,
-            Queued::Deferred => true,
+            Queued::Blocked | Queued::Deferred { .. } => true,
             Queued::Due => when.waits_beyond_rule(bytes),
         };
         if is_open { slot.association.lend_stage(bytes, when) } else { None }
@@ -314,6 +361,24 @@ impl Slots {
             }
         }
         None
+    }
+
+    /// Checks that each association which can send something is in a queue; for tests.
+    #[cfg(feature = "testing")]
+    pub(super) fn assert_queued(&self) {
+        let (mut due, mut deferred) = (0, 0);
+        for Slot { association, queued, .. } in self.slab.iter().map(|(_, slot)| &**slot) {
+            match *queued {
+                Queued::No => assert!(association.is_closed() || !association.has_waiting(), "it is noted"),
+                Queued::Blocked => assert!(!association.sendable(), "an event has passed unseen"),
+                Queued::Deferred { place } => {
+                    assert_eq!(self.deferred[place], association.id());
+                    deferred += 1;
+                }
+                Queued::Due => due += 1,
+            }
+        }
+        assert_eq!((self.due.len(), self.deferred.len()), (due, deferred));
     }
 
     /// Returns the number of entries in the timer heap; for tests.

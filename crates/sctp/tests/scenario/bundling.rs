@@ -8,7 +8,7 @@ use sctp_wire::chunk::{CookieAck, Data, HeartbeatAck, Pad, Sack};
 
 use lab::packets::{data_of, kinds};
 use lab::script::Peer;
-use lab::{A, B, Fate, TwoHosts};
+use lab::{A, App, B, Fate, PORT_B, TwoHosts};
 
 #[test]
 fn small_messages_share_a_packet() {
@@ -79,6 +79,75 @@ fn only_full_batches_are_due_while_something_is_outstanding() {
     peer.sends().sack(0, &[]).go();
     peer.expects("DATA 1");
     assert!(!peer.endpoint.transmit_waits());
+}
+
+/// A peer that has closed its window, and for which a message waits.
+fn without_window(seed: u8) -> Peer {
+    let mut peer = Peer::established(seed);
+    peer.app_sends(SendInfo::default(), vec![0; 10]);
+    peer.expects("DATA 0");
+    peer.sends().sack_with(0, 0, &[]).go();
+    peer.endpoint.send(peer.now, peer.id, &SendInfo::default(), 10, [vec![1; 10].into()]).unwrap();
+    assert!(!peer.endpoint.transmit_waits(), "only an event releases it");
+    peer.collect_output();
+    peer.expects_nothing();
+    peer
+}
+
+#[test]
+fn a_flush_does_not_look_at_data_that_waits_for_a_window() {
+    let mut peer = without_window(9);
+    // An acknowledgement that leaves the window closed is such an event; the next flush looks once.
+    peer.sends().sack_with(0, 0, &[]).go();
+    peer.expects_nothing();
+    assert!(!peer.endpoint.transmit_waits());
+    // So is a message.
+    let info = SendInfo::default();
+    peer.endpoint.send(peer.now, peer.id, &info, 10, [vec![2; 10].into()]).unwrap();
+    assert!(peer.endpoint.transmit_waits());
+    peer.collect_output();
+    peer.expects_nothing();
+    assert!(!peer.endpoint.transmit_waits());
+    peer.sends().sack_with(0, 1000, &[]).go();
+    peer.expects("DATA 1, DATA 2");
+}
+
+#[test]
+fn data_that_waits_for_a_window_leaves_with_the_probe() {
+    let mut peer = without_window(10);
+    peer.waits(Duration::from_secs(3));
+    peer.expects("DATA 1");
+    assert!(!peer.endpoint.transmit_waits());
+}
+
+#[test]
+fn an_association_that_ends_leaves_the_others_their_places_in_the_queue() {
+    const ASSOCIATIONS: u16 = 3;
+    for ended in 0..ASSOCIATIONS {
+        let mut hosts = TwoHosts::new(11);
+        hosts.listen(AssociationConfig::default());
+        let ids: Vec<_> = (0..ASSOCIATIONS)
+            .map(|i| hosts.connect(A, (6000 + i, PORT_B), AssociationConfig::default()))
+            .collect();
+        hosts.run_for(Duration::from_secs(1));
+        let (now, info) = (hosts.now(), SendInfo::default());
+        let endpoint = &mut hosts.node_mut(A).endpoint;
+        let mut buffer = TransmitBuffer::new();
+        for id in &ids {
+            // The first one is outstanding, and the second one waits for more to bundle.
+            endpoint.send(now, *id, &info, 10, [vec![0; 10].into()]).unwrap();
+            assert!(endpoint.poll_transmit(now, Scope::Due, &mut buffer).is_some());
+            endpoint.send(now, *id, &info, 10, [vec![1; 10].into()]).unwrap();
+            assert!(endpoint.poll_transmit(now, Scope::Due, &mut buffer).is_none());
+        }
+        endpoint.abort(now, ids[usize::from(ended)], b"", &mut App::default());
+        assert!(endpoint.poll_transmit(now, Scope::Due, &mut buffer).is_some(), "the ABORT");
+        for _ in 1..ASSOCIATIONS {
+            assert!(endpoint.poll_transmit(now, Scope::All, &mut buffer).is_some());
+        }
+        assert!(endpoint.poll_transmit(now, Scope::All, &mut buffer).is_none());
+        assert!(!endpoint.transmit_waits());
+    }
 }
 
 #[test]
