@@ -94,13 +94,32 @@ pub(crate) fn bound(registry: &Registry, socket: &Socket) -> Result<Bound, Errno
     socket.addresses().bound().ok_or(Errno::ADDRINUSE)
 }
 
-/// `SCTP_SOCKOPT_BINDX_ADD`: adds either all of the addresses or none. As in the kernel, a fresh socket gets the port of the
-/// first, and keeps that one if another address is refused.
+/// `SCTP_SOCKOPT_BINDX_ADD`: adds either all of the addresses or none. As in the kernel, a fresh socket keeps those before the
+/// first one that is refused. Waits as [`once_released`] does.
 ///
 /// # Errors
 ///
 /// `NOBUFS`: the socket would have more than [`ADDRESSES_MAX`] addresses.
-pub(crate) fn bind_more(
+pub(crate) async fn bind_more(
+    registry: &Registry,
+    socket: &Socket,
+    list: &[SocketAddr],
+    requester: Requester,
+) -> Result<(), Errno> {
+    match list.len() {
+        0 => return Err(Errno::INVAL),
+        count if count > ADDRESSES_MAX => return Err(Errno::NOBUFS),
+        _ => {}
+    }
+    let at_once = if socket.addresses().is_bound() { list.len() } else { 1 };
+    for list in list.chunks(at_once) {
+        once_released(registry, socket, list, || add_all(registry, socket, list, requester)).await?;
+    }
+    Ok(())
+}
+
+/// Adds either all of the addresses or none. A fresh socket gets the port of the first.
+fn add_all(
     registry: &Registry,
     socket: &Socket,
     list: &[SocketAddr],
@@ -119,7 +138,7 @@ pub(crate) fn bind_more(
     if held.is_none() {
         check_unbound(socket)?;
     }
-    let checked = list.iter().try_for_each(|address| {
+    list.iter().try_for_each(|address| {
         check_right(registry, address.port(), requester)?;
         let ip = address.ip().to_canonical();
         if !names_port(*address, port) || matches_one(&ips, ip) {
@@ -128,17 +147,10 @@ pub(crate) fn bind_more(
         check_local(ip)?;
         ips.push(ip);
         Ok(())
-    });
+    })?;
     match held {
-        None if ips.is_empty() => checked,
-        None => {
-            if checked.is_err() {
-                ips.truncate(1);
-            }
-            registry.bind(socket, Bound::new(ips, port)).and(checked)
-        }
+        None => registry.bind(socket, Bound::new(ips, port)),
         Some(held) => {
-            checked?;
             let added = ips[held.ips().len()..].to_vec();
             registry.rebind(socket, Bound::new(ips, port), &added)
         }
@@ -295,12 +307,12 @@ mod tests {
         let list = |range: std::ops::RangeInclusive<usize>| -> Vec<SocketAddr> {
             range.map(|n| ([127, 0, 1, n as u8], 0).into()).collect()
         };
-        let more = |range| bind_more(&registry, &socket, &list(range), requester(1));
-        assert_eq!(more(1..=ADDRESSES_MAX + 1), Err(Errno::NOBUFS));
+        let more = async |range| bind_more(&registry, &socket, &list(range), requester(1)).await;
+        assert_eq!(more(1..=ADDRESSES_MAX + 1).await, Err(Errno::NOBUFS));
         assert!(!socket.addresses().is_bound());
-        assert_eq!(more(1..=ADDRESSES_MAX - 1), Ok(()));
-        assert_eq!(more(ADDRESSES_MAX..=ADDRESSES_MAX + 1), Err(Errno::NOBUFS));
-        assert_eq!(more(ADDRESSES_MAX..=ADDRESSES_MAX), Ok(()));
+        assert_eq!(more(1..=ADDRESSES_MAX - 1).await, Ok(()));
+        assert_eq!(more(ADDRESSES_MAX..=ADDRESSES_MAX + 1).await, Err(Errno::NOBUFS));
+        assert_eq!(more(ADDRESSES_MAX..=ADDRESSES_MAX).await, Ok(()));
         assert_eq!(socket.addresses().bound().map(|bound| bound.ips().len()), Some(ADDRESSES_MAX));
     }
 
@@ -321,9 +333,9 @@ mod tests {
             let (socket, _program_end) = opened(&registry);
             let held = addresses(held);
             if !held.is_empty() {
-                bind_more(&registry, &socket, &held, requester(1)).expect("a free port");
+                bind_more(&registry, &socket, &held, requester(1)).await.expect("a free port");
             }
-            let more = bind_more(&registry, &socket, &addresses(added), requester(1));
+            let more = bind_more(&registry, &socket, &addresses(added), requester(1)).await;
             assert_eq!(more, Err(Errno::INVAL), "{held:?} {added:?}");
             let first = addresses(added)[0];
             let kept = if held.is_empty() { vec![first] } else { held };
@@ -332,7 +344,7 @@ mod tests {
             assert_eq!(bound.unwrap_or_default(), ips, "{added:?}");
         }
         let (alone, _program_end) = opened(&registry);
-        assert_eq!(bind_more(&registry, &alone, &addresses(&["0.0.0.0"]), requester(1)), Ok(()));
+        assert_eq!(bind_more(&registry, &alone, &addresses(&["0.0.0.0"]), requester(1)).await, Ok(()));
     }
 
     #[tokio::test(flavor = "local")]
@@ -346,7 +358,7 @@ mod tests {
             first.options_mut().set_v6_only(v6_only);
             second.options_mut().set_v6_only(v6_only);
             assert_eq!(bind(&registry, &first, mapped, requester(1)), expected);
-            assert_eq!(bind_more(&registry, &second, &[mapped], requester(1)), expected);
+            assert_eq!(bind_more(&registry, &second, &[mapped], requester(1)).await, expected);
             assert_eq!([first, second].map(|socket| socket.addresses().is_bound()), [!v6_only; 2]);
             // The address of a message without association.
             let peer = SocketAddr::new(mapped.ip(), 7);
@@ -386,13 +398,38 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
-    async fn a_fresh_socket_keeps_the_first_address_if_another_one_is_refused() {
+    async fn a_fresh_socket_keeps_the_addresses_before_one_that_is_refused() {
         let registry = registry();
+        let (other, _other_end) = opened(&registry);
+        let taken = [127, 0, 0, 9];
+        bind(&registry, &other, (taken, 0).into(), requester(1)).expect("a free port");
+        let port = other.local_address().port();
+        let [first, second, foreign] = [[127, 0, 0, 1], [127, 0, 0, 2], [192, 0, 2, 1]];
+        for (list, kept, error) in [
+            (&[first, foreign][..], 1, Errno::ADDRNOTAVAIL),
+            (&[first, second, foreign], 2, Errno::ADDRNOTAVAIL),
+            (&[first, foreign, second], 1, Errno::ADDRNOTAVAIL),
+            (&[first, second, first], 2, Errno::INVAL),
+            (&[first, second, taken], 2, Errno::ADDRINUSE),
+            (&[taken, first], 0, Errno::ADDRINUSE),
+        ] {
+            let (socket, _program_end) = opened(&registry);
+            let list: Vec<SocketAddr> = list.iter().map(|host| (*host, port).into()).collect();
+            assert_eq!(bind_more(&registry, &socket, &list, requester(1)).await, Err(error), "{list:?}");
+            let ips = socket.addresses().bound().map(|bound| bound.ips().to_vec()).unwrap_or_default();
+            let expected: Vec<IpAddr> = list.iter().take(kept).map(SocketAddr::ip).collect();
+            assert_eq!(ips, expected, "{list:?}");
+            registry.forget(&socket);
+        }
+        // One that is bound keeps what it had.
         let (socket, _program_end) = opened(&registry);
-        let list = [([127, 0, 0, 1], 0), ([192, 0, 2, 1], 0)].map(SocketAddr::from);
-        assert_eq!(bind_more(&registry, &socket, &list, requester(1)), Err(Errno::ADDRNOTAVAIL));
-        let ips = socket.addresses().bound().map(|bound| bound.ips().to_vec());
-        assert_eq!(ips, Some(vec![list[0].ip()]));
+        bind(&registry, &socket, (first, port).into(), requester(1)).expect("a free address");
+        let list = [second, foreign].map(|host| SocketAddr::from((host, port)));
+        let refused = bind_more(&registry, &socket, &list, requester(1)).await;
+        assert_eq!(
+            (refused, socket.addresses().bound().map(|bound| bound.ips().len())),
+            (Err(Errno::ADDRNOTAVAIL), Some(1))
+        );
     }
 
     #[tokio::test(flavor = "local")]
@@ -404,11 +441,8 @@ mod tests {
         let port = socket.local_address().port();
         let (fresh, _program_end) = opened(&registry);
         let list = [at(1, port), at(2, port)];
-        let more = || bind_more(&registry, &fresh, &list, requester(1));
-        assert_eq!(once_released(&registry, &fresh, &list, more).await, Err(Errno::ADDRINUSE));
-        assert!(!fresh.addresses().is_bound(), "all or none");
         drop(program_end);
-        assert_eq!(once_released(&registry, &fresh, &list, more).await, Ok(()));
+        assert_eq!(bind_more(&registry, &fresh, &list, requester(1)).await, Ok(()));
         let ips = fresh.addresses().bound().map(|bound| bound.ips().to_vec());
         assert_eq!(ips, Some(vec![at(1, 0).ip(), at(2, 0).ip()]));
     }

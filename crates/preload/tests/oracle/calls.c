@@ -474,6 +474,46 @@ static void bindx_once(const char *text, int fd, int option, const void *address
         text);
 }
 
+/* The addresses that a fresh socket has after a refused sctp_bindx. */
+static void bindx_refused(int port)
+{
+    static const struct {
+        const char *text;
+        const char *hosts[4];
+    } lists[] = {
+        {"one and a foreign one", {"127.0.0.1", "192.0.2.1"}},
+        {"two and a foreign one", {"127.0.0.1", "127.0.0.2", "192.0.2.1"}},
+        {"two, a foreign one and one", {"127.0.0.1", "127.0.0.2", "192.0.2.1", "127.0.0.3"}},
+        {"two and the first again", {"127.0.0.1", "127.0.0.2", "127.0.0.1"}},
+        {"one and one that is taken", {"127.0.0.1", "127.0.0.9"}},
+        {"two and one that is taken", {"127.0.0.1", "127.0.0.2", "127.0.0.9"}},
+        {"one that is taken and one", {"127.0.0.9", "127.0.0.1"}},
+        {"one and all", {"127.0.0.1", "0.0.0.0"}},
+        {"all and one", {"0.0.0.0", "127.0.0.1"}},
+    };
+    int other = fresh(style);
+    struct sockaddr_in taken = at("127.0.0.9", port);
+    NEEDED(bind(other, SA(taken), sizeof taken) == 0);
+    for (int i = 0; i < COUNT(lists); i++) {
+        struct sockaddr_in list[4];
+        int count = 0, fd = fresh(style);
+        for (; count < 4 && lists[i].hosts[count]; count++)
+            list[count] = at(lists[i].hosts[count], port);
+        bindx_once(lists[i].text, fd, SCTP_SOCKOPT_BINDX_ADD, list, count * sizeof *list);
+        for (int n = 0; n < count; n++) {
+            int again = fresh(style);
+            SAY(bind(again, SA(list[n]), sizeof *list), "then bind of another to %s", lists[i].hosts[n]);
+            close(again);
+        }
+        struct sockaddr_in own;
+        socklen_t bytes = sizeof own;
+        NEEDED(getsockname(fd, SA(own), &bytes) == 0);
+        printf("then port %s\n", own.sin_port == htons(port) ? "of the list" : "0");
+        close(fd);
+    }
+    close(other);
+}
+
 static void bindx(void)
 {
     int port = next_port(), fd = fresh(style);
@@ -507,14 +547,7 @@ static void bindx(void)
     list[1] = at("127.0.0.1", port);
     bindx_once("all and one", fd, SCTP_SOCKOPT_BINDX_ADD, list, sizeof list);
     close(fd);
-    fd = fresh(style);
-    list[0] = at("127.0.0.1", port);
-    list[1] = at("192.0.2.1", port);
-    bindx_once("one and a foreign one", fd, SCTP_SOCKOPT_BINDX_ADD, list, sizeof list);
-    socklen_t bytes = sizeof wrong;
-    NEEDED(getsockname(fd, SA(wrong), &bytes) == 0);
-    printf("then port %s\n", wrong.sin_port == htons(port) ? "of the first" : "0");
-    close(fd);
+    bindx_refused(port);
     struct joined j = joined(style);
     list[0] = at("127.0.0.5", 0);
     bindx_once("when connected", j.client, SCTP_SOCKOPT_BINDX_ADD, list, sizeof *list);

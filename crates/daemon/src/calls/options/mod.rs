@@ -89,8 +89,7 @@ pub(crate) async fn set(
     match option {
         (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD) => {
             let list = parse_list(value)?;
-            let bind_more = || bind::bind_more(registry, socket, &list, requester);
-            bind::once_released(registry, socket, &list, bind_more).await
+            bind::bind_more(registry, socket, &list, requester).await
         }
         (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => bind::bind_less(registry, socket, value),
         _ => {
