@@ -102,15 +102,20 @@ pub(crate) async fn connected_socket(registry: &Registry, listener: &Listener) -
 /// Returns the other end of its association.
 pub(crate) async fn closed_socket(registry: &Registry, listener: &Listener, sends: bool) -> Association {
     let (socket, peer) = connected_socket(registry, listener).await;
-    let assoc = socket.associations().first().expect("its only one");
-    let association = assoc.stack_association().expect("it is up");
     if sends {
-        for _ in 0..MESSAGES_BEYOND_WINDOW {
-            soon(association.send(&[7; MESSAGE_BYTES])).await.expect("there is room");
-        }
+        send_beyond_window(&socket).await;
     }
     registry.forget(&socket);
     peer
+}
+
+/// Sends more on the only association of a socket than the peer, which reads nothing, has room for.
+pub(crate) async fn send_beyond_window(socket: &Socket) {
+    let assoc = socket.associations().first().expect("its only one");
+    let association = assoc.stack_association().expect("it is up");
+    for _ in 0..MESSAGES_BEYOND_WINDOW {
+        soon(association.send(&[7; MESSAGE_BYTES])).await.expect("there is room");
+    }
 }
 
 /// Waits for something that comes.

@@ -8,8 +8,6 @@ use crate::users::owner::Owner;
 /// A socket that its program has closed.
 #[derive(Debug)]
 pub(crate) struct ClosedSocket {
-    /// Its place among all closed sockets.
-    pub(super) place: u64,
     pub(crate) number: u64,
     pub(crate) style: Style,
     pub(crate) owner: Owner,

@@ -35,7 +35,7 @@ pub(crate) struct LeftAssociation {
     pub(crate) stack_id: AssociationId,
 }
 
-/// The place of an association among those of a user: the place of its socket, and its number.
+/// The place of an association among those of a user: the place of its socket among all that have left one, and its number.
 pub(crate) type Place = (u64, AssocId);
 
 /// The associations of closed sockets of all users.
@@ -104,7 +104,7 @@ impl ClosedSockets {
         let Some(stack_id) = internals::identifier(association) else { return };
         let closed = self.describe(socket);
         let user = closed.owner.user;
-        let place = (closed.place, assoc.id());
+        let place = (socket.left_at(|| self.next_place()), assoc.id());
         let left = LeftAssociation { id: assoc.id(), peer: assoc.peer(), stack_id };
         let entry = Entry { socket: Arc::clone(closed), association: left, permit };
         self.table().users.entry(user).or_default().insert(place, entry);
@@ -125,8 +125,8 @@ impl ClosedSockets {
     }
 
     /// Aborts the oldest associations of a user that has too many or too much memory, but not the only one. A user that is above
-    /// its own limit loses one for each socket that it closes. Otherwise other users have taken the memory: then the user loses
-    /// as many as help, and none if the oldest [`ABORTED_MAX`] are not enough.
+    /// its own limit loses one for each association that it leaves. Otherwise other users have taken the memory: then the user
+    /// loses as many as help, and none if the oldest [`ABORTED_MAX`] are not enough.
     pub(super) fn keep_to(&self, user: &User, associations_max: usize) {
         let pages = user.pages();
         let is_above_own =
@@ -189,7 +189,6 @@ impl ClosedSockets {
     /// Describes a socket for reports, as it is when its program closes it.
     pub(super) fn describe<'a>(&self, socket: &'a Socket) -> &'a Arc<ClosedSocket> {
         socket.closed_as(|| ClosedSocket {
-            place: self.next_place(),
             number: socket.number(),
             style: socket.style(),
             owner: socket.owner(),
@@ -218,7 +217,9 @@ mod tests {
 
     use super::*;
     use crate::channel::style::Style;
-    use crate::testing::{ID, closed_socket, connected_socket, opened, registry_with, soon, until};
+    use crate::testing::{
+        ID, closed_socket, connected_socket, opened, registry_with, send_beyond_window, soon, until,
+    };
     use crate::users::limits::Limits;
 
     /// Returns whether an association was aborted by its peer; otherwise the peer may have closed it or not.
@@ -257,6 +258,22 @@ mod tests {
         let refused = registry.admit_association(&socket, 1);
         assert_eq!((other.is_some(), refused.is_some(), user.associations_refused()), (true, false, 3));
         drop((permit, other));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_oldest_is_the_one_that_was_left_first() {
+        let registry = registry_with(&Limits { user_associations: 2, ..Limits::default() });
+        let listener = registry.stack().listen(7).expect("a free port");
+        // This one was closed first, and is left second, as if its messages had waited for memory.
+        let (socket, second) = connected_socket(&registry, &listener).await;
+        send_beyond_window(&socket).await;
+        registry.release_port(&socket);
+        let first = closed_socket(&registry, &listener, true).await;
+        registry.forget(&socket);
+        drop(socket);
+        let third = closed_socket(&registry, &listener, true).await;
+        assert!(is_aborted(&first).await);
+        assert!(!is_aborted(&second).await && !is_aborted(&third).await);
     }
 
     #[tokio::test(flavor = "local")]

@@ -96,6 +96,8 @@ pub(crate) struct Socket {
     peeled_off_entries: RefCell<Option<PeeledOffEntries>>,
     /// Its description, once its program has closed it while it had associations.
     closed: OnceCell<Arc<ClosedSocket>>,
+    /// Its place among the sockets that have left associations.
+    left_at: OnceCell<u64>,
     is_left: Cell<bool>,
 }
 
@@ -143,6 +145,7 @@ impl Socket {
             peeled_off: Rc::default(),
             peeled_off_entries: RefCell::default(),
             closed: OnceCell::new(),
+            left_at: OnceCell::new(),
             is_left: Cell::new(false),
         }
     }
@@ -481,6 +484,11 @@ impl Socket {
     /// Returns the description that the socket has kept since its program closed it, or keeps this one.
     pub(super) fn closed_as(&self, describe: impl FnOnce() -> ClosedSocket) -> &Arc<ClosedSocket> {
         self.closed.get_or_init(|| Arc::new(describe()))
+    }
+
+    /// Returns the place among the sockets that have left associations, or takes the next one: the socket leaves its first.
+    pub(super) fn left_at(&self, next: impl FnOnce() -> u64) -> u64 {
+        *self.left_at.get_or_init(next)
     }
 
     /// Returns whether the socket was closed, and its associations were taken to be left to the stack.
