@@ -111,7 +111,8 @@ pub fn become_realtime(priority: i32) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
-/// Short slices of the processor for the thread that has asked for them, and for those that it starts meanwhile, until dropped.
+/// Short slices of the processor for the thread that has asked for them, until dropped. Threads that it starts meanwhile inherit
+/// them, and keep them until they end.
 ///
 /// A thread of a shorter slice replaces one of a longer slice as soon as it wakes; otherwise, it may wait for the next tick.
 #[derive(Debug)]
