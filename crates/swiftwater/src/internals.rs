@@ -255,11 +255,11 @@ pub fn has_association(stack: &crate::tokio::Stack, id: AssociationId) -> bool {
 }
 
 /// Limits an association whose program has gone, or is about to go: it is aborted when its peer has acknowledged nothing for five
-/// times RTO.Max, which counts as at most `rto_max`. `until_end` is dropped when the association has ended.
-pub fn orphan(association: &Association, rto_max: Duration, until_end: Box<dyn Any + Send>) {
+/// times RTO.Max, which counts as at most 60 s. `until_end` is dropped when the association has ended.
+pub fn orphan(association: &Association, until_end: Box<dyn Any + Send>) {
     let socket = &association.shared.socket;
     // A fault that has closed the stack has ended the association.
-    let _ = socket.command(|driver, cx| driver.orphan(cx, socket.stream, Which::Only, rto_max, until_end));
+    let _ = socket.command(|driver, cx| driver.orphan(cx, socket.stream, Which::Only, until_end));
 }
 
 /// Aborts an association, also after its last handle was dropped.

@@ -5,7 +5,6 @@ use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use channel_protocol::assoc_id::AssocId;
 use channel_protocol::record::{Flags, Header, PAYLOAD_BYTES_MAX};
@@ -24,10 +23,6 @@ use super::send_queue::SendQueue;
 use crate::channel::window_credit::ReceiveWindow;
 use crate::users::budget::Charge;
 use crate::users::user::{AssociationPermit, User};
-
-/// What RTO.Max counts as at most once the program has gone: the default of RFC 9260 §16. T5, five times that, bounds how long a
-/// peer that acknowledges nothing keeps the association.
-const LEFT_RTO_MAX: Duration = Duration::from_secs(60);
 
 /// An association of a socket.
 pub(crate) struct SocketAssociation {
@@ -147,7 +142,7 @@ impl SocketAssociation {
     /// Bounds the time as [`SocketAssociation::guard_end`] does. `until_end` is dropped when the association has ended.
     pub(super) fn guard_end_with(&self, until_end: Box<dyn Any + Send>) {
         if let Some(association) = self.stack_association() {
-            internals::orphan(association, LEFT_RTO_MAX, until_end);
+            internals::orphan(association, until_end);
         }
     }
 

@@ -13,6 +13,10 @@ use streams::{Cx, StreamId, Which};
 use super::SctpDriver;
 use super::minor::Minor;
 
+/// What RTO.Max counts as at most in an association without a user: the default of RFC 9260 §16, whatever the user has set. T5,
+/// five times that, bounds how long a peer that acknowledges nothing keeps the association.
+pub(super) const ORPHAN_RTO_MAX: Duration = Duration::from_secs(60);
+
 impl SctpDriver {
     /// Sends new data of an association to this address of the peer from now on, while the address answers.
     ///
@@ -131,12 +135,13 @@ impl SctpDriver {
         cx: &mut Cx<'_>,
         s: StreamId,
         association: Which,
-        rto_max: Duration,
         until_end: Box<dyn Any + Send>,
     ) {
         if let Some(id) = self.association(s, association) {
             let now = self.now(cx);
-            self.with_endpoint(cx, |endpoint, host| endpoint.orphan(now, id, rto_max, until_end, host));
+            self.with_endpoint(cx, |endpoint, host| {
+                endpoint.orphan(now, id, ORPHAN_RTO_MAX, until_end, host)
+            });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ::sctp::{Arrival, Piece, Reply, Scope, Time, TransmitBuffer};
 use links::{Datagrams, UnreachableReason};
@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use streams::Cx;
 
 use super::SctpDriver;
+use super::control::ORPHAN_RTO_MAX;
 use super::indication::Unwanted;
 use super::minor::Owner;
 
@@ -28,10 +29,6 @@ const HANDLED_BYTES_MAX: usize = 16 * 1024;
 
 /// Maximum number of associations that are ended in one call when their listener was closed. A backlog may be thousands.
 const UNWANTED_MAX: usize = 32;
-
-/// RTO.Max of an association that is shut down because its listener was closed: the default of RFC 9260 §16, whatever the user
-/// has set. T5 is five times that.
-const UNWANTED_RTO_MAX: Duration = Duration::from_secs(60);
 
 /// The batches of one receive of the link. The caller has all of them handled before it answers, if they do not take too long, so
 /// that one SACK covers everything that had arrived.
@@ -234,7 +231,7 @@ impl SctpDriver {
                 Unwanted::Waited(id, charge)
                     if endpoint.association(id).is_some_and(|view| view.unread_bytes() == 0) =>
                 {
-                    endpoint.orphan(now, id, UNWANTED_RTO_MAX, Box::new(charge), &mut host);
+                    endpoint.orphan(now, id, ORPHAN_RTO_MAX, Box::new(charge), &mut host);
                     endpoint.close(now, id, &mut host);
                 }
                 Unwanted::Late(id) | Unwanted::Waited(id, _) => {
