@@ -86,7 +86,7 @@ pub(crate) fn listen(
     socket.commands().listen(listener)
 }
 
-/// Stops listening and aborts waiting associations. `recalled` contains the records of the pair.
+/// Stops listening. The stack ends the associations that wait. `recalled` contains the records of the pair.
 async fn unlisten(registry: &Registry, socket: &Socket, recalled: Recalled) -> Result<(), Errno> {
     check_listens(socket)?;
     registry.on_unlistened(socket);

@@ -3,7 +3,7 @@
 //! A program can send the descriptor of its socket into the pair of this socket or of another one, alone or in the queue of a
 //! further AF_UNIX socket. The kernel then keeps the socket open although no process has it, and the daemon hears of no close.
 //! While the daemon takes records, it closes what comes with them. While a socket takes none, the daemon inspects those that have
-//! come. Records of the shim come with memfds alone, at most one each; any other descriptor breaks the socket.
+//! come. Records of the shim come only with memfds, at most one each; any other descriptor breaks the socket.
 //!
 //! The memory of these memfds is that of the program, and its control group bounds it, until the program has ended and a peer
 //! keeps the daemon from taking the records. Then only the peer could free the memory. So it is charged to the user from

@@ -55,7 +55,7 @@ pub(crate) struct SocketAssociation {
     has_upper_records: Cell<bool>,
     /// The association whose stream this one's was linked with last. The stack knows whether the link has ended.
     linked_with: Cell<AssocId>,
-    /// The permit of an association of a socket that is not closed. That of a one-to-one socket gets it with its paths.
+    /// The permit, until the socket is closed. The association of a one-to-one socket gets it when its paths are charged.
     permit: RefCell<Option<AssociationPermit>>,
     /// The charge of an association of a one-to-many socket that has ended, in place of the permit.
     unread: RefCell<Option<Charge>>,

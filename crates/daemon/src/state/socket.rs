@@ -557,8 +557,8 @@ impl Socket {
         }
     }
 
-    /// Records that the stack has forgotten an association, while the program has not read all of it. It counts as such until the
-    /// returned value is dropped.
+    /// Records that the stack has forgotten an association, while the program has not read all of it. The socket counts the end
+    /// as unread until the caller drops the returned value.
     pub(crate) fn on_end_unread(&self, assoc: &SocketAssociation) -> UnreadEnd {
         assoc.count_as_unread();
         self.associations.unread_ends().begin()

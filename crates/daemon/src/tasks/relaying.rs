@@ -178,7 +178,7 @@ pub(super) async fn relay_send_queue(
 
 /// Moves messages from an association into the channel until the association has ended. Held messages go first; if this is
 /// dropped, a message in progress stays held. Reports to `ended` how the association has ended, before the program is notified.
-/// `unread` is as of [`wait_for_program`].
+/// Sets `unread` as [`wait_for_program`] does.
 pub(super) async fn relay_inbound(
     socket: &Rc<Socket>,
     assoc: &Rc<SocketAssociation>,

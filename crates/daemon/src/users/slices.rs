@@ -1,7 +1,7 @@
 //! Slices of the processor: the daemon's thread has short ones while several users are there.
 //!
 //! The scheduler lets a program that uses a processor without pause finish its slice before a thread that wakes replaces it, and
-//! looks at slices at ticks alone. So a user whose programs do that, at any nice value, would keep the daemon from what another
+//! looks at slices only at ticks. So a user whose programs do that, at any nice value, would keep the daemon from what another
 //! user asks for up to 4 ms each time. A thread with shorter slices does not wait. It also interrupts a program that sends, so a
 //! user who is alone has the usual slices, and the daemon moves more messages at a time.
 
