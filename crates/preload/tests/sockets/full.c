@@ -31,12 +31,12 @@ static void *reads(void *server)
 int main(void)
 {
     const struct rlimit limit = {TABLE, TABLE};
-    struct sockaddr_in a = loopback(PORT + 1), to = loopback(PORT);
+    struct sockaddr_in a = loopback(PORT + 1), to = loopback(PORT + 2);
     int client, server, bytes = BUFFER_BYTES, listener = fresh(0), another = fresh(0), server_ends[2];
     socklen_t length = sizeof a;
     begin();
     joined(PORT, &client, &server);
-    int first = listening(PORT, 0);
+    int first = listening(PORT + 2, 0);
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0 && pipe(server_ends) == 0);
     fill(content, LONG_BYTES, 3);
     fill_table();
