@@ -18,7 +18,7 @@ pub use seen::Seen;
 pub use utilities::{allocb, copyb, dupb, esballoc, testb};
 
 use bytes::Bytes;
-use tpi::{Primitive, RecvInfo, SendInfo, Which};
+use tpi::{NotificationKind, Primitive, RecvInfo, SendInfo, Which};
 
 use crate::Chain;
 
@@ -112,6 +112,12 @@ impl Message {
     /// options has the default description.
     pub fn user_data(&self) -> Option<UserData> {
         self.kind.described(user_data_of)
+    }
+
+    /// Returns the association whose open record has no part behind this message: the association begins again or ends, or the
+    /// rest of the record does not arrive. In the last case also returns the stream of the record.
+    pub(crate) fn cut_record(&self) -> Option<(Which, Option<u16>)> {
+        self.kind.described(|primitive| Some(cut_record_of(primitive))).flatten()
     }
 
     /// Returns the description of user data on its way down; `None` for other messages. Data without options has the default
@@ -212,6 +218,24 @@ fn user_data_of(primitive: &Primitive) -> Option<UserData> {
         | Primitive::ExdataReq { more }
         | Primitive::DataInd { more }
         | Primitive::ExdataInd { more } => Some(UserData { more: *more, ..UserData::default() }),
+        _ => None,
+    }
+}
+
+fn cut_record_of(primitive: &Primitive) -> Option<(Which, Option<u16>)> {
+    match primitive {
+        // The second one of an association reports that the peer has restarted.
+        Primitive::ConnCon { association, .. }
+        | Primitive::DisconReq { association, .. }
+        | Primitive::DisconInd { association, .. }
+        | Primitive::OrdrelReq { association }
+        | Primitive::OrdrelInd { association } => Some((*association, None)),
+        Primitive::NotificationInd(notification) => match notification.kind {
+            NotificationKind::PartialDeliveryAborted { stream, .. } => {
+                Some((notification.association, Some(stream)))
+            }
+            _ => None,
+        },
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! A module that injects faults.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::arguments;
@@ -27,10 +27,8 @@ pub struct Filter {
     down: bool,
     up: bool,
     random: u64,
-    /// Records whose first messages were dropped, by direction, association and stream.
-    dropping: HashSet<(bool, Which, u16)>,
-    /// Records whose first messages were passed on.
-    passing: HashSet<(bool, Which, u16)>,
+    /// Records that are not complete yet, by direction, association and stream: whether their messages are dropped.
+    open_records: BTreeMap<(usize, Which, u16), bool>,
     /// The messages that wait, down and up.
     delayed: [Delayed; 2],
     dropped: u64,
@@ -81,8 +79,7 @@ impl Filter {
             down: true,
             up: false,
             random: 1,
-            dropping: HashSet::new(),
-            passing: HashSet::new(),
+            open_records: BTreeMap::new(),
             delayed: Default::default(),
             dropped: 0,
             duplicated: 0,
@@ -128,21 +125,16 @@ impl Filter {
 
     fn fate(&mut self, side: Side, m: &Message) -> Fate {
         let Some(info) = m.user_data() else { return Fate::Pass };
-        let record = (side == Side::Write, info.association, info.stream);
-        let begun = (self.dropping.contains(&record), self.passing.contains(&record));
-        let drops = match begun {
-            (true, _) => true,
-            (_, true) => false,
-            _ => self.chance() < self.drop,
-        };
-        let set = if drops { &mut self.dropping } else { &mut self.passing };
+        let record = (direction(side), info.association, info.stream);
+        let begun = self.open_records.get(&record).copied();
+        let drops = begun.unwrap_or_else(|| self.chance() < self.drop);
         if info.more {
-            set.insert(record);
+            self.open_records.insert(record, drops);
         } else {
-            set.remove(&record);
+            self.open_records.remove(&record);
         }
         let may_duplicate = side == Side::Write && !m.marks.intersects(Marks::DUPLICATE);
-        let is_whole = begun == (false, false) && !info.more;
+        let is_whole = begun.is_none() && !info.more;
         match drops {
             true => Fate::Drop,
             false if is_whole && may_duplicate && self.chance() < self.duplicate => Fate::Twice,
@@ -150,7 +142,18 @@ impl Filter {
         }
     }
 
+    /// Forgets records of which no part comes after this message.
+    fn forget_cut_records(&mut self, side: Side, m: &Message) {
+        let Some((association, stream)) = m.cut_record() else { return };
+        let (first, last) = stream.map_or((0, u16::MAX), |stream| (stream, stream));
+        let cut = (direction(side), association, first)..=(direction(side), association, last);
+        while let Some((&record, _)) = self.open_records.range(cut.clone()).next() {
+            self.open_records.remove(&record);
+        }
+    }
+
     fn put(&mut self, q: &mut Q<'_>, m: Message) {
+        self.forget_cut_records(q.side(), &m);
         if !self.chooses(q.side(), &m) {
             return if m.kind.is_high_priority() { q.putnext(m) } else { self.send(q, m, Duration::ZERO) };
         }

@@ -1,20 +1,18 @@
 //! A module that limits the rate of user data.
 
-mod waiting;
+mod buckets;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
 use std::time::{Duration, Instant};
 
 use super::arguments;
+use crate::Errno;
 use crate::identifiers::Side;
 use crate::memory::StateCharge;
 use crate::message::{Kind, Message, UserData};
 use crate::module::{Module, ModuleInfo, Q};
 use crate::queue::{QueueInfo, SERVED_MAX};
 use crate::timers::TimerId;
-use crate::{Errno, Which};
-use waiting::{Found, Waiting};
+use buckets::Buckets;
 
 /// Limits messages and bits of user data per second, in each direction, over all streams of an association together or for each
 /// stream (`limit`).
@@ -23,7 +21,9 @@ use waiting::{Found, Waiting};
 /// by [`Limit::BURST`], so the rate holds even if the executive is given the time rarely.
 ///
 /// With a limit for each stream, messages of one stream pass those of another that wait. Primitives, such as a release, pass no
-/// message and are not passed, and nothing comes between the parts of a record.
+/// message and are not passed, and nothing comes between the parts of a record. While messages wait for the end of a record, the
+/// primitives behind them pass them, because the end may come behind these; but a primitive after which no part comes, such as a
+/// release or the report of a restart, ends the record itself.
 ///
 /// Streams whose numbers differ by a multiple of [`Limit::STREAMS_MAX`] share a bucket. The memory of the buckets is charged when
 /// the module is pushed ([`Q::charge_state`]); if there is none, all streams share one bucket.
@@ -43,35 +43,12 @@ pub struct Limit {
     up: Direction,
 }
 
-/// Buckets that admit a message now. The first number is that of the first message that waits for the bucket.
-type Free = BinaryHeap<Reverse<(u32, usize)>>;
-
 /// The state of one direction.
 #[derive(Debug, Default)]
 struct Direction {
-    waiting: Waiting,
-    /// The streams of records that were sent on in part, by association.
-    in_record: HashMap<Which, u16>,
+    buckets: Buckets,
     /// The timer that runs, and when it expires.
     timer: Option<(TimerId, u64)>,
-}
-
-impl Direction {
-    /// Returns whether user data has to wait although messages behind it may go.
-    fn is_held_up(&self, data: UserData) -> bool {
-        self.in_record.get(&data.association).is_some_and(|stream| *stream != data.stream)
-    }
-
-    /// Notes that user data was sent on. Returns whether a record has ended with it.
-    fn on_sent(&mut self, data: UserData) -> bool {
-        match data.more {
-            true => {
-                self.in_record.insert(data.association, data.stream);
-                false
-            }
-            false => self.in_record.remove(&data.association).is_some(),
-        }
-    }
 }
 
 impl Limit {
@@ -83,13 +60,11 @@ impl Limit {
     const COST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
     /// Bytes that may wait in each direction before their sender must wait.
     const HIWAT_BYTES: usize = 64 * 1024;
-    /// Number of waiting messages that others may pass.
-    const PASSED_MAX: usize = 1024;
     /// Number of waiting messages that the queue moves in a pass for those that pass them.
     const MOVED_MAX: usize = 4096;
 
     /// Memory of the buckets of both directions.
-    const STATE_BYTES: usize = 2 * Waiting::bytes_of(Self::STREAMS_MAX);
+    const STATE_BYTES: usize = 2 * Buckets::bytes_of(Self::STREAMS_MAX);
 
     /// Returns a module with a limit of bits and of messages per second, if given.
     pub fn new(bits_per_s: Option<f64>, messages_per_s: Option<f64>, per_stream: bool) -> Self {
@@ -130,10 +105,11 @@ impl Limit {
     }
 
     fn put(&mut self, q: &mut Q<'_>, m: Message) {
-        if matches!(m.kind, Kind::Flush(_)) {
+        if let Kind::Flush(flush) = &m.kind {
+            let flush = *flush;
             q.pass(m);
-            self.down.waiting.on_changed();
-            return self.up.waiting.on_changed();
+            self.down.buckets.on_flush(flush.write);
+            return self.up.buckets.on_flush(flush.read);
         }
         if m.kind.is_high_priority() {
             return q.putnext(m);
@@ -143,7 +119,9 @@ impl Limit {
         }
         let data = m.user_data();
         if q.canputnext(m.band) && self.take(q, data, m.data.len()).is_ok() {
-            self.on_sent(q.side(), data);
+            if self.has_buckets() {
+                self.direction(q.side()).buckets.note_record(&m);
+            }
             q.putnext(m);
         } else {
             self.queue(q, m);
@@ -157,14 +135,13 @@ impl Limit {
         if self.has_buckets() {
             self.follow(q);
             let bucket = self.bucket_of_message(&m);
-            let direction = self.direction(q.side());
+            let buckets = &mut self.direction(q.side()).buckets;
             if m.band > 0 {
                 // It passes those of lower bands.
-                direction.waiting.on_changed();
+                buckets.on_changed();
                 is_first = true;
             } else {
-                // A part of a record may go although others wait in front of it for its end.
-                is_first |= direction.waiting.push(bucket) || !direction.in_record.is_empty();
+                is_first |= buckets.push(bucket) || buckets.passes_held(&m);
             }
         }
         q.putq(m);
@@ -177,23 +154,15 @@ impl Limit {
     fn take(&mut self, q: &Q<'_>, data: Option<UserData>, bytes: usize) -> Result<(), u64> {
         let Some(data) = data else { return Ok(()) };
         let (now_ns, cost, bucket) = (self.now_ns(q), self.cost(bytes), self.bucket_of(data));
-        let waiting = &mut self.direction(q.side()).waiting;
+        let buckets = &mut self.direction(q.side()).buckets;
         // Lateness beyond the burst is forgotten.
         let earliest_ns = now_ns.saturating_sub(nanoseconds(Self::BURST));
-        let next_ns = waiting.next_ns(bucket).max(earliest_ns);
+        let next_ns = buckets.next_ns(bucket).max(earliest_ns);
         if next_ns > now_ns {
             return Err(next_ns);
         }
-        waiting.set_next_ns(bucket, next_ns + nanoseconds(cost));
+        buckets.set_next_ns(bucket, next_ns + nanoseconds(cost));
         Ok(())
-    }
-
-    /// Notes that a message was sent on. Returns whether a record has ended that others have waited for.
-    fn on_sent(&mut self, side: Side, data: Option<UserData>) -> bool {
-        match data {
-            Some(data) if self.has_buckets() => self.direction(side).on_sent(data),
-            _ => false,
-        }
     }
 
     /// Sends the messages that may go, some of many.
@@ -227,26 +196,18 @@ impl Limit {
             return false;
         }
         let Some(m) = q.getq() else { return false };
-        self.on_sent(q.side(), data);
         q.putnext(m);
         true
     }
 
     /// Sends the messages whose buckets are free, in the order of the queue. A waiting message holds up its own bucket only.
     fn serve_buckets(&mut self, q: &mut Q<'_>) {
-        let mut free = self.free(q);
+        let now_ns = self.now_ns(q);
+        self.direction(q.side()).buckets.begin_pass(now_ns);
         let mut moved_in_pass = 0;
         for sent in 0..SERVED_MAX {
-            if self.direction(q.side()).waiting.begins_with_barrier() {
-                if !self.send_first(q) {
-                    return;
-                }
-                self.direction(q.side()).waiting.pop_barrier();
-                free = self.free(q);
-                continue;
-            }
-            let Some((bucket, found)) = self.next_free(q, &mut free) else {
-                if sent > 0 && q.queue().len() > Self::PASSED_MAX {
+            let Some(found) = self.direction(q.side()).buckets.next(q, now_ns) else {
+                if sent > 0 && q.queue().len() > Buckets::PASSED_MAX {
                     // Others may be far enough in front now.
                     q.qenable();
                 }
@@ -259,16 +220,9 @@ impl Limit {
             }
             let moved = q.queue().cost_of_rmvq(found.place);
             let Some(m) = q.rmvq(found.place) else { return };
+            self.direction(q.side()).buckets.on_sent(found, &m, now_ns);
             q.putnext(m);
-            self.direction(q.side()).waiting.remove(bucket, found);
             moved_in_pass += moved;
-            if self.on_sent(q.side(), data) {
-                // Those that have waited for the end of the record may go.
-                free = self.free(q);
-            } else {
-                let now_ns = self.now_ns(q);
-                free.extend(self.direction(q.side()).waiting.free_one(bucket, now_ns).map(Reverse));
-            }
             if moved_in_pass >= Self::MOVED_MAX {
                 break;
             }
@@ -277,34 +231,10 @@ impl Limit {
         self.wake(q);
     }
 
-    /// Returns the buckets that admit a message now.
-    fn free(&mut self, q: &Q<'_>) -> Free {
-        let now_ns = self.now_ns(q);
-        self.direction(q.side()).waiting.free(now_ns).map(Reverse).collect()
-    }
-
-    /// Takes the bucket whose first message came before those of the others, and finds the first of its messages that no open
-    /// record holds back.
-    fn next_free(&mut self, q: &mut Q<'_>, free: &mut Free) -> Option<(usize, Found)> {
-        let direction = self.direction(q.side());
-        while let Some(Reverse((_, bucket))) = free.pop() {
-            let mut next = direction.waiting.first(bucket);
-            while let Some(found) = next.filter(|found| found.place < Self::PASSED_MAX) {
-                let data = q.queue().iter().nth(found.place).and_then(Message::user_data);
-                if !data.is_some_and(|data| direction.is_held_up(data)) {
-                    return Some((bucket, found));
-                }
-                q.count_work();
-                next = direction.waiting.behind(found);
-            }
-        }
-        None
-    }
-
     /// Starts the timer for the bucket that admits a message next.
     fn wake(&mut self, q: &mut Q<'_>) {
         let now_ns = self.now_ns(q);
-        if let Some(at_ns) = self.direction(q.side()).waiting.wake_ns(now_ns) {
+        if let Some(at_ns) = self.direction(q.side()).buckets.wake_ns(now_ns) {
             self.wake_at(q, at_ns);
         }
     }
@@ -324,9 +254,9 @@ impl Limit {
 
     /// Makes the index of the queue again if it is not that of the queue.
     fn follow(&mut self, q: &Q<'_>) {
-        let mut waiting = std::mem::take(&mut self.direction(q.side()).waiting);
-        waiting.follow(q.queue(), |m| self.bucket_of_message(m));
-        self.direction(q.side()).waiting = waiting;
+        let mut buckets = std::mem::take(&mut self.direction(q.side()).buckets);
+        buckets.follow(q.queue(), |m| self.bucket_of_message(m));
+        self.direction(q.side()).buckets = buckets;
     }
 
     /// Returns whether there is more than one bucket.
@@ -416,7 +346,7 @@ mod tests {
 
     use super::*;
     use crate::drivers::Nuls;
-    use crate::{Executive, Primitive, SendInfo};
+    use crate::{Executive, Primitive, SendInfo, Which};
 
     thread_local! {
         /// Number of messages on queues that were looked at.

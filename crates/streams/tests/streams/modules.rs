@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use streams::modules::{self, Limit, Trace};
-use streams::{AssociationId, Chain, Flush, Message, Primitive, PushError, RecvInfo, SendInfo, Which};
+use streams::{
+    AssociationId, Chain, Control, Flush, Kind, Message, Primitive, PushError, RecvInfo, SendInfo, Which,
+};
+use tpi::{Notification, NotificationKind};
 
 use crate::support::{ONE, Rig, data, epoch, pass, pushed, text};
 
@@ -275,6 +278,122 @@ fn limit_finds_the_end_of_a_record_behind_those_that_wait_for_it() {
     }
     pass(&mut rig, start, 1, 2001);
     assert_eq!(rig.read_all(), ["(1", "(2", "2)", "later 2", "1)", "later 1"].map(String::from));
+}
+
+/// Returns a report about association 1.
+fn report(kind: NotificationKind) -> Message {
+    Message::proto(Primitive::NotificationInd(Box::new(Notification { association: ONE, kind })))
+}
+
+/// Returns the report of a restart of association 1.
+fn restart() -> Message {
+    let confirmation = Primitive::ConnCon {
+        addresses: Box::default(),
+        association: ONE,
+        outbound_streams: 1,
+        inbound_streams: 1,
+    };
+    Message { data: b"restart"[..].into(), ..Message::proto(confirmation) }
+}
+
+/// Returns the text of a message, or the name of its primitive if it has none.
+fn what(m: &Message) -> String {
+    match &m.kind {
+        Kind::Proto(Control::Tpi(primitive)) if m.data.is_empty() => primitive.code().name().into(),
+        _ => text(m),
+    }
+}
+
+/// Returns what has come up.
+fn come(rig: &mut Rig) -> Vec<String> {
+    std::iter::from_fn(|| rig.executive.getmsg(rig.s).unwrap()).map(|m| what(&m)).collect()
+}
+
+/// RFC 9260 §5.2.4 A, RFC 6458 §6.1.7: the peer begins again, and the rest of a record that has come in part does not come.
+#[test]
+fn limit_waits_for_no_record_that_a_restart_has_cut() {
+    let aborted = || report(NotificationKind::PartialDeliveryAborted { stream: 0, ssn: 0 });
+    for ends in [vec![restart()], vec![aborted(), restart()], vec![aborted()]] {
+        let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
+        // Two messages of another stream wait when the record begins: one for its bucket.
+        rig.up(on_stream(ONE, 1, false, "first".into()));
+        rig.up(on_stream(ONE, 1, false, "before".into()));
+        rig.up(on_stream(ONE, 0, true, "(".into()));
+        rig.up(on_stream(ONE, 0, true, "part".into()));
+        let expected_ends: Vec<String> = ends.iter().map(what).collect();
+        ends.into_iter().for_each(|end| rig.up(end));
+        rig.up(on_stream(ONE, 1, false, "new 1".into()));
+        rig.up(on_stream(ONE, 2, false, "new 2".into()));
+        rig.up(Message::proto(Primitive::OrdrelInd { association: ONE }));
+        pass(&mut rig, start, 1, 4000);
+        let come = come(&mut rig);
+        let place = |text: &str| come.iter().position(|other| other == text).expect(text);
+        assert_eq!(come[..3], ["first", "(", "part"], "{come:?}");
+        assert_eq!(come.len(), 7 + expected_ends.len(), "{come:?}");
+        let is_reported = expected_ends[0] != "restart";
+        assert_eq!(place("before") < place(&expected_ends[0]), !is_reported, "{come:?}");
+        assert!(place("new 1").min(place("new 2")) > place(expected_ends.last().unwrap()), "{come:?}");
+        assert_eq!(place("T_ORDREL_IND"), come.len() - 1, "{come:?}");
+    }
+}
+
+/// The parts of a record may have reports between them, and primitives of other associations.
+#[test]
+fn limit_finds_the_end_of_a_record_behind_a_primitive() {
+    let other = Which::Id(AssociationId::new(2, 1));
+    let between =
+        [report(NotificationKind::SenderDry), Message::proto(Primitive::OrdrelInd { association: other })];
+    for between in between {
+        let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
+        rig.up(on_stream(ONE, 1, false, "first".into()));
+        rig.up(on_stream(ONE, 1, false, "held".into()));
+        rig.up(on_stream(ONE, 0, true, "(".into()));
+        let expected = what(&between);
+        rig.up(between);
+        rig.up(on_stream(ONE, 0, false, ")".into()));
+        pass(&mut rig, start, 1, 4000);
+        assert_eq!(come(&mut rig), ["first", "(", &expected, ")", "held"]);
+    }
+}
+
+/// A release ends the records of its side: nothing follows it.
+#[test]
+fn limit_holds_no_release_behind_an_open_record() {
+    let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
+    for (stream, more) in [(1, false), (1, false), (0, true)] {
+        rig.up(on_stream(ONE, stream, more, format!("{stream}")));
+    }
+    rig.up(Message::proto(Primitive::OrdrelInd { association: ONE }));
+    pass(&mut rig, start, 1, 2000);
+    assert_eq!(come(&mut rig), ["1", "0", "1", "T_ORDREL_IND"]);
+}
+
+#[test]
+fn limit_waits_for_no_record_whose_end_was_flushed() {
+    let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
+    rig.up(on_stream(ONE, 0, true, "(".into()));
+    rig.up(on_stream(ONE, 0, false, ")".into()));
+    rig.executive.at(epoch()).run();
+    assert_eq!(come(&mut rig), ["("]);
+    rig.executive.flush_queues(rig.s, Flush::READ);
+    rig.up(on_stream(ONE, 1, false, "other".into()));
+    pass(&mut rig, start, 1, 2000);
+    assert_eq!(come(&mut rig), ["other"]);
+}
+
+#[test]
+fn filter_decides_anew_after_a_record_that_a_restart_has_cut() {
+    let aborted = |stream| report(NotificationKind::PartialDeliveryAborted { stream, ssn: 0 });
+    for (end, is_dropped) in [(restart(), false), (aborted(0), false), (aborted(1), true)] {
+        // With this seed the first record is dropped, and the next message is not.
+        let (mut rig, _) = pushed("filter", &["drop=0.5", "seed=3", "way=up"]);
+        rig.up(on_stream(ONE, 0, true, "(".into()));
+        let expected = what(&end);
+        rig.up(end);
+        rig.up(on_stream(ONE, 0, false, "new".into()));
+        let come = come(&mut rig);
+        assert_eq!(come, if is_dropped { vec![expected] } else { vec![expected, "new".into()] });
+    }
 }
 
 #[test]
