@@ -43,10 +43,10 @@ impl Default for RtoConfig {
     }
 }
 
-/// Whether new data leaves on all paths at once (`SCTP_CMT_ON_OFF`). RFC 9260 §6.4 uses the primary path alone.
+/// Whether new data leaves on all paths at once (`SCTP_CMT_ON_OFF`). RFC 9260 §6.4 uses only the primary path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Multipath {
-    /// Use the primary path alone.
+    /// Use only the primary path.
     Off,
     /// Use all paths if the peer requests this in the handshake, too, and if a path leaves this host. On one host all
     /// paths share the processor, and one path carries as much as several. Every Swiftwater endpoint with this setting
@@ -101,10 +101,10 @@ pub struct AssociationConfig {
     /// size up to `receive_buffer_bytes` keeps the buffer as it is. Default: 64 MiB.
     pub receive_buffer_tuned_bytes: usize,
     /// Memory for received data that this association shares with others; the pool bounds all of them together.
-    /// *Fixed*. Default: `None`, so that the receive buffer alone bounds the association.
+    /// *Fixed*. Default: `None`, so that only the receive buffer bounds the association.
     pub receive_pool: Option<ReceivePool>,
     /// Memory for messages to send that this association shares with others: it bounds how far each of them may fill its send
-    /// buffer. *Fixed*. Default: `None`, so that the send buffer alone bounds the association.
+    /// buffer. *Fixed*. Default: `None`, so that only the send buffer bounds the association.
     pub send_pool: Option<SendPool>,
     /// Paces the retransmission timers, heartbeats and window probes of this association together with those of others.
     /// *Fixed*. Default: `None`, so that each timer expires at its time.

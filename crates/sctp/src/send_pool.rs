@@ -29,7 +29,7 @@ pub trait SendBudget: fmt::Debug + Send + Sync {
     fn release(&self, bytes: usize);
     /// Returns the number of bytes that are free besides the reserve ([`SEND_RESERVED_PART`]).
     fn free_bytes(&self) -> usize;
-    /// Returns whether the owners of messages charge their memory to this budget, so that associations charge copies alone.
+    /// Returns whether the owners of messages charge their memory to this budget, so that associations charge only copies.
     fn owners_charge(&self) -> bool {
         false
     }

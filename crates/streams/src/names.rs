@@ -45,7 +45,7 @@ impl Autopush {
     pub const MODULES_MAX: usize = 8;
 
     /// Parses a file of `autopush -f`: a line names a device, a first and a last minor device, and modules. A first minor device
-    /// of -1 stands for all, a last one of 0 for the first alone. `#` begins a comment. A module with arguments is written
+    /// of -1 stands for all, a last one of 0 for only the first. `#` begins a comment. A module with arguments is written
     /// `name(argument,argument)`.
     ///
     /// # Errors

@@ -186,7 +186,7 @@ impl Association {
         self.push_control(Control::of(HeartbeatAck::KIND, Some(path_id), bytes));
     }
 
-    /// Returns whether a packet has a HEARTBEAT alone, and came to a local address that its path does not use.
+    /// Returns whether a packet contains only a HEARTBEAT, and came to a local address that its path does not use.
     pub(crate) fn is_probe_elsewhere(
         &self,
         now: Time,

@@ -125,7 +125,7 @@ impl Association {
 
     /// Returns when T5-shutdown-guard expires (RFC 9260 §9.2). It also runs while a shutdown waits for the peer to acknowledge
     /// data, since the last advance of the cumulative TSN: a peer that refuses probes of its window, takes acknowledgements of
-    /// gaps back or answers HEARTBEATs alone is alive, so nothing else would end that wait. Without a user it runs in each state.
+    /// gaps back or answers only HEARTBEATs is alive, so nothing else would end that wait. Without a user it runs in each state.
     pub(super) fn t5_at(&self) -> Option<Time> {
         let shutdown_ends_at = match self.state {
             State::ShutdownSent { t5_at, .. } => Some(t5_at),

@@ -624,7 +624,7 @@ mod tests {
         let limit = |rate: Rate| (rate.capacity.as_nanos() / rate.token.as_nanos()) as usize;
         // Each INIT is from a prefix of its own.
         let sources: Vec<InitSource> = (0..20_000).map(|n| init(n << 8, 7)).collect();
-        // Others have used up the part of all quiet prefixes, so repetitions alone are answered.
+        // Others have used up the part of all quiet prefixes, so only repetitions are answered.
         budget.handshakes.quiet.full_at = again + 2 * HANDSHAKES.quiet.capacity;
         let mut answered =
             |now| sources.iter().filter(|source| budget.draw_for_init(now, **source, true)).count();

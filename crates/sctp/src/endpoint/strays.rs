@@ -3,7 +3,7 @@
 //!
 //! Receiving a stray costs more than its handling. A link may separate strays before they are received, but only if it knows all
 //! valid tags and ports, and each update costs a system call for each new association. So the link gets updates only during a
-//! flood. A link that cannot take as many tags is told the ports alone.
+//! flood. A link that cannot take as many tags is told only the ports.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ impl Strays {
         (self.stale_ports, self.new_listener) = (true, true);
     }
 
-    /// Records that the link cannot steer by tags. It is told the ports alone, if it takes them.
+    /// Records that the link cannot steer by tags. It is told only the ports, if it takes them.
     pub(super) fn on_tags_refused(&mut self, now: Time) {
         self.state = State::Steering { until: now + REFUSAL_TIME, told_at: Time::ZERO, by_tag: false };
         self.stale_ports = true;

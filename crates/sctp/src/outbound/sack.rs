@@ -190,7 +190,7 @@ impl Outbound {
     }
 
     /// Applies the gap blocks of a SACK. Chunks that the peer had acknowledged and now leaves out are in flight again; a SACK
-    /// soon after another that left some out returns the first chunk alone, without which nothing would be in flight.
+    /// soon after another that left some out returns only the first chunk, without which nothing would be in flight.
     fn acknowledge_gaps<G, D>(
         &mut self,
         now: Time,

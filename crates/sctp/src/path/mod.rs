@@ -2,7 +2,7 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `flight` | packets sent, T3, the loss timer, and the bytes in flight, which `outbound/run/in_flight` alone changes |
+//! | `flight` | packets sent, T3, the loss timer, and the bytes in flight, which only `outbound/run/in_flight` changes |
 //! | `rack` | which packets are lost: overtaken by three, or later than reordering explains (RFC 8985) |
 //! | `tail_loss_probe` | the time of the probe of the end of a burst, and whether it was needed; a part of `flight` |
 //! | `recovery` | the episode that follows a loss |
@@ -84,7 +84,7 @@ const LOCAL_ADDRESS_KEPT: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(crate) struct Path {
-    /// Set by [`Paths`] alone.
+    /// Only [`Paths`] sets it.
     id: PathId,
     remote: SocketAddr,
     local: Option<IpAddr>,
@@ -194,7 +194,7 @@ impl Path {
 
     /// Returns whether packets go on to leave from another local address than the one that a packet came to.
     ///
-    /// The peer may send to several of ours, and a network may deliver what comes from one of them alone, so an address
+    /// The peer may send to several of ours, and a network may deliver only what comes from one of them, so an address
     /// stays while packets come to it. A probe moves nothing while the path works: the peer probes all our addresses.
     pub(crate) fn keeps_local(&self, now: Time, local: Option<IpAddr>, is_probe: bool) -> bool {
         let is_other = local.is_some() && self.local.is_some() && self.local != local;

@@ -22,13 +22,13 @@ pub(crate) struct SentData {
 }
 
 impl Path {
-    /// Adds chunks of `bytes` to the flight. `InFlight::change` alone calls this, as it changes the state of their run.
+    /// Adds chunks of `bytes` to the flight. Only `InFlight::change` calls this, as it changes the state of their run.
     #[inline]
     pub(crate) fn enter_flight(&mut self, bytes: usize) {
         self.flight.enter(bytes);
     }
 
-    /// Removes chunks of `bytes` from the flight. `InFlight::change` alone calls this, as it changes the state of their run.
+    /// Removes chunks of `bytes` from the flight. Only `InFlight::change` calls this, as it changes the state of their run.
     #[inline]
     pub(crate) fn leave_flight(&mut self, bytes: usize) {
         self.flight.leave(bytes);

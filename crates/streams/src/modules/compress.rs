@@ -27,7 +27,7 @@ use crate::{Chain, Errno};
 ///
 /// The module sends its own messages between records of the program, the announcement behind the first one: in a record they
 /// would be part of it. They do not wait for room, so that nothing of the program waits behind them. For this they are few: each
-/// follows a message of the program, but for some answers (16) to an end whose program receives alone. An end without the module
+/// follows a message of the program, but for some answers (16) to an end whose program only receives. An end without the module
 /// receives the announcement as one message of one byte with that payload protocol identifier. An end that pops the module says
 /// so, once no record is open. The other end stops compressing and answers how many messages it has wrapped. When they have come,
 /// the module is popped; until then, and for [`Compress::LEAVE_WAIT`] at most, the pop fails with
