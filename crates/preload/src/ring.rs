@@ -273,17 +273,18 @@ impl Batch<'_> {
         content: Content<'_>,
         check: impl FnOnce() -> Result<()>,
     ) -> bool {
-        // Noted first: if this thread dies before it has woken the daemon, or a signal handler jumps out of the call, the next
-        // call of a sharer wakes the daemon.
-        if let Some(sleep) =
-            self.ring.sleep_that_is_noted().filter(|sleep| !self.sharers.sending().has_ended(*sleep))
-        {
-            self.sharers.sending().on_wake_due(sleep);
+        if content.check().is_err() {
+            return false;
+        }
+        let (ring, sending) = (self.ring, self.sharers.sending());
+        if let Some(sleep) = ring.sleep_that_is_noted().filter(|sleep| !sending.has_ended(*sleep)) {
+            // Noted first: if this thread dies before it has woken the daemon, or a signal handler jumps out of the call, the next
+            // call of a sharer wakes the daemon.
+            sending.on_wake_due(sleep);
         }
         let header = encoded(header, self.sharers);
         let write = |record: &mut Record<'_>| write(record, &header, content, check);
-        content.check().is_ok()
-            && self.ring.try_put_of_several(HEADER_BYTES + content.bytes(), write) == Ok(true)
+        ring.try_put_of_several(HEADER_BYTES + content.bytes(), write) == Ok(true)
     }
 }
 

@@ -1,5 +1,5 @@
 /* The peer shuts down while the pair of a program holds records that the daemon has not read: a wake record, and a filler that
- * keeps the descriptor from polling writable. The program reads the end of file, and not ECONNRESET, which the kernel would report
+ * keeps the descriptor from polling writable. The program reads the end of file, and not ECONNRESET, which the kernel reports
  * if the daemon closed its end with unread records. The same holds for records that come after the end. */
 #include "check.h"
 #include "past_shim.h"
