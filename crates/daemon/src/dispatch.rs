@@ -11,7 +11,7 @@ use crate::calls::connect::ConnectArgs;
 use crate::calls::peel_off::{PeeledOff, ReadPosition};
 use crate::calls::pending::{ROUNDS_OF_MESSAGES_MAX, run_pending};
 use crate::calls::reply::{Answer, Reply};
-use crate::calls::waiting::{recall, wait_for};
+use crate::calls::waiting::{recall, wait_for, wait_if_pending};
 use crate::calls::{
     associations, bind, close, connect, form, links, listen, options, peel_off, report, status, streams,
 };
@@ -78,7 +78,7 @@ pub(crate) async fn perform_on(
     if socket.style() == Style::OneToMany {
         // The request finds the effects of earlier messages, as in the kernel: an association that a message has ended is
         // gone. The task of the socket may have taken the last of them.
-        let all_taken = drain(&socket).await;
+        let all_taken = wait_if_pending(registry, requester, drain(&socket)).await?;
         run_pending(registry, requester.user(), ROUNDS_OF_MESSAGES_MAX).await;
         if !all_taken && matches!(request, SocketRequest::PeelOff { .. }) {
             // Some of the messages may be for the association to be removed.
@@ -101,10 +101,9 @@ async fn call(
             return Ok(Reply::with(socket.channel().page_descriptors()?.into()));
         }
         SocketRequest::Bind(address) => {
-            bind::once_released(registry, socket, &[address], || {
-                bind::bind(registry, socket, address, requester)
-            })
-            .await?;
+            let (list, bind) = ([address], || bind::bind(registry, socket, address, requester));
+            let bound = bind::once_released(registry, socket, &list, bind);
+            wait_if_pending(registry, requester, bound).await??;
         }
         SocketRequest::Listen { backlog } => {
             listen::set_backlog(registry, socket, backlog, program_end, requester).await?;
@@ -189,8 +188,11 @@ async fn peel_off(
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::future::poll_fn;
     use std::net::SocketAddr;
     use std::os::fd::OwnedFd;
+    use std::pin::pin;
+    use std::task::Poll;
 
     use channel_protocol::request::{Addresses, InitMessage, Start};
     use channel_protocol::status_page::State;
@@ -198,7 +200,9 @@ mod tests {
 
     use super::*;
     use crate::calls::pending::ROUNDS_MAX;
-    use crate::testing::{registry, soon};
+    use crate::state::registry::Opened;
+    use crate::testing::{ID, WAIT_MAX, opened, registry, send, soon};
+    use crate::users::closer::Source;
     use crate::users::requester::tests::requester as of;
 
     /// Opens a socket of user 1 that is connected to a listener of this stack. Returns its association, too.
@@ -231,6 +235,46 @@ mod tests {
     }
 
     const STRANGER: u32 = 61_003;
+
+    #[tokio::test(flavor = "local")]
+    async fn a_request_that_waits_for_records_or_a_port_has_a_place() {
+        let registry = Rc::new(registry());
+        let all_places =
+            || -> Vec<_> { std::iter::from_fn(|| registry.resources().take_waiting(1).ok()).collect() };
+        let closer = registry.resources().closer(1, Source::Requests);
+        let asked = async |program_end: &OwnedFd, request: SocketRequest<'_>| {
+            let descriptor = closer.take_over(program_end.try_clone().expect("a copy"));
+            let mut performed = pin!(perform_on(&registry, &descriptor, request, of(1)));
+            let performed = poll_fn(|cx| Poll::Ready(performed.as_mut().poll(cx))).await;
+            (performed.map(|performed| performed.map(|_| ())), all_places().len())
+        };
+        let places = all_places().len();
+        // A record that is not taken for now.
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        send(&program_end, ID, b"a message");
+        socket.channel().daemon_end().time().throttle_for(WAIT_MAX);
+        // The port of a listener that its program has closed, and that its task has not ended.
+        let (style, options) = (Style::OneToOne, SocketOptions::new(registry.stack()));
+        let owner = Owner { user: 1, process: 1 };
+        let closed = registry.open(owner, Family::V4, style, style.initial_state(), options);
+        let Opened { socket: closed, program_end: closed_end, commands: _commands } =
+            closed.expect("a channel");
+        crate::calls::listen::listen(&registry, &closed, 1, closed_end.as_fd()).expect("a free port");
+        drop(closed_end);
+        let address = closed.local_address();
+        let (_other, other_end) = opened(&registry, Style::OneToOne);
+        let requests =
+            [(&program_end, SocketRequest::LocalAddress), (&other_end, SocketRequest::Bind(address))];
+        let mut results = Vec::new();
+        for (program_end, request) in requests {
+            let (performed, left) = asked(program_end, request).await;
+            let taken = all_places();
+            results.push((performed, places - left, asked(program_end, request).await.0));
+            drop(taken);
+        }
+        let waits_in_place = (Poll::Pending, 1, Poll::Ready(Err(Errno::NOBUFS)));
+        assert_eq!(results, [waits_in_place, waits_in_place]);
+    }
 
     #[tokio::test(flavor = "local")]
     async fn only_its_owner_and_the_administrator_manage_a_stream() {

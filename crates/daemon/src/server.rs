@@ -147,6 +147,11 @@ async fn attend(connection: End, permit: Permit, caller: &Caller) -> io::Result<
         Asked::Nothing => return Ok(()),
         Asked::Stuck => return answer(&connection, Errno::BUSY.into(), None, &caller.closer).await,
     };
+    // A request may wait in many ways, and occupies descriptors meanwhile.
+    let Some(_place) = caller.registry.resources().take_carried_out(caller.requester.user()) else {
+        put_off(connection.get_ref());
+        return Ok(());
+    };
     let carried_out = match Request::parse(&frame) {
         Ok(request) => carry_out(&connection, request, &descriptors, caller).await,
         Err(error) => Some((refuse(error, caller.requester), None)),
@@ -329,7 +334,7 @@ fn try_receive_request(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> Optio
     }
 }
 
-/// Tells a caller whose request was not read to make it again. The answer is short, and nothing else is on its way. To a
+/// Tells a caller whose request was not carried out to make it again. The answer is short, and nothing else is on its way. To a
 /// throttled user the end of the connection says the same.
 fn put_off(connection: &End) {
     if connection.time().is_throttled() {
@@ -410,6 +415,7 @@ mod tests {
     use crate::users::closer::Closers;
     use crate::users::descriptor_budget::{DescriptorBudget, MESSAGE_DESCRIPTORS_MAX};
     use crate::users::limits::Limits;
+    use crate::users::requester::tests::requester;
     use crate::users::resources::Resources;
 
     const NUMBERS: usize = 512;
@@ -718,6 +724,27 @@ mod tests {
         while rustix::net::recv(&caller, &mut [0; 512], rustix::net::RecvFlags::DONTWAIT).is_ok() {}
         answered.await.expect("there is room now");
         assert!(is_carried_out(&caller));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_request_beyond_the_places_of_its_user_is_not_carried_out() {
+        let registry = Rc::new(registry());
+        let closer = registry.resources().closer(1, Source::Requests);
+        let mut frame = [0; FRAME_BYTES_MAX];
+        let bytes = DaemonRequest::Barrier.encode(&mut frame).expect("a short request");
+        let mut all: Vec<Permit> = std::iter::from_fn(|| registry.resources().take_carried_out(1)).collect();
+        assert!(all.len() > 1024, "{}: some may wait for peers", all.len());
+        for has_place in [false, true, true] {
+            let (daemon_end, caller) = connection(&closer);
+            rustix::net::send(&caller, &frame[..bytes], SendFlags::NOSIGNAL).expect("room");
+            let permit = registry.resources().take_silent(1).expect("a place");
+            let (registry, closer) = (Rc::clone(&registry), Arc::clone(&closer));
+            let caller_of = Caller { registry, closer, requester: requester(1) };
+            soon(attend(daemon_end.into_inner(), permit, &caller_of)).await.expect("it is answered");
+            assert_eq!(is_carried_out(&caller), has_place);
+            // Each answer gives its place back.
+            all.truncate(all.len() - usize::from(!has_place));
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Requests whose answers come late.
 
+use std::future::poll_fn;
 use std::os::fd::BorrowedFd;
+use std::pin::pin;
+use std::task::Poll;
 
 use rustix::io::Errno;
 
@@ -22,6 +25,19 @@ pub(crate) async fn wait_for<T>(
     something: impl Future<Output = T>,
 ) -> Result<T, Errno> {
     take_waiting(registry, requester)?.unless_lost(something).await
+}
+
+/// Waits for `something` as [`wait_for`] does, but takes no place if it is there at once.
+pub(crate) async fn wait_if_pending<T>(
+    registry: &Registry,
+    requester: Requester,
+    something: impl Future<Output = T>,
+) -> Result<T, Errno> {
+    let mut something = pin!(something);
+    match poll_fn(|cx| Poll::Ready(something.as_mut().poll(cx))).await {
+        Poll::Ready(happened) => Ok(happened),
+        Poll::Pending => wait_for(registry, requester, something).await,
+    }
 }
 
 /// Takes back records that the program has not read.

@@ -19,10 +19,12 @@ use super::user_permits::{Permit, UserPermits};
 /// Maximum number of requests that wait for a peer, in all and of one user.
 const WAITING_MAX: usize = 4096;
 const WAITING_OF_USER_MAX: usize = 1024;
+/// Maximum number of requests of one user that are carried out and answered at the same time, beside those that wait for a peer.
+const CARRIED_OUT_OF_USER_MAX: usize = 1024;
 /// Maximum number of open connections that have not sent a request yet.
 const SILENT_MAX: usize = 1024;
-/// If descriptors are scarce, waiting requests and silent connections are each limited to the number of descriptors
-/// divided by this; so are answers with descriptors that were not received, however many descriptors there are.
+/// If descriptors are scarce, waiting requests, those that are carried out, and silent connections are each limited to the number
+/// of descriptors divided by this; so are answers with descriptors that were not received, however many descriptors there are.
 const PART_OF_CONNECTIONS: usize = 16;
 
 /// The resources of a daemon.
@@ -31,6 +33,8 @@ pub(crate) struct Resources {
     users: Arc<Users>,
     /// Permits of requests that wait for an answer.
     waiting: Arc<UserPermits>,
+    /// Permits of requests that are carried out and answered, whether they wait for an answer or not.
+    carried_out: Arc<UserPermits>,
     /// Permits of connections that have not sent a request yet.
     silent: Arc<UserPermits>,
     /// Permits of answers with descriptors that their callers have not received.
@@ -50,12 +54,14 @@ impl Resources {
     pub(crate) fn new(limits: &Limits, descriptors: Arc<DescriptorBudget>) -> Resources {
         let few = (descriptors.max() / PART_OF_CONNECTIONS).max(1);
         let waiting = WAITING_MAX.min(few);
+        let waiting_of_user = WAITING_OF_USER_MAX.min(waiting);
         let shares = Shares::new(Arc::clone(&descriptors));
         let (pins_of_pages, rings) = shares.pins();
         Resources {
             limits: *limits,
             users: Arc::new(Users::new(limits)),
-            waiting: UserPermits::new(waiting, WAITING_OF_USER_MAX.min(waiting)),
+            waiting: UserPermits::new(waiting, waiting_of_user),
+            carried_out: UserPermits::of_each(waiting_of_user + CARRIED_OUT_OF_USER_MAX.min(few)),
             silent: UserPermits::new(SILENT_MAX.min(few), SILENT_MAX),
             unreceived: UserPermits::new(few, few),
             closers: Closers::new(Arc::clone(&descriptors)),
@@ -81,6 +87,11 @@ impl Resources {
     /// Takes a place for one more request of this user that waits for its answer.
     pub(crate) fn take_waiting(&self, user: u32) -> Result<Permit, Errno> {
         self.waiting.take(user).ok_or(Errno::NOBUFS)
+    }
+
+    /// Takes a place for a request of this user from its beginning until it is answered.
+    pub(crate) fn take_carried_out(&self, user: u32) -> Option<Permit> {
+        self.carried_out.take(user)
     }
 
     /// Takes a place for a connection of this user that has not sent its request yet.

@@ -47,6 +47,7 @@ use crate::users::quantum::RECORDS_PER_TURN;
 use crate::users::requester::Requester;
 
 use super::bind;
+use super::waiting::wait_if_pending;
 use all_associations::{ChangeForAll, change_all};
 use value::{NamedAddress, Value};
 
@@ -89,7 +90,8 @@ pub(crate) async fn set(
     match option {
         (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD) => {
             let list = parse_list(value)?;
-            bind::bind_more(registry, socket, &list, requester).await
+            let bound = bind::bind_more(registry, socket, &list, requester);
+            wait_if_pending(registry, requester, bound).await?
         }
         (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => bind::bind_less(registry, socket, value),
         _ => {
