@@ -9,7 +9,7 @@ use swiftwater::streams::LinkError;
 
 use super::link_status::LinkStatus;
 use super::reply::{Answer, Reply};
-use super::streams::{find, refused, stream};
+use super::streams::{refused, stream};
 use crate::state::association::SocketAssociation;
 use crate::state::registry::Registry;
 use crate::state::relayed::Relayed;
@@ -27,15 +27,16 @@ pub(crate) async fn link(
 ) -> Result<Reply, Errno> {
     let (socket, first) = stream(registry, ids[0], requester).await?;
     let (_, second) = stream(registry, ids[1], requester).await?;
-    if ids[0] == ids[1] || goes_round(registry, socket.relayed(), &first, &second).await {
+    // Nothing else runs between this and the link.
+    if ids[0] == ids[1] || goes_round(socket.relayed(), &first, &second) {
         return Err(Errno::INVAL);
     }
     let [one, other] = [&first, &second].map(|assoc| assoc.stack_association());
     let (one, other) = (one.ok_or(Errno::NOTCONN)?, other.ok_or(Errno::NOTCONN)?);
     match one.stream().splice(&other.stream(), requester.for_streams()) {
         Ok(()) => {
-            first.on_linked(ids[1]);
-            second.on_linked(ids[0]);
+            first.on_linked(&second);
+            second.on_linked(&first);
             Ok(Answer::Done.into())
         }
         Err(error) => answer(error),
@@ -67,12 +68,7 @@ fn answer(error: SpliceError) -> Result<Reply, Errno> {
 
 /// Returns whether a message that comes up on one of the two would come back, once they are linked: the other end of an
 /// association may belong to a program of this daemon, and may be linked, too.
-async fn goes_round(
-    registry: &Registry,
-    relayed: &Relayed<Socket>,
-    first: &Rc<SocketAssociation>,
-    second: &SocketAssociation,
-) -> bool {
+fn goes_round(relayed: &Relayed<Socket>, first: &Rc<SocketAssociation>, second: &SocketAssociation) -> bool {
     let mut sender = Rc::clone(first);
     for _ in 0..LINKS_PASSED_MAX {
         let other_end = relayed.other_end(&sender);
@@ -82,8 +78,11 @@ async fn goes_round(
         if receiver.id() == second.id() {
             return true;
         }
-        let Some(link) = LinkStatus::of(&receiver) else { return false };
-        let Some((_, next)) = find(registry, AssocId::new(link.with)).await else { return false };
+        if LinkStatus::of(&receiver).is_none() {
+            return false;
+        }
+        // An association that its socket has left accepts no messages.
+        let Some(next) = receiver.linked_assoc() else { return false };
         sender = next;
     }
     true

@@ -163,8 +163,60 @@ async fn move_records(
 mod tests {
     use std::os::fd::AsFd;
 
+    use swiftwater::tokio::{Association, Listener};
+
     use super::*;
-    use crate::testing::{opened, read, registry};
+    use crate::calls::links;
+    use crate::testing::{opened, read, registry, server_address};
+    use crate::users::requester::tests::requester;
+
+    /// Returns the two ends of an association between programs: that of a listener's socket is the second.
+    async fn ends(registry: &Registry, listener: &Listener) -> [Association; 2] {
+        let connecting = registry.stack().connect(server_address(registry));
+        let (connected, accepted) = tokio::join!(connecting, listener.accept());
+        [connected.expect("it listens"), accepted.expect("an association comes").0]
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn links_go_round_through_an_association_that_is_being_peeled_off() {
+        let registry = registry();
+        let listener = registry.stack().listen(7).expect("a free port");
+        let (mut ids, mut sockets) = (Vec::new(), Vec::new());
+        let (many, program_end) = opened(&registry, Style::OneToMany);
+        for is_first in [true, false] {
+            let [first, second] = ends(&registry, &listener).await;
+            let with = |association: Association| {
+                let (id, peer) = (registry.next_association(), association.peer_addr());
+                SocketAssociation::with(id, peer, association, many.future_options())
+            };
+            let alone = |assoc: SocketAssociation| {
+                let ((socket, program_end), assoc) = (opened(&registry, Style::OneToOne), Rc::new(assoc));
+                socket.on_adopted(&assoc, None, None);
+                (socket, program_end, assoc)
+            };
+            if is_first {
+                let assoc = many.enter(with(first), 1, registry.admit_association(&many, 1).expect("room"));
+                assoc.on_entered(&many);
+                ids.push(assoc.id());
+            } else {
+                sockets.push(alone(with(first)));
+            }
+            sockets.push(alone(with(second)));
+        }
+        ids.extend(sockets.iter().map(|(_, _, assoc)| assoc.id()));
+        let [first, its_other_end, second, end_of_way] = ids[..] else { panic!("four ends") };
+        let link = async |ends| links::link(&registry, ends, requester(1)).await.map(|_| ());
+        assert_eq!(link([its_other_end, second]).await, Ok(()));
+        assert_eq!(link([end_of_way, first]).await, Err(Errno::INVAL));
+        many.due_dry().add(many.associations().get(first).expect("it is there"));
+        let recalled = many.channel().daemon_end().recall(program_end.as_fd()).await.expect("nobody reads");
+        let position = ReadPosition { at: 0, is_begun: false };
+        let peeled = peel_off(&registry, &many, first, position, recalled).await.expect("it is up");
+        // Nothing relays its messages yet.
+        let links = [link([end_of_way, first]).await, link([first, end_of_way]).await];
+        let moves = peeled.opened.socket.due_dry().contains(first);
+        assert_eq!((links, moves), ([Err(Errno::INVAL); 2], true), "what is due moves, too");
+    }
 
     /// A program compares its position with the first record as soon as it has the answer.
     #[tokio::test(flavor = "local")]

@@ -168,7 +168,7 @@ pub(super) async fn stream(
 }
 
 /// Finds the association with this number, and its socket, in turns.
-pub(super) async fn find(registry: &Registry, id: AssocId) -> Option<(Rc<Socket>, Rc<SocketAssociation>)> {
+async fn find(registry: &Registry, id: AssocId) -> Option<(Rc<Socket>, Rc<SocketAssociation>)> {
     let mut walk = Walk::over(registry);
     while let Some(sockets) = walk.next().await {
         for socket in sockets {

@@ -9,7 +9,7 @@ use crate::state::socket::Socket;
 /// may wait in the channel of the other end.
 pub(crate) fn declare_upper_data(socket: &Socket, assoc: &SocketAssociation) {
     let Some((socket, id)) = socket.relayed().other_end(assoc) else { return };
-    let Some(assoc) = socket.associations().get(id) else { return };
+    let Some(assoc) = socket.associations().get(id).filter(|assoc| assoc.is_relayed()) else { return };
     let has_records = socket.channel().waiting_bytes() > 0;
     match assoc.send_queue() {
         None if has_records => assoc.declare_upper_data(),

@@ -5,20 +5,19 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::state::association::SocketAssociation;
-use crate::state::relayed::RelayedEntries;
 use crate::state::socket::Socket;
 
 /// The messages of a program that its association has not taken, as long as they are relayed.
 pub(super) struct UntakenMessages<'a> {
     assoc: &'a SocketAssociation,
     are_given_up: Cell<bool>,
-    _entries: RelayedEntries<Socket>,
 }
 
 impl<'a> UntakenMessages<'a> {
     pub(super) fn of(socket: &Rc<Socket>, assoc: &'a SocketAssociation) -> UntakenMessages<'a> {
-        let entries = socket.relayed().enter(socket, assoc);
-        UntakenMessages { assoc, are_given_up: Cell::new(false), _entries: entries }
+        assoc.on_entered(socket);
+        assoc.set_relayed(true);
+        UntakenMessages { assoc, are_given_up: Cell::new(false) }
     }
 
     /// Sets whether there are any. Those that were given up do not count.
@@ -36,6 +35,7 @@ impl<'a> UntakenMessages<'a> {
 impl Drop for UntakenMessages<'_> {
     fn drop(&mut self) {
         self.set(false);
+        self.assoc.set_relayed(false);
     }
 }
 
@@ -311,14 +311,16 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
-    async fn an_association_whose_relay_has_ended_is_no_other_end() {
+    async fn nothing_is_declared_of_an_association_whose_relay_has_ended() {
         let registry = registry();
         let (first, second) = ends(&registry, Style::OneToOne).await;
-        let untaken = UntakenMessages::of(&first.socket, &first.assoc);
-        let found = |end: &End| end.socket.relayed().other_end(&end.assoc).map(|(_, id)| id);
-        assert_eq!((found(&second), found(&first)), (Some(first.assoc.id()), None));
-        drop(untaken);
-        assert_eq!(found(&second), None);
+        for is_relayed in [true, false] {
+            let untaken = UntakenMessages::of(&first.socket, &first.assoc);
+            send(&first.program_end, AssocId::NONE, b"later");
+            let _untaken = is_relayed.then_some(untaken);
+            declare_upper_data(&second.socket, &second.assoc);
+            assert_eq!(first.assoc.has_upper_data(), is_relayed);
+        }
     }
 
     #[tokio::test(flavor = "local")]

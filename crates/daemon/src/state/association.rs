@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
 use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use channel_protocol::assoc_id::AssocId;
@@ -19,7 +19,9 @@ use super::association_tasks::AssociationTasks;
 use super::inbound_queue::InboundQueue;
 use super::notification_type::NotificationType;
 use super::path_parameters::mtu_as_seen;
+use super::relayed::RelayedEntries;
 use super::send_queue::SendQueue;
+use super::socket::Socket;
 use crate::channel::window_credit::ReceiveWindow;
 use crate::users::budget::Charge;
 use crate::users::user::{AssociationPermit, User};
@@ -55,6 +57,11 @@ pub(crate) struct SocketAssociation {
     has_upper_records: Cell<bool>,
     /// The association whose stream this one's was linked with last. The stack knows whether the link has ended.
     linked_with: Cell<AssocId>,
+    linked_assoc: RefCell<Weak<SocketAssociation>>,
+    /// By these the other end finds the association.
+    relayed_entries: RefCell<Option<RelayedEntries<Socket>>>,
+    /// Whether its outbound messages are being relayed.
+    is_relayed: Cell<bool>,
     /// The permit, until the socket is closed. The association of a one-to-one socket gets it when its paths are charged.
     permit: RefCell<Option<AssociationPermit>>,
     /// The charge of an association of a one-to-many socket that has ended, in place of the permit.
@@ -93,6 +100,9 @@ impl SocketAssociation {
             upper_data_declared: Notify::new(),
             has_upper_records: Cell::new(false),
             linked_with: Cell::default(),
+            linked_assoc: RefCell::default(),
+            relayed_entries: RefCell::default(),
+            is_relayed: Cell::new(false),
             permit: RefCell::default(),
             unread: RefCell::default(),
         }
@@ -375,9 +385,32 @@ impl SocketAssociation {
         self.linked_with.get()
     }
 
+    /// Returns that association as long as it is one of a socket.
+    pub(crate) fn linked_assoc(&self) -> Option<Rc<SocketAssociation>> {
+        self.linked_assoc.borrow().upgrade()
+    }
+
     /// Records that the stream of this association was linked with that of another one.
-    pub(crate) fn on_linked(&self, with: AssocId) {
-        self.linked_with.set(with);
+    pub(crate) fn on_linked(&self, with: &Rc<SocketAssociation>) {
+        self.linked_with.set(with.id());
+        *self.linked_assoc.borrow_mut() = Rc::downgrade(with);
+    }
+
+    /// Lets the other end find the association in this socket, which it has entered. It stays to be found until it is dropped.
+    pub(crate) fn on_entered(&self, socket: &Rc<Socket>) {
+        // The entries of the socket that it has left are removed after that.
+        let entries = socket.relayed().enter(socket, self);
+        self.relayed_entries.replace(Some(entries));
+    }
+
+    /// Records whether its outbound messages are being relayed.
+    pub(crate) fn set_relayed(&self, is_relayed: bool) {
+        self.is_relayed.set(is_relayed);
+    }
+
+    /// Returns whether its outbound messages are being relayed.
+    pub(crate) fn is_relayed(&self) -> bool {
+        self.is_relayed.get()
     }
 
     /// Reads the executive's association; returns `None` while it is being set up, and once it has ended.

@@ -288,7 +288,7 @@ impl Registry {
     /// port of the other one, too.
     pub(crate) fn on_adopted(
         &self,
-        socket: &Socket,
+        socket: &Rc<Socket>,
         from: &Socket,
         assoc: &Rc<SocketAssociation>,
         local: Option<SocketAddr>,

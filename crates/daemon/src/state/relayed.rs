@@ -1,5 +1,4 @@
-//! The associations whose outbound messages are being relayed, by their ends: so that one end of an association between two
-//! programs finds the other.
+//! The associations of sockets, by their ends: so that one end of an association between two programs finds the other.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
@@ -17,7 +16,7 @@ const LOOKED_AT_MAX: usize = 64;
 /// An address with SCTP port of this end of an association, and one of the peer.
 pub(crate) type Ends = (SocketAddr, SocketAddr);
 
-/// The associations of all sockets whose outbound messages are being relayed. `S` is the type of the sockets.
+/// The associations of all sockets that are, or have been, up. `S` is the type of the sockets.
 pub(crate) struct Relayed<S> {
     /// UDP port of the stack: a peer with another one is no socket of this daemon.
     udp_port: u16,

@@ -233,7 +233,7 @@ impl Socket {
         let _ = program.map(|program| self.program.set(program));
     }
 
-    /// Returns the associations of all sockets that are being relayed.
+    /// Returns the associations of all sockets, by their ends.
     pub(crate) fn relayed(&self) -> &Rc<Relayed<Socket>> {
         &self.relayed
     }
@@ -424,12 +424,13 @@ impl Socket {
     /// Records that this new socket has an association from another socket, an accepted or a peeled-off one. `inherited` are the
     /// number of that socket and the addresses that it is bound to.
     pub(crate) fn on_adopted(
-        &self,
+        self: &Rc<Self>,
         assoc: &Rc<SocketAssociation>,
         inherited: Option<(u64, Bound)>,
         local: Option<SocketAddr>,
     ) {
         self.associations.insert(assoc);
+        assoc.on_entered(self);
         self.addresses.on_adopted(inherited, local, assoc.peer());
         self.pages().set_peer(&assoc.peer(), assoc.streams_out());
         self.pages().set_subscriptions(self.options().subscriptions());
