@@ -50,13 +50,16 @@ impl PeerKey {
         PeerKey { remote: route.remote, local_port: header.destination_port, peer_port: header.source_port }
     }
 
-    /// Returns the keys of all peers with this address and these SCTP ports.
-    pub(super) fn with_any_udp_port(self) -> RangeInclusive<PeerKey> {
+    /// Returns the keys of all peers with this address and these SCTP ports, from a UDP port on.
+    pub(super) fn with_udp_ports_from(self, first: u16) -> RangeInclusive<PeerKey> {
         let last = match self.remote.ip() {
             IpAddr::V4(ip) => SocketAddr::from((ip, u16::MAX)),
             IpAddr::V6(ip) => SocketAddrV6::new(ip, u16::MAX, u32::MAX, u32::MAX).into(),
         };
-        PeerKey { remote: SocketAddr::new(self.remote.ip(), 0), ..self }..=PeerKey { remote: last, ..self }
+        PeerKey { remote: SocketAddr::new(self.remote.ip(), first), ..self }..=PeerKey {
+            remote: last,
+            ..self
+        }
     }
 }
 

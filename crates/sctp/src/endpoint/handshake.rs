@@ -14,6 +14,7 @@ use super::admissions::{AtLimit, Limits};
 use super::answer_budget::InitSource;
 use super::incoming::{Handled, Incoming};
 use super::listeners::Listener;
+use super::other_ways::{Elsewhere, LOOKED_AT_MAX};
 use super::{AssociationId, Endpoint, PathHints, PeerKey, Reply};
 use crate::association::{
     Association, BadInit, Context, InitAnswer, PeerInit, abort_chunk, error_chunk, write_abort,
@@ -352,8 +353,9 @@ impl Endpoint {
     }
 
     /// Returns the ABORT for a peer of a listener for distinct peers that the user would take for another one, and counts it
-    /// (draft-tuexen-tsvwg-sctp-udp-encaps-cons-03 §4.4): another peer has one of its addresses and its SCTP port through
-    /// another UDP port, or it sends from this host, past this endpoint, from a port that a listener of this endpoint has.
+    /// (draft-tuexen-tsvwg-sctp-udp-encaps-cons-03 §4.4): another peer at the listener's addresses has one of its addresses and
+    /// its SCTP port through another UDP port, or so many peers at other addresses have that the search ends; or it sends from
+    /// this host, past this endpoint, from an address and a port that a listener of this endpoint has.
     fn refuse_second_way<H: Host + ?Sized>(
         &mut self,
         listener: &Listener,
@@ -367,9 +369,12 @@ impl Endpoint {
         }
         let new_port = route.remote.port();
         let key = |address| ports.with(SocketAddr::new(address, new_port));
-        let is_other =
-            addresses.into_iter().any(|address| self.known_elsewhere(key(address)).next().is_some());
-        if !is_other && !self.listeners.has(ports.peer) {
+        let mut steps = LOOKED_AT_MAX;
+        let is_other = addresses.into_iter().any(|address| {
+            let found = self.find_elsewhere(key(address), &listener.local, 0, &mut steps);
+            !matches!(found, Elsewhere::Nowhere)
+        });
+        if !is_other && !self.listeners.serve(ports.peer, Some(route.remote.ip())) {
             return None;
         }
         if host.is_own_endpoint(route.remote) || !is_other && !host.is_same_host(route.remote.ip()) {
@@ -431,7 +436,7 @@ impl Endpoint {
         let ports = Ports { local: cookie.local_port, peer: cookie.peer_port };
         let listed = cookie.addresses.iter().copied();
         let takes_place = listener.config.distinct_peers && host.is_own_endpoint(route.remote);
-        if takes_place && !self.abort_other_ways(now, ports.with(route.remote), host) {
+        if takes_place && !self.abort_other_ways(now, ports.with(route.remote), &listener.local, host) {
             // The peer repeats its COOKIE ECHO.
             self.statistics.accepts_put_off += 1;
             return Handled::Done;

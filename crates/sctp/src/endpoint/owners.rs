@@ -61,15 +61,15 @@ impl Owners {
         }
     }
 
-    /// Returns whether an association uses one of these local addresses. `local_of` returns the addresses of one.
-    pub(super) fn overlap<'a>(
+    /// Returns an association that uses one of these local addresses, any one of several. `local_of` returns the addresses of one.
+    pub(super) fn overlapping<'a>(
         &self,
         local: &LocalAddresses,
         local_of: impl FnOnce(AssociationId) -> Option<&'a LocalAddresses>,
-    ) -> bool {
+    ) -> Option<AssociationId> {
         match self {
-            Owners::One(id) => local_of(*id).is_some_and(|other| other.overlap(local)),
-            Owners::Several(index) => places(local).any(|place| index.has_any_at(place)),
+            Owners::One(id) => Some(*id).filter(|id| local_of(*id).is_some_and(|other| other.overlap(local))),
+            Owners::Several(index) => places(local).find_map(|place| index.any_at(place)),
         }
     }
 
@@ -121,11 +121,11 @@ impl Index {
         owner.copied()
     }
 
-    fn has_any_at(&self, place: IpAddr) -> bool {
+    fn any_at(&self, place: IpAddr) -> Option<AssociationId> {
         match place {
-            IpAddr::V4(Ipv4Addr::UNSPECIFIED) => !self.ipv4.is_empty(),
-            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => !self.ipv6.is_empty(),
-            ip => self.at(ip).is_some(),
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED) => self.ipv4.values().next().copied(),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => self.ipv6.values().next().copied(),
+            ip => self.at(ip),
         }
     }
 }
@@ -177,8 +177,10 @@ mod tests {
                     looked_at.set(looked_at.get() + 1);
                     known.get(&id)
                 };
-                let overlap = owners.as_ref().is_some_and(|owners| owners.overlap(&local, local_of));
+                let overlapping = owners.as_ref().and_then(|owners| owners.overlapping(&local, local_of));
+                let overlap = overlapping.is_some();
                 prop_assert_eq!(overlap, known.values().any(|other| other.overlap(&local)));
+                prop_assert!(overlapping.is_none_or(|id| known[&id].overlap(&local)));
                 let destination = local.scope().first().copied();
                 let found = owners.as_ref().and_then(|owners| owners.serving(destination, local_of));
                 let serving: Vec<_> = known.iter().filter(|(_, own)| own.serve(destination)).map(|(id, _)| *id).collect();

@@ -304,3 +304,54 @@ fn no_address_of_ours_reaches_the_other_family() {
         peer.endpoint.connect(peer.now, PORT, PEER_PORT, &[remote], Arc::new(at(&[FIRST])), &peer.app);
     assert_eq!(refused, Err(ConnectError::NoSource));
 }
+
+/// The peer connects to an address through this UDP port.
+fn connects_through(peer: &mut Peer, udp_port: u16, local: IpAddr) {
+    peer.address.set_port(udp_port);
+    connects(peer, local);
+}
+
+/// Another user may listen at another address with the same port, and at the peer's port.
+#[test]
+fn a_peer_of_a_listener_at_other_addresses_looks_like_no_other_one() {
+    for is_own_endpoint in [true, false] {
+        let mut peer = host();
+        let distinct = AssociationConfig { distinct_peers: true, ..at(&[SECOND]) };
+        for (port, config) in [(PORT, at(&[FIRST])), (PORT, distinct), (PEER_PORT, at(&[THIRD]))] {
+            peer.endpoint.listen(port, config).unwrap();
+        }
+        connects_through(&mut peer, 9899, FIRST);
+        peer.app.is_own_endpoint = is_own_endpoint;
+        connects_through(&mut peer, 40_000, SECOND);
+        assert_eq!(peer.endpoint.association_count(), 2);
+        peer.app.is_own_endpoint = false;
+        peer.address.set_port(40_001);
+        let init = init(&peer);
+        assert!(has(&answers(&mut peer, SECOND, &init)[0].1, Abort::KIND), "one of the listener does");
+    }
+}
+
+#[test]
+fn an_owner_of_its_port_takes_the_place_of_one_behind_many_at_other_addresses() {
+    const OTHERS: u16 = 150;
+    let mut peer = host();
+    let distinct = AssociationConfig { distinct_peers: true, ..at(&[SECOND]) };
+    for config in [at(&[FIRST]), distinct] {
+        peer.endpoint.listen(PORT, config).unwrap();
+    }
+    connects_through(&mut peer, 50_000, SECOND);
+    (0..OTHERS).for_each(|n| connects_through(&mut peer, 40_000 + n, FIRST));
+    // Nobody knows whether one of so many is at the listener's address.
+    peer.address.set_port(60_000);
+    let init = init(&peer);
+    assert!(has(&answers(&mut peer, SECOND, &init)[0].1, Abort::KIND));
+    peer.app.is_own_endpoint = true;
+    connects_through(&mut peer, 9899, SECOND);
+    let mut steps = 0;
+    while peer.endpoint.poll_timeout().is_some_and(|at| at <= peer.now) {
+        assert_eq!(peer.endpoint.association_count(), usize::from(OTHERS) + 2, "in step {steps}");
+        peer.endpoint.handle_timeout(peer.now, &mut peer.app);
+        steps += 1;
+    }
+    assert_eq!((peer.endpoint.association_count(), steps), (usize::from(OTHERS) + 1, 2));
+}
