@@ -197,7 +197,8 @@
 //! # Examples
 //!
 //! The directory `examples` has an echo server and its client (`echo`), a chat room over one endpoint (`chat`), a client
-//! with several addresses (`multihomed_client`), a server for tokio (`tokio_server`), and a STREAMS module (`module`).
+//! with several addresses (`multihomed_client`), a server for tokio (`tokio_server`), a client and a server for many short
+//! messages, with [`Sender`] and [`Reader`] (`readings`), and a STREAMS module (`module`).
 #![forbid(unsafe_code)]
 
 #[macro_use]

@@ -38,6 +38,11 @@ fn multihomed_client() {
 }
 
 #[test]
+fn readings() {
+    run("readings");
+}
+
+#[test]
 fn tokio_server() {
     let ended = run("tokio_server");
     assert!(ended.iter().all(|status| status.success()), "SIGINT ends it in order: {ended:?}");
