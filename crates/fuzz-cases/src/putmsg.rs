@@ -139,6 +139,7 @@ impl Link for Loop {
             segment_bytes,
             block_bytes: segment_bytes,
             payload,
+            shared: Vec::new(),
         });
         Ok(!self.datagrams.is_empty())
     }

@@ -339,7 +339,15 @@ impl<A: Application> Simulation<A> {
         let segment_bytes = packet.len();
         self.arrive(
             node,
-            &Arrival { remote: from, local, marked: false, in_memory: false, segment_bytes, bytes: packet },
+            &Arrival {
+                remote: from,
+                local,
+                marked: false,
+                in_memory: false,
+                segment_bytes,
+                bytes: packet,
+                shared: &[],
+            },
         );
     }
 
@@ -430,6 +438,7 @@ impl<A: Application> Simulation<A> {
                 in_memory: false,
                 segment_bytes: delivery.payload.len(),
                 bytes: &delivery.payload,
+                shared: &[],
             };
             self.arrive(number, &arrival);
         }

@@ -5,6 +5,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
+use bytes::Bytes;
+
 use crate::LinkStats;
 use crate::blocks::{Blocks, RECEIVE_BYTES};
 use crate::link::{BatchLimits, Datagrams, ECN, Expected, Link, PathInfo, Sink, Transmit};
@@ -107,9 +109,24 @@ impl<L: Link> Hairpin<L> {
         port.is_some_and(|port| self.ports.contains(&port))
     }
 
-    fn hold(&mut self, transmit: &Transmit<'_>, remote: SocketAddr, from: SocketAddr, bytes: usize) {
+    /// Holds a batch. A single datagram refers to the slices in `shared`; everything else is copied.
+    fn hold(
+        &mut self,
+        transmit: &Transmit<'_>,
+        shared: &[(usize, &Bytes)],
+        remote: SocketAddr,
+        from: SocketAddr,
+        bytes: usize,
+    ) {
         let room = self.blocks.room();
-        transmit.slices.iter().for_each(|slice| room.extend_from_slice(slice));
+        let mut shared = if bytes <= transmit.segment_bytes { shared } else { &[] }.iter().peekable();
+        let mut parts = Vec::with_capacity(shared.len());
+        for (index, slice) in transmit.slices.iter().enumerate() {
+            match shared.next_if(|(at, _)| *at == index) {
+                Some((_, part)) => parts.push((room.len(), Bytes::clone(part))),
+                None => room.extend_from_slice(slice),
+            }
+        }
         let segment_bytes = transmit.segment_bytes.min(bytes);
         self.held_bytes += bytes;
         self.stats.batches_sent += 1;
@@ -121,6 +138,7 @@ impl<L: Link> Hairpin<L> {
             ecn: transmit.traffic_class & ECN,
             segment_bytes,
             payload: self.blocks.take(),
+            shared: parts,
             block_bytes: bytes,
         });
     }
@@ -158,7 +176,7 @@ impl<L: Link> Link for Hairpin<L> {
 
     fn receive_held(&mut self, sink: &mut dyn Sink) {
         for datagrams in self.held.drain(..) {
-            let bytes = datagrams.payload.len();
+            let bytes = datagrams.total_bytes();
             self.stats.batches_received += 1;
             self.stats.datagrams_received += bytes.div_ceil(datagrams.segment_bytes) as u64;
             self.stats.bytes_received += bytes as u64;
@@ -175,7 +193,7 @@ impl<L: Link> Link for Hairpin<L> {
         self.link.transmit_apart(transmit)
     }
 
-    fn turn_back(&mut self, transmit: &Transmit<'_>) -> Option<io::Result<()>> {
+    fn turn_back(&mut self, transmit: &Transmit<'_>, shared: &[(usize, &Bytes)]) -> Option<io::Result<()>> {
         let remote = canonical(transmit.remote);
         let bytes = transmit.slices.iter().map(|slice| slice.len()).sum();
         let from = self.source_of(transmit, remote, bytes)?;
@@ -183,7 +201,7 @@ impl<L: Link> Link for Hairpin<L> {
             self.stats.send_blocked += 1;
             return Some(Err(io::ErrorKind::WouldBlock.into()));
         }
-        self.hold(transmit, remote, from, bytes);
+        self.hold(transmit, shared, remote, from, bytes);
         Some(Ok(()))
     }
 
@@ -193,7 +211,9 @@ impl<L: Link> Link for Hairpin<L> {
             let remote = canonical(transmit.remote);
             let bytes = transmit.slices.iter().map(|slice| slice.len()).sum();
             match self.source_of(transmit, remote, bytes) {
-                Some(from) if self.held_bytes < HELD_BYTES_MAX => self.hold(transmit, remote, from, bytes),
+                Some(from) if self.held_bytes < HELD_BYTES_MAX => {
+                    self.hold(transmit, &[], remote, from, bytes)
+                }
                 Some(_) => self.stats.send_blocked += 1,
                 None => others.push(*transmit),
             }

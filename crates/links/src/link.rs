@@ -27,10 +27,19 @@ pub struct Datagrams {
     pub ecn: u8,
     /// Bytes of each datagram but the last; never 0.
     pub segment_bytes: usize,
-    /// The datagrams, one after the other; never empty.
+    /// The datagrams, one after the other, without `shared`; never empty.
     pub payload: Bytes,
+    /// Parts of a single datagram that lie in blocks of its sender, each with its place in `payload`. None of a batch.
+    pub shared: Vec<(usize, Bytes)>,
     /// Number of bytes of the memory block that only `payload` keeps: those of `payload`, or more.
     pub block_bytes: usize,
+}
+
+impl Datagrams {
+    /// Returns the length of all datagrams.
+    pub fn total_bytes(&self) -> usize {
+        self.payload.len() + self.shared.iter().map(|(_, part)| part.len()).sum::<usize>()
+    }
 }
 
 /// Reason why a datagram did not arrive, as reported by ICMP.
@@ -193,8 +202,10 @@ pub trait Link: Send {
     /// the batch has to be sent by [`Link::transmit`], which does not look for that again. The sink gets it by
     /// [`Sink::held_datagrams`] as it is: no network can damage it, so the protocol above may leave out its checksum.
     ///
+    /// `shared` are slices, by their index, whose blocks the receiver may keep, in place of a copy.
+    ///
     /// The inner error is that of [`Link::transmit`].
-    fn turn_back(&mut self, _transmit: &Transmit<'_>) -> Option<io::Result<()>> {
+    fn turn_back(&mut self, _transmit: &Transmit<'_>, _shared: &[(usize, &Bytes)]) -> Option<io::Result<()>> {
         None
     }
 

@@ -8,6 +8,7 @@ use sctp_wire::checksum::Digest;
 use sctp_wire::packet;
 
 use crate::config::Checksum;
+use crate::outbound::COPIED_BYTES_MAX;
 
 /// Payloads of at least this length are referred to; shorter ones are copied behind their header.
 pub(crate) const GATHER_BYTES_MIN: usize = 2048;
@@ -75,8 +76,16 @@ pub struct TransmitBuffer {
     packet: PacketMark,
     /// Whether packets get their checksums by [`TransmitBuffer::write_checksums`], and not when they end.
     defers_checksums: bool,
+    /// A block that the batch refers to has several chunks.
+    refers_to_runs: bool,
     /// The packets whose checksums are missing.
     unsummed: Vec<PacketMark>,
+}
+
+/// Returns the length of the padding behind user data.
+#[inline]
+pub(crate) fn padding_bytes(payload: &[u8]) -> usize {
+    payload.len().wrapping_neg() & 3
 }
 
 /// Offset of the packet that is being built.
@@ -121,6 +130,13 @@ impl TransmitBuffer {
         &self.pieces
     }
 
+    /// Returns whether the receiver may keep a block that the batch refers to, if the packet returns to its endpoint in memory
+    /// ([`Arrival::shared`](crate::Arrival::shared)). It may if the block is the user data of one DATA chunk, and longer than the
+    /// messages that lie in one block with others, which a receiver would keep with it.
+    pub fn may_share(&self, block: &Bytes) -> bool {
+        !self.refers_to_runs && block.len() > COPIED_BYTES_MAX
+    }
+
     /// Returns the batch in one piece, for links that cannot gather and for tests.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.total_bytes);
@@ -139,6 +155,7 @@ impl TransmitBuffer {
         self.unsummed.clear();
         self.covered = 0;
         self.total_bytes = 0;
+        self.refers_to_runs = false;
     }
 
     /// Returns the length of the batch so far.
@@ -174,18 +191,18 @@ impl TransmitBuffer {
         &mut self.inline
     }
 
-    /// Appends a payload and its padding.
+    /// Appends a payload and its padding. `is_single`: it is the user data of one chunk; otherwise further chunks follow in it.
     #[inline]
-    pub(crate) fn payload(&mut self, payload: &Bytes) {
+    pub(crate) fn payload(&mut self, payload: &Bytes, is_single: bool) {
         if payload.len() < GATHER_BYTES_MIN {
             self.inline.extend_from_slice(payload);
         } else {
             self.cover();
+            self.refers_to_runs |= !is_single;
             self.total_bytes += payload.len();
             self.pieces.push(Piece::Shared(payload.clone()));
         }
-        let padding = payload.len().wrapping_neg() & 3;
-        self.inline.extend_from_slice(&[0; 3][..padding]);
+        self.inline.extend_from_slice(&[0; 3][..padding_bytes(payload)]);
     }
 
     /// Ends the packet and writes its checksum (RFC 9260 §6.8), unless the buffer defers that.

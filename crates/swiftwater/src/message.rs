@@ -38,7 +38,8 @@ impl Message {
     }
 
     /// Returns the bytes in one block; copies them if they arrived in several, or are shorter than 32 KiB. So they keep at most
-    /// eight times their length in memory, also where they wait to be sent.
+    /// eight times their length in memory, also where they wait to be sent. A part of a message from the same stack, which has
+    /// [`hairpin`](crate::StackOptions::hairpin), may keep the block that its sender gave for the whole message.
     pub fn into_bytes(self) -> Bytes {
         match self.data.blocks() {
             [one] if one.len() < KEPT_BYTES_MIN => Bytes::copy_from_slice(one),

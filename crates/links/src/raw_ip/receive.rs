@@ -157,7 +157,16 @@ impl Packet {
         let segment_bytes = payload.len();
         // The packet may occupy a whole slot.
         let block_bytes = segment_bytes.max(SLOT_BYTES);
-        (segment_bytes > 0).then_some(Datagrams { remote, local, ecn, segment_bytes, payload, block_bytes })
+        let shared = Vec::new();
+        (segment_bytes > 0).then_some(Datagrams {
+            remote,
+            local,
+            ecn,
+            segment_bytes,
+            payload,
+            shared,
+            block_bytes,
+        })
     }
 }
 

@@ -84,6 +84,7 @@ impl Arrival {
             segment_bytes: segment_bytes.min(self.bytes),
             block_bytes: payload.len(),
             payload,
+            shared: Vec::new(),
         });
     }
 }

@@ -38,7 +38,7 @@ impl Kept {
 
 /// Hands a batch to a link as its users do: first to its memory.
 pub(crate) fn hand_over(link: &mut impl Link, transmit: &Transmit<'_>) -> io::Result<()> {
-    link.turn_back(transmit).unwrap_or_else(|| link.transmit(transmit))
+    link.turn_back(transmit, &[]).unwrap_or_else(|| link.transmit(transmit))
 }
 
 pub(crate) fn send(link: &mut impl Link, remote: SocketAddr, segment_bytes: usize, payload: &[u8]) {

@@ -4,6 +4,8 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use crate::common::{Kept, address, config, hand_over, pattern, receive, send, wait};
 use links::{Hairpin, Link, Transmit, UdpEncap, UdpEncapConfig};
 use netns::{Host, HostError};
@@ -51,6 +53,41 @@ fn a_batch_for_ourselves_comes_back_as_it_was() {
     let stats = link.stats();
     assert_eq!((stats.datagrams_sent, stats.datagrams_received), (6, 6));
     assert_eq!((stats.batches_sent, stats.bytes_received), (1, payload.len() as u64));
+}
+
+#[test]
+fn a_single_datagram_refers_to_the_blocks_of_its_sender() {
+    let mut link = any();
+    let remote = at(&link, "127.0.0.1");
+    let (first, second) = (Bytes::from(pattern(900)), Bytes::from(pattern(700)));
+    let slices = [&b"head"[..], &first, b"between", &second].map(IoSlice::new);
+    let total_bytes = 4 + 900 + 7 + 700;
+    for segment_bytes in [total_bytes, 1000] {
+        let batch = Transmit {
+            remote,
+            local: None,
+            traffic_class: 0,
+            may_fragment: false,
+            segment_bytes,
+            slices: &slices,
+        };
+        link.turn_back(&batch, &[(1, &first), (3, &second)]).unwrap().unwrap();
+        assert_eq!(link.held_bytes(), total_bytes);
+        let mut kept = Kept::default();
+        link.receive(&mut kept).unwrap();
+        let back = &kept.datagrams[0];
+        assert_eq!((back.total_bytes(), back.block_bytes), (total_bytes, total_bytes));
+        assert_eq!(back.segment_bytes, segment_bytes);
+        if segment_bytes == total_bytes {
+            assert_eq!(&back.payload[..], b"headbetween");
+            assert_eq!(back.shared, [(4, first.clone()), (11, second.clone())]);
+            assert_eq!(back.shared[1].1.as_ptr(), second.as_ptr());
+        } else {
+            assert_eq!((back.payload.len(), back.shared.len()), (total_bytes, 0), "a batch is copied");
+        }
+    }
+    assert_eq!(link.stats().datagrams_received, 3);
+    assert_eq!(link.stats().bytes_received, 2 * total_bytes as u64);
 }
 
 #[test]

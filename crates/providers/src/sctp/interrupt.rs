@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::time::Instant;
 
 use ::sctp::{Arrival, Piece, Reply, Scope, Time, TransmitBuffer};
+use bytes::Bytes;
 use links::{Datagrams, UnreachableReason};
 use smallvec::SmallVec;
 use streams::Cx;
@@ -108,7 +109,7 @@ impl SctpDriver {
         while handled_bytes < HANDLED_BYTES_MAX
             && let Some(batch) = batches.pop_front()
         {
-            handled_bytes += batch.payload.len();
+            handled_bytes += batch.total_bytes();
             self.batches_moved += 1;
             self.attached.on_batch(batch.block_bytes);
             let (endpoint, mut host) = self.split(cx);
@@ -119,6 +120,7 @@ impl SctpDriver {
                 in_memory,
                 segment_bytes: batch.segment_bytes,
                 bytes: &batch.payload,
+                shared: &batch.shared,
             };
             endpoint.handle_batch(now, &arrival, &mut host);
         }
@@ -243,12 +245,15 @@ impl SctpDriver {
 
     /// Hands a batch to the link. Only a batch that leaves this process gets checksums.
     fn hand_over(&mut self, transmit: &::sctp::Transmit) -> io::Result<()> {
-        if let Some(outcome) = self.link.turn_back(&for_link(transmit, &gather(&self.buffer))) {
+        let gathered = gather(&self.buffer);
+        let outcome = self.link.turn_back(&for_link(transmit, &gathered.slices), &gathered.shared);
+        drop(gathered);
+        if let Some(outcome) = outcome {
             return outcome;
         }
         self.buffer.write_checksums();
-        let slices = gather(&self.buffer);
-        let batch = for_link(transmit, &slices);
+        let gathered = gather(&self.buffer);
+        let batch = for_link(transmit, &gathered.slices);
         match transmit.is_answering {
             true => self.link.transmit(&batch),
             false => self.link.transmit_apart(&batch),
@@ -280,9 +285,17 @@ fn is_no_route(error: &io::Error) -> bool {
     )
 }
 
+/// The pieces of a batch as a link takes them.
+struct Gathered<'a> {
+    slices: SmallVec<[IoSlice<'a>; 128]>,
+    /// Slices, by their index, whose block the receiver may keep.
+    shared: SmallVec<[(usize, &'a Bytes); 32]>,
+}
+
 /// Returns the pieces of a batch as slices; adjacent pieces become one slice.
-fn gather(buffer: &TransmitBuffer) -> SmallVec<[IoSlice<'_>; 128]> {
-    let mut slices = SmallVec::new();
+fn gather(buffer: &TransmitBuffer) -> Gathered<'_> {
+    let (mut slices, mut shared) = (SmallVec::<[IoSlice<'_>; 128]>::new(), SmallVec::new());
+
     let mut run: Option<std::ops::Range<usize>> = None;
     for piece in buffer.pieces() {
         match piece {
@@ -298,6 +311,9 @@ fn gather(buffer: &TransmitBuffer) -> SmallVec<[IoSlice<'_>; 128]> {
                 if let Some(done) = run.take() {
                     slices.push(IoSlice::new(&buffer.inline()[done]));
                 }
+                if buffer.may_share(bytes) {
+                    shared.push((slices.len(), bytes));
+                }
                 slices.push(IoSlice::new(bytes));
             }
         }
@@ -305,5 +321,5 @@ fn gather(buffer: &TransmitBuffer) -> SmallVec<[IoSlice<'_>; 128]> {
     if let Some(done) = run {
         slices.push(IoSlice::new(&buffer.inline()[done]));
     }
-    slices
+    Gathered { slices, shared }
 }

@@ -77,7 +77,8 @@ impl Link for BlockLink {
             let payload = self.block.split().freeze();
             let local = IpAddr::from([10, 0, 0, 1]);
             let block_bytes = payload.len();
-            sink.datagrams(Datagrams { remote, local, ecn: 0, segment_bytes, payload, block_bytes });
+            let shared = Vec::new();
+            sink.datagrams(Datagrams { remote, local, ecn: 0, segment_bytes, payload, shared, block_bytes });
         }
         Ok(false)
     }

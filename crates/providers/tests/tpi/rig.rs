@@ -84,6 +84,7 @@ impl Link for Flood {
                 segment_bytes: RUBBISH_BYTES,
                 block_bytes: RUBBISH_BYTES,
                 payload,
+                shared: Vec::new(),
             });
         }
         Ok(true)
@@ -129,6 +130,7 @@ impl Link for Loop {
             segment_bytes: bytes,
             block_bytes: bytes,
             payload,
+            shared: Vec::new(),
         };
         match self.way {
             Way::Memory => sink.held_datagrams(datagrams),
@@ -144,7 +146,7 @@ impl Link for Loop {
         Ok(())
     }
 
-    fn turn_back(&mut self, transmit: &Transmit<'_>) -> Option<io::Result<()>> {
+    fn turn_back(&mut self, transmit: &Transmit<'_>, _shared: &[(usize, &Bytes)]) -> Option<io::Result<()>> {
         (self.way != Way::Network).then(|| self.transmit(transmit))
     }
 

@@ -126,6 +126,18 @@ impl<'a> Data<'a> {
         })
     }
 
+    /// Reads a header whose user data, without padding, lies elsewhere. `None` if it is not the header of a DATA chunk with that
+    /// much user data.
+    #[inline]
+    pub fn of_header(header: &[u8; DATA_HEADER_BYTES], payload: &'a [u8]) -> Option<Self> {
+        let DataHeader { flags, stream, ppid, payload_bytes } = DataHeader::read(header);
+        if header[0] != Self::KIND || payload.is_empty() || payload.len() != payload_bytes {
+            return None;
+        }
+        let (tsn, ssn) = DataHeader::numbers(header);
+        Some(Self { flags, tsn, stream, ssn, ppid, payload })
+    }
+
     /// Returns the sixteen bytes in front of `payload_bytes` bytes of user data, which are at most [`DATA_PAYLOAD_BYTES_MAX`].
     #[inline]
     pub const fn header_bytes(

@@ -295,5 +295,13 @@ fn line(mtu_bytes: usize, bytes: usize, steps: &Steps) {
 }
 
 fn arrival<'a>(remote: SocketAddr, sent: &Transmit, bytes: &'a Bytes) -> Arrival<'a> {
-    Arrival { remote, local: None, marked: false, in_memory: false, segment_bytes: sent.segment_bytes, bytes }
+    Arrival {
+        remote,
+        local: None,
+        marked: false,
+        in_memory: false,
+        segment_bytes: sent.segment_bytes,
+        bytes,
+        shared: &[],
+    }
 }

@@ -4,9 +4,10 @@ use bytes::Bytes;
 use sctp_message::PathId;
 use sctp_wire::cause::{Cause, Causes, InvalidStreamIdentifier, NoUserData, UnrecognizedChunkType};
 use sctp_wire::chunk::{
-    Abort, ChunkError, CookieAck, CookieEcho, Cwr, Data, EcnEcho, Error, Heartbeat, HeartbeatAck, Init,
-    InitAck, NrSack, Pad, RawChunk, Sack, Shutdown, ShutdownAck, ShutdownComplete,
+    Abort, ChunkError, Chunks, CookieAck, CookieEcho, Cwr, Data, EcnEcho, Error, Heartbeat, HeartbeatAck,
+    Init, InitAck, NrSack, Pad, RawChunk, Sack, Shutdown, ShutdownAck, ShutdownComplete,
 };
+use sctp_wire::packet::HEADER_BYTES;
 use sctp_wire::{Packet, Tsn};
 
 use super::causes::{abort_chunk, reports_stale_cookie};
@@ -18,6 +19,7 @@ use crate::inbound::{Outcome, ReceiveContext};
 use crate::outbound::{SackInfo, SackOutcome, SendContext};
 use crate::route::Route;
 use crate::time::Time;
+use crate::transmit::padding_bytes;
 
 /// Maximum number of bytes of an unknown chunk that an ERROR reports back.
 const REPORTED_CHUNK_BYTES_MAX: usize = 512;
@@ -31,6 +33,8 @@ const GAP_BLOCKS_MAX: usize = 4096;
 enum Next {
     Chunk,
     Stop,
+    /// Nothing more: the association is closed.
+    Closed,
 }
 
 /// Returns whether a packet begins with a probe of a path or the answer to one (RFC 9260 §8.3).
@@ -40,13 +44,15 @@ fn is_probe(packet: &Packet<'_>) -> bool {
 }
 
 impl Association {
-    /// Handles a packet with our verification tag. `datagram` owns its bytes.
+    /// Handles a packet with our verification tag. `datagram` owns its bytes, except for the user data in `shared`, as in
+    /// [`Arrival::shared`](crate::Arrival::shared).
     pub(crate) fn handle_packet<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
         route: Route,
         packet: &Packet<'_>,
         datagram: &Bytes,
+        shared: &[(usize, Bytes)],
     ) {
         self.statistics.packets_received += 1;
         self.reaction.begin();
@@ -60,23 +66,68 @@ impl Association {
             // port for each of our addresses.
             self.paths.set_remote_port(path_id, route.remote.port());
         }
-        let mut chunks = packet.chunks();
-        loop {
-            chunks.skip_bytes(self.take_run(cx, path_id, chunks.as_bytes(), datagram));
-            let Some(Ok(raw)) = chunks.next() else { break };
-            if raw.kind == Data::KIND {
-                self.handle_data(cx, path_id, &raw, datagram);
-            } else if self.handle_control(cx, path_id, &raw) == Next::Stop {
-                break;
-            }
-            if self.is_closed() {
-                return;
-            }
+        let next = match shared {
+            [] => self.handle_chunks(cx, path_id, packet.chunks(), datagram),
+            shared => self.handle_sharing(cx, path_id, packet, datagram, shared),
+        };
+        if next == Next::Closed {
+            return;
         }
         if route.marked {
             self.note_mark(packet);
         }
         self.end_packet(cx, path_id);
+    }
+
+    /// Handles chunks of a packet. Returns whether to handle those behind them.
+    #[inline]
+    fn handle_chunks<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: PathId,
+        mut chunks: Chunks<'_>,
+        datagram: &Bytes,
+    ) -> Next {
+        loop {
+            chunks.skip_bytes(self.take_run(cx, path_id, chunks.as_bytes(), datagram));
+            let Some(Ok(raw)) = chunks.next() else { return Next::Chunk };
+            if raw.kind == Data::KIND {
+                self.handle_data(cx, path_id, &raw, datagram);
+            } else if self.handle_control(cx, path_id, &raw) == Next::Stop {
+                return Next::Stop;
+            }
+            if self.is_closed() {
+                return Next::Closed;
+            }
+        }
+    }
+
+    /// Handles the chunks of a packet that refers to blocks of its sender. The endpoint has checked them.
+    fn handle_sharing<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: PathId,
+        packet: &Packet<'_>,
+        datagram: &Bytes,
+        shared: &[(usize, Bytes)],
+    ) -> Next {
+        let bytes = packet.as_bytes();
+        let mut from = HEADER_BYTES;
+        for (at, payload) in shared {
+            let before = bytes.get(from..*at).unwrap_or_default();
+            let Some((before, header)) = before.split_last_chunk() else { return Next::Stop };
+            let next = self.handle_chunks(cx, path_id, Chunks::new(before), datagram);
+            if next != Next::Chunk {
+                return next;
+            }
+            let Some(data) = Data::of_header(header, payload) else { return Next::Stop };
+            self.take_data(cx, path_id, &data, payload);
+            if self.is_closed() {
+                return Next::Closed;
+            }
+            from = at + padding_bytes(payload);
+        }
+        self.handle_chunks(cx, path_id, Chunks::new(bytes.get(from..).unwrap_or_default()), datagram)
     }
 
     /// Ends the handling of a packet: acknowledges its data, reports its errors, and continues a shutdown.
@@ -109,6 +160,11 @@ impl Association {
             self.timers.on_data(now);
         }
         had_data
+    }
+
+    /// Returns whether packets are traced, which a trace needs in one piece.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.trace.is_some()
     }
 
     /// Returns whether DATA is accepted: in the states in which the peer may still send (RFC 9260 §6).
@@ -151,6 +207,18 @@ impl Association {
             Ok(data) => data,
             Err(error) => return self.abort_for_bad_data(cx, &error),
         };
+        self.take_data(cx, path_id, &data, datagram);
+    }
+
+    /// Takes a DATA chunk, whose user data is a part of `block`.
+    #[inline]
+    fn take_data<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: PathId,
+        data: &Data<'_>,
+        block: &Bytes,
+    ) {
         if !self.takes_data() {
             return self.discard_chunk();
         }
@@ -158,7 +226,7 @@ impl Association {
         let Some(inbound) = self.inbound.as_mut() else { return };
         let mut receiving =
             ReceiveContext { id: self.id, statistics: &mut self.statistics, host: &mut *cx.host };
-        match inbound.handle_data(&mut receiving, &data, datagram) {
+        match inbound.handle_data(&mut receiving, data, block) {
             Ok(Outcome::NoSuchStream) => {
                 let cause = Cause::InvalidStreamIdentifier(InvalidStreamIdentifier { stream: data.stream });
                 self.report(&cause);

@@ -5,9 +5,10 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use sctp_wire::chunk::{
-    Abort, CookieAck, CookieEcho, Error, Init, InitAck, RawChunk, ShutdownAck, ShutdownComplete,
+    Abort, CookieAck, CookieEcho, Data, Error, Init, InitAck, NrSack, RawChunk, Sack, ShutdownAck,
+    ShutdownComplete,
 };
-use sctp_wire::packet::Header;
+use sctp_wire::packet::{HEADER_BYTES, Header};
 use sctp_wire::{Packet, VerificationTag};
 
 use super::incoming::{Handled, Incoming};
@@ -18,6 +19,7 @@ use crate::event::Host;
 use crate::reply::Reply;
 use crate::route::Route;
 use crate::time::Time;
+use crate::transmit::padding_bytes;
 
 /// Datagrams of one sender that arrived together.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +35,11 @@ pub struct Arrival<'a> {
     pub in_memory: bool,
     /// Length of each but the last.
     pub segment_bytes: usize,
-    /// All of them, one after the other.
+    /// All of them, one after the other, without `shared`.
     pub bytes: &'a Bytes,
+    /// Blocks of its sender that a single packet in memory refers to, each with its place in `bytes`: the user data of one DATA
+    /// chunk, whose header is in front of the place and whose padding is behind it. None of packets from a network.
+    pub shared: &'a [(usize, Bytes)],
 }
 
 impl Route {
@@ -75,15 +80,25 @@ impl Endpoint {
         host: &mut H,
     ) {
         let segment_bytes = datagram.len();
-        let arrival =
-            Arrival { remote, local, marked: false, in_memory: false, segment_bytes, bytes: datagram };
+        let arrival = Arrival {
+            remote,
+            local,
+            marked: false,
+            in_memory: false,
+            segment_bytes,
+            bytes: datagram,
+            shared: &[],
+        };
         self.handle_batch(now, &arrival, host);
     }
 
     /// Handles datagrams of one sender that arrived together. Consequences are decided once, after the last.
     pub fn handle_batch<H: Host + ?Sized>(&mut self, now: Time, arrival: &Arrival<'_>, host: &mut H) {
-        let Arrival { remote, local, marked, in_memory, segment_bytes, bytes } = *arrival;
+        let Arrival { remote, local, marked, in_memory, segment_bytes, bytes, shared } = *arrival;
         let route = Route { remote, local, marked, in_memory };
+        if !shared.is_empty() {
+            return self.handle_sharing(now, route, bytes, shared, host);
+        }
         let mut unsettled = None;
         for datagram in bytes.chunks(segment_bytes.max(1)) {
             let touched = self.handle_packet(now, route, datagram, bytes, host);
@@ -96,6 +111,45 @@ impl Endpoint {
         if let Some(id) = unsettled {
             self.update_queues(id);
         }
+    }
+
+    /// Handles a packet in memory that refers to blocks of its sender. Its association takes them over without a copy; a packet
+    /// that may be handled by more than its association is joined before.
+    #[inline(never)]
+    fn handle_sharing<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        route: Route,
+        bytes: &Bytes,
+        shared: &[(usize, Bytes)],
+        host: &mut H,
+    ) {
+        let packet = Packet::parse(bytes).ok().filter(|_| route.in_memory && are_payloads(bytes, shared));
+        let touched = match packet.and_then(|packet| Some((self.takes_sharing(&packet, &route)?, packet))) {
+            Some((id, packet)) => {
+                self.statistics.packets_received += 1;
+                self.pass_on(now, id, route, &packet, bytes, shared, host)
+            }
+            None => {
+                let joined = join(bytes, shared);
+                self.handle_packet(now, route, &joined, &joined, host)
+            }
+        };
+        if let Some(id) = touched {
+            self.update_queues(id);
+        }
+    }
+
+    /// Returns the association of a packet that begins with data or its acknowledgement, if nothing but the association handles
+    /// it.
+    fn takes_sharing(&mut self, packet: &Packet<'_>, route: &Route) -> Option<AssociationId> {
+        let kind = *packet.as_bytes().get(HEADER_BYTES)?;
+        let association = self.associations.get(self.id_of(packet.header().verification_tag)?)?;
+        let is_plain = matches!(kind, Data::KIND | Sack::KIND | NrSack::KIND);
+        if !is_plain || !association.is_set_up() || association.is_traced() {
+            return None;
+        }
+        self.find(&packet.header(), route)
     }
 
     /// Handles one packet of `batch` and returns the association whose queues must be updated afterwards.
@@ -166,6 +220,23 @@ impl Endpoint {
             association.answer_probe_elsewhere(&route, first, self.config.checksum);
             return Some(id);
         }
+        self.pass_on(now, id, route, packet, batch, &[], host)
+    }
+
+    /// Passes a packet to its association. Returns the association if its queues must be updated afterwards.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "those of handle_matched, and the blocks")]
+    fn pass_on<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        route: Route,
+        packet: &Packet<'_>,
+        batch: &Bytes,
+        shared: &[(usize, Bytes)],
+        host: &mut H,
+    ) -> Option<AssociationId> {
+        let association = self.associations.get_mut(id)?;
         let mut cx = Context {
             now,
             host,
@@ -174,7 +245,7 @@ impl Endpoint {
             statistics: &mut self.statistics,
         };
         self.in_progress = Some(id);
-        association.handle_packet(&mut cx, route, packet, batch);
+        association.handle_packet(&mut cx, route, packet, batch, shared);
         self.in_progress = None;
         association.trace_changes(now);
         let (paths_changed, closed) = (association.take_paths_changed(), association.is_closed());
@@ -393,4 +464,31 @@ impl Endpoint {
             self.statistics.replies_dropped += 1;
         }
     }
+}
+
+/// Returns whether each block is the user data of the DATA chunk whose header is in front of its place.
+fn are_payloads(bytes: &[u8], shared: &[(usize, Bytes)]) -> bool {
+    let mut from = HEADER_BYTES;
+    shared.iter().all(|(at, payload)| {
+        let header = bytes.get(from..*at).and_then(<[u8]>::last_chunk);
+        let is_payload = header.is_some_and(|header| Data::of_header(header, payload).is_some());
+        // The place was found in the packet.
+        from = if is_payload { at + padding_bytes(payload) } else { 0 };
+        is_payload && from <= bytes.len()
+    })
+}
+
+/// Joins a packet and the blocks that it refers to.
+fn join(bytes: &[u8], shared: &[(usize, Bytes)]) -> Bytes {
+    let shared_bytes: usize = shared.iter().map(|(_, block)| block.len()).sum();
+    let mut joined = Vec::with_capacity(bytes.len() + shared_bytes);
+    let mut from = 0;
+    for (at, block) in shared {
+        let at = (*at).clamp(from, bytes.len());
+        joined.extend_from_slice(&bytes[from..at]);
+        joined.extend_from_slice(block);
+        from = at;
+    }
+    joined.extend_from_slice(&bytes[from..]);
+    Bytes::from(joined)
 }

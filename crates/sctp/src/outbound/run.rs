@@ -113,7 +113,7 @@ impl Run {
     #[inline]
     pub(super) fn write(&self, buffer: &mut TransmitBuffer) {
         buffer.out().extend_from_slice(&self.head);
-        buffer.payload(&self.body);
+        buffer.payload(&self.body, self.chunks == 1);
     }
 
     /// Returns everything that the run takes.

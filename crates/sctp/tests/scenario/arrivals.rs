@@ -35,6 +35,7 @@ fn all_associations_of_a_batch_answer() {
             in_memory: false,
             segment_bytes: packets[0].len(),
             bytes: &bytes,
+            shared: &[],
         };
         peer.endpoint.handle_batch(peer.now, &arrival, &mut peer.app);
         peer.collect_output();

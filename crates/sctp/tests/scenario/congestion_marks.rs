@@ -85,6 +85,7 @@ fn marked_data(peer: &mut Peer, number: u32) {
         in_memory: false,
         segment_bytes: packet.len(),
         bytes: &packet,
+        shared: &[],
     };
     peer.endpoint.handle_batch(peer.now, &arrival, &mut peer.app);
     peer.collect_output();

@@ -52,6 +52,7 @@ fn only_packets_from_memory_need_none() {
             in_memory,
             segment_bytes: bytes.len(),
             bytes: &bytes,
+            shared: &[],
         };
         let received = peer.endpoint.endpoint_statistics().control_chunks_received;
         peer.endpoint.handle_batch(peer.now, &arrival, &mut peer.app);

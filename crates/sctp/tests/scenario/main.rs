@@ -50,6 +50,7 @@ mod same_host;
 mod send_pool;
 mod setup_parameters;
 mod several_paths;
+mod shared_blocks;
 mod shutdown;
 mod silent_path;
 mod small_buffers;

@@ -3,7 +3,8 @@
 use std::thread;
 
 use swiftwater::{
-    Association, AssociationOptions, BindError, LinkBindError, LinkKind, Listener, Stack, StackOptions,
+    Association, AssociationOptions, BindError, Bytes, LinkBindError, LinkKind, Listener, SendInfo, Stack,
+    StackOptions,
 };
 
 use crate::bulk::exchange;
@@ -66,6 +67,24 @@ fn nor_with_raw_ip() {
         exchange_in_memory(
             &options().with_link(LinkKind::Raw).with_local_addresses(vec!["127.0.0.1".parse().unwrap()]),
         );
+    });
+}
+
+#[test]
+fn a_long_message_reaches_its_reader_in_the_memory_of_its_sender() {
+    must_end(|| {
+        let (_, listener) = bind(&options()).unwrap();
+        let (client, server) = pair(&listener);
+        // A message that waits for its reader too long is copied.
+        let is_shared = |bytes| {
+            let message = Bytes::from(pattern(1, bytes));
+            client.send_bytes(message.clone(), &SendInfo::default()).unwrap();
+            let received = server.recv().unwrap().unwrap();
+            assert_eq!(received.to_vec(), message);
+            received.blocks().iter().any(|block| block.as_ptr() == message.as_ptr())
+        };
+        assert!((0..1000).any(|_| is_shared(20_000)));
+        assert!((0..10).all(|_| !is_shared(8 * 1024)), "others may lie in the same block");
     });
 }
 
