@@ -81,7 +81,7 @@ fn ends_the_attempt(stage: &Stage, more: &[u8], change: fn(Init<'_>) -> Init<'_>
 }
 
 fn is_over(peer: &Peer) -> bool {
-    let closed = |event: &Event| matches!(event, Event::Closed(CloseReason::ProtocolViolation(_)));
+    let closed = |event: &Event| matches!(event, Event::Closed(CloseReason::ProtocolViolation { .. }));
     peer.endpoint.association_count() == 0 && peer.app.saw(closed)
 }
 

@@ -194,7 +194,7 @@ impl App {
     /// Checks that no association has ended for a violation by its peer, which is honest.
     pub(crate) fn assert_peer_not_accused(&self) {
         let accused =
-            |reason: &Option<CloseReason>| matches!(reason, Some(CloseReason::ProtocolViolation(_)));
+            |reason: &Option<CloseReason>| matches!(reason, Some(CloseReason::ProtocolViolation { .. }));
         let entry = self.deliveries.entries.iter().find(|entry| accused(&entry.closed));
         assert!(entry.is_none(), "an honest peer is accused: {:?}", entry.map(|entry| &entry.closed));
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 
 pub use sctp_message::SendError;
-use sctp_wire::cause::{ProtocolViolation, UserInitiatedAbort};
+use sctp_wire::cause::UserInitiatedAbort;
 
 /// Reason why an association was not started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,20 +106,25 @@ pub enum CloseReason {
     NoProtocol,
     /// The peer no longer answers.
     Timeout,
-    /// The peer has violated the protocol; the text states how.
-    ProtocolViolation(&'static str),
+    /// The peer has violated the protocol.
+    ProtocolViolation {
+        /// Code of the error cause of the violation, which the ABORT to the peer has (RFC 9260 §3.3.10).
+        cause: u16,
+        /// A description of the violation.
+        how: &'static str,
+    },
     /// An internal fault has occurred.
     Fault,
 }
 
 impl CloseReason {
     /// Returns the code of the error cause that ended the association, sent by either side (RFC 9260 §3.3.10); 0 for
-    /// none.
+    /// none, also for a peer that no longer answers: the ABORT to it only ends its side.
     pub fn cause(&self) -> u16 {
         match self {
             CloseReason::PeerAborted { cause, .. } => cause.unwrap_or(0),
             CloseReason::Aborted => UserInitiatedAbort::KIND,
-            CloseReason::ProtocolViolation(_) => ProtocolViolation::KIND,
+            CloseReason::ProtocolViolation { cause, .. } => *cause,
             CloseReason::Shutdown
             | CloseReason::NoAnswer
             | CloseReason::Refused
@@ -151,7 +156,7 @@ impl fmt::Display for CloseReason {
                 "the peer's host says that it does not speak SCTP; start SCTP there, or check the address",
             ),
             CloseReason::Timeout => f.write_str("the peer stopped answering; the association was given up"),
-            CloseReason::ProtocolViolation(how) => write!(f, "the peer broke the protocol: {how}"),
+            CloseReason::ProtocolViolation { how, .. } => write!(f, "the peer broke the protocol: {how}"),
             CloseReason::Fault => f.write_str("this side had an internal fault and aborted the association; please report it"),
         }
     }

@@ -428,7 +428,7 @@ fn disconnected(association: Which, reason: &CloseReason, information: Bytes) ->
         CloseReason::NoAnswer | CloseReason::Timeout => Errno::ETIMEDOUT,
         CloseReason::Refused | CloseReason::NoProtocol => Errno::ECONNREFUSED,
         CloseReason::Unreachable => Errno::EHOSTUNREACH,
-        CloseReason::ProtocolViolation(_) => Errno::EPROTO,
+        CloseReason::ProtocolViolation { .. } => Errno::EPROTO,
         CloseReason::Fault => Errno::EIO,
     };
     let primitive =

@@ -40,7 +40,9 @@ impl Association {
         }
         match reason {
             CloseReason::Shutdown => cx.statistics.shut_down += 1,
-            CloseReason::Aborted | CloseReason::PeerAborted { .. } | CloseReason::ProtocolViolation(_) => {
+            CloseReason::Aborted
+            | CloseReason::PeerAborted { .. }
+            | CloseReason::ProtocolViolation { .. } => {
                 cx.statistics.aborted += 1;
             }
             _ => {}

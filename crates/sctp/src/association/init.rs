@@ -8,7 +8,6 @@ use sctp_wire::chunk::{Init, InitAck};
 use sctp_wire::parameter::{self, PARAMETER_HEADER_BYTES, Parameter, Parameters};
 use sctp_wire::{Tsn, VerificationTag};
 
-use super::causes::abort_chunk;
 use crate::config::{
     AssociationConfig, COOKIE_BYTES_MAX, PARAMETERS_MAX, PEER_ADDRESSES_MAX, RECEIVE_WINDOW_BYTES_MIN,
 };
@@ -65,16 +64,14 @@ pub(crate) enum BadInit {
 }
 
 impl BadInit {
-    /// Returns the ABORT that refuses the chunk.
-    pub(crate) fn abort_chunk(&self) -> Vec<u8> {
+    /// Returns the cause of the ABORT that refuses the chunk.
+    pub(crate) fn cause(&self) -> Cause<'_> {
         match self {
-            BadInit::Field => abort_chunk(&Cause::InvalidMandatoryParameter(InvalidMandatoryParameter)),
-            BadInit::Parameter => abort_chunk(&Cause::ProtocolViolation(ProtocolViolation {
-                information: self.text().as_bytes(),
-            })),
-            BadInit::HostName(parameter) => {
-                abort_chunk(&Cause::UnresolvableAddress(UnresolvableAddress { parameter }))
+            BadInit::Field => Cause::InvalidMandatoryParameter(InvalidMandatoryParameter),
+            BadInit::Parameter => {
+                Cause::ProtocolViolation(ProtocolViolation { information: self.text().as_bytes() })
             }
+            BadInit::HostName(parameter) => Cause::UnresolvableAddress(UnresolvableAddress { parameter }),
         }
     }
 

@@ -10,10 +10,9 @@ use sctp_wire::chunk::{
 use sctp_wire::packet::HEADER_BYTES;
 use sctp_wire::{Packet, Tsn};
 
-use super::causes::{abort_chunk, reports_stale_cookie};
+use super::causes::reports_stale_cookie;
 use super::control::Control;
 use super::{Association, Context, State};
-use crate::error::CloseReason;
 use crate::event::{Event, Host};
 use crate::inbound::{Outcome, ReceiveContext};
 use crate::outbound::{SackInfo, SackOutcome, SendContext};
@@ -241,8 +240,8 @@ impl Association {
     fn abort_for_bad_data<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, error: &ChunkError) {
         match *error {
             ChunkError::NoUserData { tsn } => {
-                let chunk = abort_chunk(&Cause::NoUserData(NoUserData { tsn }));
-                self.abort_with(cx, chunk, CloseReason::ProtocolViolation("a DATA chunk without data"));
+                let cause = Cause::NoUserData(NoUserData { tsn });
+                self.abort_for_cause(cx, &cause, "a DATA chunk without data");
             }
             _ => self.abort_for_violation(cx, "a DATA chunk that is too short"),
         }

@@ -10,7 +10,7 @@ use sctp_wire::chunk::{CookieAck, CookieEcho, Error, Init};
 use sctp_wire::packet::HEADER_BYTES;
 use sctp_wire::parameter::{KindList, Parameters, StateCookie as StateCookieParameter};
 
-use super::causes::{abort_chunk, error_chunk};
+use super::causes::error_chunk;
 use super::control::Control;
 use super::init::{PeerInit, initial_window, write_init_parameters};
 use super::retry::Retry;
@@ -238,17 +238,13 @@ impl Association {
         // RFC 9260 §3.3.3, §5.1.2 B: an invalid INIT ACK ends the association.
         let peer = match PeerInit::from_init(ack) {
             Ok(peer) => peer,
-            Err(bad) => {
-                let reason = CloseReason::ProtocolViolation(bad.text());
-                return self.abort_with(cx, bad.abort_chunk(), reason);
-            }
+            Err(bad) => return self.abort_for_cause(cx, &bad.cause(), bad.text()),
         };
         let Some(cookie) = peer.cookie.clone() else {
             let missing = [StateCookieParameter::KIND.to_be_bytes()];
             let kinds = KindList::new(&missing);
-            let chunk = abort_chunk(&Cause::MissingMandatoryParameter(MissingMandatoryParameter { kinds }));
-            let reason = CloseReason::ProtocolViolation("an INIT ACK without a state cookie");
-            return self.abort_with(cx, chunk, reason);
+            let cause = Cause::MissingMandatoryParameter(MissingMandatoryParameter { kinds });
+            return self.abort_for_cause(cx, &cause, "an INIT ACK without a state cookie");
         };
         let streams_out = self.config.streams_out.max(1).min(peer.streams_in);
         let streams_in = self.config.streams_in_max.max(1).min(peer.streams_out);

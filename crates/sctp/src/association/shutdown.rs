@@ -313,16 +313,21 @@ impl Association {
         how: &'static str,
     ) {
         let information = how.as_bytes();
-        let chunk = abort_chunk(&Cause::ProtocolViolation(ProtocolViolation { information }));
-        self.abort_with(cx, chunk, CloseReason::ProtocolViolation(how));
+        self.abort_for_cause(cx, &Cause::ProtocolViolation(ProtocolViolation { information }), how);
     }
 
-    pub(super) fn abort_with<H: Host + ?Sized>(
+    /// Ends the association with an ABORT that has the cause. `how` describes the peer's violation to the user.
+    pub(super) fn abort_for_cause<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        chunk: Vec<u8>,
-        reason: CloseReason,
+        cause: &Cause<'_>,
+        how: &'static str,
     ) {
+        let reason = CloseReason::ProtocolViolation { cause: cause.kind(), how };
+        self.abort_with(cx, abort_chunk(cause), reason);
+    }
+
+    fn abort_with<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, chunk: Vec<u8>, reason: CloseReason) {
         let abort = Control::of(Abort::KIND, None, chunk);
         self.close_with(cx, reason, Some(abort).filter(|_| self.identity.peer_tag.is_some()), &[]);
     }

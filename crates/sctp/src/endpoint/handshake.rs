@@ -126,7 +126,7 @@ impl Endpoint {
     /// Refuses an INIT with an ABORT that states the reason (RFC 9260 §3.3.2, §5.1.2 B).
     fn refuse_init(&mut self, route: Route, header: &Header, tag: VerificationTag, bad: &BadInit) {
         self.statistics.malformed += 1;
-        self.reply(route, header, tag, |out| out.extend_from_slice(&bad.abort_chunk()));
+        self.reply(route, header, tag, |out| out.extend_from_slice(&abort_chunk(&bad.cause())));
     }
 
     /// Answers an INIT ACK with a window that is too narrow, or without a tag, by an ABORT (RFC 9260 §3.3.3). The association

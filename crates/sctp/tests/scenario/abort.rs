@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use sctp::{CloseReason, Event, SendInfo};
-use sctp_wire::chunk::{Abort, HeartbeatAck};
+use sctp::{AssociationConfig, CloseReason, Event, SendInfo};
+use sctp_wire::chunk::{Abort, DataFlags, HeartbeatAck};
 use sctp_wire::packet::HEADER_BYTES;
 
 use lab::packets::{has, kinds};
-use lab::script::Peer;
+use lab::script::{Peer, Say};
 use lab::{A, B, TwoHosts};
 
 #[test]
@@ -76,6 +76,28 @@ fn an_abort_is_never_answered() {
         .chunk(|_, out| Abort { reflected_tag: false, causes: Default::default() }.write(out))
         .go();
     peer.expects_nothing();
+}
+
+#[test]
+fn a_violation_ends_the_association_with_the_cause_that_is_sent() {
+    type Violation = fn(Say<'_>) -> Say<'_>;
+    // RFC 9260 §6.2: DATA without data. §6.2.1: a SACK for data that was never sent.
+    let violations: [(Violation, u16); 2] =
+        [(|say| say.data_with(DataFlags::WHOLE, 0, 0, 0, b""), 9), (|say| say.sack(1000, &[]), 13)];
+    for (violate, sent) in violations {
+        let config =
+            AssociationConfig { events: true, send_failed_events: true, ..AssociationConfig::default() };
+        let mut peer = Peer::established_with(7, config);
+        peer.app_sends(SendInfo::default(), vec![1]);
+        peer.expects("DATA 0");
+        violate(peer.sends()).go();
+        let packet = peer.hears();
+        assert_eq!(kinds(&packet), [Abort::KIND]);
+        assert_eq!(packet[HEADER_BYTES + 4..][..2], sent.to_be_bytes());
+        assert!(peer.app.saw(|e| matches!(e, Event::Lost { reason, .. } if reason.cause() == sent)));
+        assert!(peer.app.saw(|e| matches!(e, Event::SendFailed(failure) if failure.cause == sent)));
+        assert!(peer.app.saw(|e| matches!(e, Event::Closed(reason) if reason.cause() == sent)));
+    }
 }
 
 #[test]

@@ -425,6 +425,6 @@ fn an_init_ack_without_a_cookie_is_refused() {
         })
         .go();
     peer.expects("ABORT");
-    assert!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::ProtocolViolation(_)))));
+    assert!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::ProtocolViolation { .. }))));
     assert_eq!(peer.endpoint.association_count(), 0);
 }

@@ -114,7 +114,7 @@ fn is_violation(seed: u8, chunks: &[(DataFlags, u16, u16)]) {
         peer.sends().data_with(flags, n, stream, ssn, b"x").go();
     }
     assert!(
-        peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::ProtocolViolation(_)))),
+        peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::ProtocolViolation { .. }))),
         "{chunks:?} {:?}",
         peer.app.events
     );

@@ -29,7 +29,7 @@ fn a_sack_for_data_that_was_never_sent_ends_the_association() {
         let mut peer = outstanding(1, 3);
         peer.sends().sack(beyond, &[]).go();
         peer.expects("ABORT");
-        assert!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::ProtocolViolation(_)))));
+        assert!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::ProtocolViolation { .. }))));
     }
 }
 

@@ -62,8 +62,10 @@ fn name(cause: &Cause<'_>) -> String {
     }
 }
 
-fn closed(peer: &Peer) -> bool {
-    peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::ProtocolViolation(_))))
+/// Returns whether the association has ended by an ABORT with this cause to the peer.
+fn ended_by(peer: &Peer, sent: u16) -> bool {
+    peer.app
+        .saw(|e| matches!(e, Event::Closed(CloseReason::ProtocolViolation { cause, .. }) if *cause == sent))
 }
 
 #[test]
@@ -80,7 +82,7 @@ fn a_host_name_is_refused_in_either_chunk() {
     peer.takes_init();
     says_init_ack(&mut peer, &parameters, |_| {});
     assert_eq!(refusal(&mut peer), ("unresolvable 17".into(), peer.tag, false));
-    assert!(closed(&peer));
+    assert!(ended_by(&peer, 5));
 }
 
 #[test]
@@ -89,7 +91,7 @@ fn an_init_ack_without_a_cookie_is_told_what_is_missing() {
     peer.takes_init();
     says_init_ack(&mut peer, &[], |_| {});
     assert_eq!(refusal(&mut peer), ("missing 7".into(), peer.tag, false));
-    assert!(closed(&peer));
+    assert!(ended_by(&peer, 2));
 }
 
 #[test]
@@ -138,7 +140,7 @@ fn an_init_ack_without_streams_or_tag_ends_the_connect() {
         };
         assert_eq!(refusal(&mut peer), expected);
         peer.expects_nothing();
-        assert!(closed(&peer));
+        assert!(ended_by(&peer, 7));
     }
 }
 
@@ -149,6 +151,13 @@ fn a_parameter_of_a_wrong_length_is_refused() {
     let mut peer = Peer::new(6, AssociationConfig::default());
     says_init(&mut peer, &parameters);
     assert_eq!(refusal(&mut peer), ("violation".into(), peer.tag, false));
+
+    parameters.extend(cookie());
+    let mut peer = Peer::connecting(16, AssociationConfig::default());
+    peer.takes_init();
+    says_init_ack(&mut peer, &parameters, |_| {});
+    assert_eq!(refusal(&mut peer), ("violation".into(), peer.tag, false));
+    assert!(ended_by(&peer, 13));
 }
 
 /// Returns two parameters of each of the four classes of unknown ones, and an address behind them.
