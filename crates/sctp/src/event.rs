@@ -66,10 +66,11 @@ pub enum Event {
     /// The peer has restarted and has set the association up anew (RFC 9260 §11.2.7). Streams and their sequence
     /// numbers begin anew. A record that was being delivered in parts remains incomplete.
     Restarted(Restart),
-    /// The peer has sent an ERROR; the association continues (RFC 9260 §11.2.6). Reported only with
-    /// [`AssociationConfig::events`](crate::AssociationConfig::events), as are all following events but the last two.
+    /// The peer has reported an error cause in an ERROR; the association continues (RFC 9260 §11.2.6). Each of the first 32
+    /// causes in a packet is an event. Reported only with [`AssociationConfig::events`](crate::AssociationConfig::events), as
+    /// are all following events but the last two.
     RemoteError {
-        /// Code of the first error cause (RFC 9260 §3.3.10).
+        /// Code of the error cause (RFC 9260 §3.3.10).
         cause: u16,
         /// Content of the error cause.
         information: Bytes,

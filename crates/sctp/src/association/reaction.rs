@@ -4,12 +4,15 @@ use sctp_wire::cause::Cause;
 
 /// Maximum number of bytes of error causes that one packet can cause.
 const REPORTS_BYTES_MAX: usize = 1024;
+/// Maximum number of error causes of the peer that are reported to the user for one packet.
+const REMOTE_ERRORS_MAX: usize = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Reaction {
     has_sack: bool,
     has_shutdown: bool,
-    has_error: bool,
+    /// Error causes of the peer that were reported to the user.
+    remote_errors: usize,
     /// Error causes to report to the peer.
     causes: Vec<u8>,
 }
@@ -18,7 +21,7 @@ impl Reaction {
     /// Begins with another packet.
     #[inline]
     pub(super) fn begin(&mut self) {
-        (self.has_sack, self.has_shutdown, self.has_error) = (false, false, false);
+        (self.has_sack, self.has_shutdown, self.remote_errors) = (false, false, 0);
         self.causes.clear();
     }
 
@@ -33,9 +36,11 @@ impl Reaction {
         !std::mem::replace(&mut self.has_shutdown, true)
     }
 
-    /// Records an ERROR for the user. Returns whether it is the first of the packet.
-    pub(super) fn take_first_error(&mut self) -> bool {
-        !std::mem::replace(&mut self.has_error, true)
+    /// Records an error cause for the user. Returns false if the packet has had too many.
+    pub(super) fn take_remote_error(&mut self) -> bool {
+        let has_room = self.remote_errors < REMOTE_ERRORS_MAX;
+        self.remote_errors += usize::from(has_room);
+        has_room
     }
 
     /// Adds a cause to the report to the peer. Returns false and drops the cause if the report is too long.

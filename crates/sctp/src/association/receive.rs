@@ -426,22 +426,31 @@ impl Association {
         self.measure_unused_paths(cx);
     }
 
-    /// Handles an ERROR (RFC 9260 §3.3.10). Reacts to a stale cookie; reports the first other cause in a packet to the user.
+    /// Handles an ERROR (RFC 9260 §3.3.10). Reacts to a stale cookie; reports other causes to the user, each as an event, up to
+    /// a limit for the packet.
     fn handle_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, raw: &RawChunk<'_>) {
         if reports_stale_cookie(raw) {
             return self.handle_stale_cookie(cx);
         }
-        match Causes::new(raw.value).next_raw() {
-            Some(Ok(cause))
-                if Cause::parse(&cause).is_ok()
-                    && !self.is_in_cookie_wait()
-                    && self.reaction.take_first_error() =>
-            {
-                let reported = &cause.value[..cause.value.len().min(REMOTE_ERROR_BYTES_MAX)];
-                let information = Bytes::copy_from_slice(reported);
-                self.tell(cx, Event::RemoteError { cause: cause.kind, information });
+        if self.is_in_cookie_wait() {
+            return self.discard_chunk();
+        }
+        let mut causes = Causes::new(raw.value);
+        let mut is_reported = false;
+        while let Some(Ok(cause)) = causes.next_raw() {
+            if Cause::parse(&cause).is_err() {
+                continue;
             }
-            _ => self.discard_chunk(),
+            if !self.reaction.take_remote_error() {
+                break;
+            }
+            is_reported = true;
+            let reported = &cause.value[..cause.value.len().min(REMOTE_ERROR_BYTES_MAX)];
+            let information = Bytes::copy_from_slice(reported);
+            self.tell(cx, Event::RemoteError { cause: cause.kind, information });
+        }
+        if !is_reported {
+            self.discard_chunk();
         }
     }
 

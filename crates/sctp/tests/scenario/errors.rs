@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use sctp::{AssociationConfig, Event};
-use sctp_wire::cause::{Cause, Causes, OutOfResource};
+use sctp_wire::StreamId;
+use sctp_wire::cause::{Cause, Causes, InvalidStreamIdentifier, OutOfResource, UnrecognizedChunkType};
 use sctp_wire::chunk::{Abort, Chunk, CookieAck, DataFlags, Error, Shutdown, ShutdownAck, ShutdownComplete};
 
 use lab::packets::each_chunk;
@@ -106,14 +107,43 @@ fn errors_that_the_peer_reports_reach_the_user() {
     // Nor has one whose cause, a stale cookie, lacks its content.
     peer.sends().chunk(|_, out| out.extend_from_slice(&[Error::KIND, 0, 0, 8, 0, 3, 0, 4])).go();
     assert_eq!((peer.app.events.len(), discarded(&peer)), (2, 2));
-    // The user hears once of many in one packet.
+    // The user hears of some of many in one packet.
     let flood = |_: &Peer, out: &mut Vec<u8>| {
         (0..100).for_each(|_| Error { causes: Causes::new(&causes) }.write(out));
     };
     peer.sends().chunk(flood).go();
-    assert_eq!((peer.app.events.len(), discarded(&peer)), (3, 101));
+    assert_eq!((peer.app.events.len(), discarded(&peer)), (2 + 32, 2 + 68));
     peer.sends().data(0).go();
     peer.expects("SACK 0");
+}
+
+#[test]
+fn each_cause_of_an_error_reaches_the_user() {
+    // RFC 9260 §3.3.10: one or more causes.
+    let mut peer = Peer::established(8);
+    let mut causes = Vec::new();
+    Cause::InvalidStreamIdentifier(InvalidStreamIdentifier { stream: StreamId(99) }).write(&mut causes);
+    // A cause of a wrong length is skipped.
+    causes.extend_from_slice(&[0, 1, 0, 4]);
+    Cause::UnrecognizedChunkType(UnrecognizedChunkType { chunk: b"abcd" }).write(&mut causes);
+    Cause::OutOfResource(OutOfResource).write(&mut causes);
+    let told = |peer: &Peer| -> Vec<(u16, Bytes)> {
+        let events = peer.app.events.iter();
+        events
+            .filter_map(|happened| match &happened.event {
+                Event::RemoteError { cause, information } => Some((*cause, information.clone())),
+                _ => None,
+            })
+            .collect()
+    };
+    peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
+    let expected = [(1, &[0, 99, 0, 0][..]), (6, b"abcd"), (4, b"")];
+    assert_eq!(told(&peer), expected.map(|(cause, content)| (cause, Bytes::from_static(content))));
+    // One chunk with too many of them.
+    let causes = causes[..8].repeat(100);
+    peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
+    assert_eq!((told(&peer).len(), discarded(&peer)), (3 + 32, 0));
+    peer.expects_nothing();
 }
 
 #[test]

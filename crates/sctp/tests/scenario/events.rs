@@ -122,25 +122,29 @@ fn reported_causes_reach_the_user_up_to_a_limit() {
 
 #[test]
 fn unread_events_are_bounded() {
-    let config = AssociationConfig { receive_buffer_bytes: 10_000, receive_buffer_tuned_bytes: 0, ..plain() };
-    let mut peer = Peer::established_with(6, config);
-    peer.app.set_reading(Reading::Never);
-    let mut causes = Vec::new();
-    OutOfResource.write(&mut causes);
-    let told = |peer: &Peer| peer.app.events.len() - 1;
-    for _ in 0..1000 {
-        peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
+    // Of each packet at most 32 causes are reported.
+    for (in_packet, reported) in [(1, 1), (100, 32)] {
+        let config =
+            AssociationConfig { receive_buffer_bytes: 10_000, receive_buffer_tuned_bytes: 0, ..plain() };
+        let mut peer = Peer::established_with(6, config);
+        peer.app.set_reading(Reading::Never);
+        let mut causes = Vec::new();
+        (0..in_packet).for_each(|_| OutOfResource.write(&mut causes));
+        let told = |peer: &Peer| peer.app.events.len() - 1;
+        for _ in 0..1000 {
+            peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
+        }
+        // Each event counts for a byte and its overhead of 96, up to twice the buffer.
+        assert_eq!(told(&peer), 20_000 / 97 + 1);
+        let statistics = peer.endpoint.statistics(peer.id).unwrap();
+        assert_eq!(statistics.events_dropped, 1000 * reported - told(&peer) as u64);
+        // The user has read one, so there is room for one.
+        peer.app.read_one(&mut peer.endpoint);
+        for _ in 0..2 {
+            peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
+        }
+        assert_eq!(told(&peer), 20_000 / 97 + 2);
     }
-    // Each event counts for a byte and its overhead of 96, up to twice the buffer.
-    assert_eq!(told(&peer), 20_000 / 97 + 1);
-    let statistics = peer.endpoint.statistics(peer.id).unwrap();
-    assert_eq!(statistics.events_dropped, 1000 - told(&peer) as u64);
-    // The user has read one, so there is room for one.
-    peer.app.read_one(&mut peer.endpoint);
-    for _ in 0..2 {
-        peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
-    }
-    assert_eq!(told(&peer), 20_000 / 97 + 2);
 }
 
 #[test]
