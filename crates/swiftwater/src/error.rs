@@ -100,7 +100,7 @@ pub enum ConnectError {
     InvalidRemote(SocketAddr),
     /// No server can have the address: its UDP port is 0.
     InvalidUdpPort(Address),
-    /// No server listens at the address: the host has answered with ABORT or with an ICMP message.
+    /// No server listens at the address: the host has answered with an ABORT without error cause, or with an ICMP message.
     Refused,
     /// The host has not answered (Max.Init.Retransmits), or not within the time limit of the call.
     TimedOut,
@@ -115,7 +115,8 @@ pub enum ConnectError {
     Exists,
     /// All local SCTP ports have an association with this peer.
     NoPort,
-    /// The handshake had begun when the peer aborted it, the peer violated the protocol, or this side failed.
+    /// The peer has aborted the handshake for an error cause, such as out of resource, or has violated the protocol
+    /// ([`Loss::cause`]), or this side has failed.
     Lost(Loss),
 }
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::Bytes;
 use channel_protocol::assoc_id::AssocId;
 use channel_protocol::record::{Flags, Header, Kind};
-use swiftwater::{Event, Lifetime, Loss, PathChange, SendInfo};
+use swiftwater::{ConnectError, Event, Lifetime, Loss, PathChange, SendInfo};
 
 use crate::state::association::SocketAssociation;
 use crate::state::inbound_queue::ToProgram;
@@ -68,6 +68,14 @@ pub(crate) const INVALID_STREAM: u16 = 1;
 
 /// The cause of an association that the program has aborted (RFC 9260 §3.3.10.12).
 pub(crate) const USER_ABORT: u16 = 12;
+
+/// Returns the cause of the ABORT that ended the setup of an association, sent by either side; 0 for none.
+pub(crate) fn cause_of(error: &ConnectError) -> u16 {
+    match error {
+        ConnectError::Lost(loss) => loss.cause,
+        _ => 0,
+    }
+}
 
 /// Returns the notification that an association could not be set up, if the program is subscribed to it. The cause is 0 for none.
 pub(crate) fn cannot_start(assoc: &SocketAssociation, cause: u16) -> Option<ToProgram> {

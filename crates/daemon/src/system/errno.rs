@@ -61,7 +61,7 @@ mod tests {
         let (first, _accepted) = tokio::join!(registry.stack().connect(server()), listener.accept());
         let _first = first.expect("there is room");
         let error = registry.stack().connect(server()).await.expect_err("there is no room");
-        assert!(matches!(error, ConnectError::Lost(_)), "{error}");
+        assert!(matches!(&error, ConnectError::Lost(loss) if loss.cause == 4), "out of resource: {error:?}");
         assert_eq!(of_connect(&error), Errno::CONNREFUSED);
     }
 }

@@ -229,7 +229,7 @@ async fn relay(
     let outcome = tokio::select! {
         biased;
         () = assoc.tasks().setup_aborted() => Err((Errno::CONNABORTED, USER_ABORT)),
-        association = set_up(origin) => association.map_err(|error| (error, 0)),
+        association = set_up(origin) => association,
     };
     let association = match outcome {
         Ok(association) => association,
@@ -271,12 +271,13 @@ impl Drop for InboundGuard {
     }
 }
 
-async fn set_up(origin: Origin) -> Result<Association, Errno> {
+/// Sets an association up. Otherwise returns the error, and the cause of the ABORT that ended the setup, 0 for none.
+async fn set_up(origin: Origin) -> Result<Association, (Errno, u16)> {
     match origin {
         Origin::Accepted(association) => Ok(association),
         Origin::Connecting { request: ConnectRequest { stack, port, server, .. }, .. } => {
             let outcome = stack.connect_from(port, &server).await;
-            outcome.map_err(|error| errno::of_connect(&error))
+            outcome.map_err(|error| (errno::of_connect(&error), notifications::cause_of(&error)))
         }
     }
 }
@@ -373,7 +374,7 @@ mod tests {
     use channel_protocol::assoc_id::AssocId;
     use channel_protocol::record::{Header, Kind};
     use channel_protocol::sharers_page::ROOM_BYTES;
-    use swiftwater::{Address, internals};
+    use swiftwater::{Address, ListenerOptions, internals};
 
     use super::*;
     use crate::calls::associations::await_room;
@@ -421,6 +422,11 @@ mod tests {
     /// Starts an association with a listener on the same host; returns the listener and the association.
     fn connecting(registry: &Rc<Registry>, socket: &Rc<Socket>) -> (Listener, Rc<SocketAssociation>) {
         let listener = registry.stack().listen(7).expect("a free port");
+        (listener, connecting_to_server(registry, socket))
+    }
+
+    /// Starts an association with port 7 of the same host.
+    fn connecting_to_server(registry: &Rc<Registry>, socket: &Rc<Socket>) -> Rc<SocketAssociation> {
         let host = std::net::IpAddr::from([127, 0, 0, 1]);
         let server = server_address(registry);
         let request =
@@ -435,7 +441,7 @@ mod tests {
             Rc::clone(&assoc),
             Origin::Connecting { request, start: Start::Now },
         );
-        (listener, assoc)
+        assoc
     }
 
     /// Reads what comes to the program until a message returns.
@@ -722,6 +728,45 @@ mod tests {
         peer.abort("enough");
         soon(returned(&program_end)).await;
         assert!(assoc.send_queue().is_none(), "the socket has removed it");
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_refusal_and_the_messages_that_it_returns_have_the_cause_of_the_abort() {
+        // A listener without room refuses with "Out of Resource", and a host without a listener without a cause.
+        for (listens, cause) in [(true, 4_u16), (false, 0)] {
+            let registry = Rc::new(registry());
+            let (socket, program_end) = opened(&registry, Style::OneToMany);
+            for kind in [NotificationType::AssociationChange, NotificationType::SendFailedEvent] {
+                socket.options_mut().future_mut().subscribe(kind.subscription(), true);
+            }
+            let full = ListenerOptions::default().with_associations_max(1);
+            let listener = registry.stack().listen_with(7, &full).expect("a free port");
+            let server = server_address(&registry);
+            let (_only, _accepted) = tokio::join!(registry.stack().connect(&server), listener.accept());
+            if !listens {
+                drop(listener);
+            }
+            let assoc = connecting_to_server(&registry, &socket);
+            let queue = assoc.send_queue().expect("it was entered");
+            assert!(queue.push(header(ID, 6), Bytes::from_static(b"a word")));
+            let mut told = Vec::new();
+            let is_told = || {
+                while let Some(record) = read(&program_end) {
+                    let (header, content) = Header::split(&record).expect("a record");
+                    if header.kind != Kind::Notification {
+                        continue;
+                    }
+                    let kind = u16::from_ne_bytes([content[0], content[1]]);
+                    // `sac_error` is behind `sac_state`, and `ssf_error` has 32 bits; both are in network byte order.
+                    let at = if kind == NotificationType::AssociationChange as u16 { 10 } else { 8 };
+                    told.push((kind, u16::from_be_bytes([content[at], content[at + 1]])));
+                }
+                told.len() >= 2
+            };
+            until("the failure and the message have come", is_told).await;
+            let kinds = [NotificationType::AssociationChange, NotificationType::SendFailedEvent];
+            assert_eq!(told, kinds.map(|kind| (kind as u16, cause)), "listens: {listens}");
+        }
     }
 
     #[tokio::test(flavor = "local")]

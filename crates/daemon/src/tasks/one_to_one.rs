@@ -94,13 +94,14 @@ async fn connect(
     assoc: &Rc<SocketAssociation>,
 ) -> bool {
     let connected = request.stack.connect_from(request.port, &request.server).await;
-    let charged = connected.map_err(|error| errno::of_connect(&error)).and_then(|association| {
+    let failed = |error| (errno::of_connect(&error), notifications::cause_of(&error));
+    let charged = connected.map_err(failed).and_then(|association| {
         let paths = paths_of(&association);
         match registry.charge_paths(socket, assoc, paths) {
             true => Ok(association),
             false => {
                 abort(&association, "the client has no memory left for the server's addresses");
-                Err(Errno::NOBUFS)
+                Err((Errno::NOBUFS, 0))
             }
         }
     });
@@ -112,13 +113,13 @@ async fn connect(
             options::apply_when_up(socket, assoc);
             true
         }
-        Err(error) => {
+        Err((error, cause)) => {
             socket.on_connect_failed(error, request.ends_content);
             // The channel becomes writable, and the socket may connect again.
             discard_all(socket.channel()).await;
             assoc.set_failed(error);
             if !request.ends_content {
-                notify(socket, notifications::cannot_start(assoc, 0)).await;
+                notify(socket, notifications::cannot_start(assoc, cause)).await;
             }
             false
         }
@@ -233,14 +234,16 @@ mod tests {
     use channel_protocol::assoc_id::AssocId;
     use channel_protocol::record::{Header, Kind};
     use rustix::net::{RecvFlags, recv};
-    use swiftwater::{Address, AssociationOptions, internals};
+    use swiftwater::{Address, AssociationOptions, ListenerOptions, internals};
     use tokio::task::{spawn_local, yield_now};
 
     use super::*;
     use crate::calls::listen::listen;
     use crate::state::notification_type::NotificationType;
     use crate::tasks::start;
-    use crate::testing::{ID, opened, opened_whole, registry, send, send_with, server_address, soon, until};
+    use crate::testing::{
+        ID, opened, opened_whole, read, registry, send, send_with, server_address, soon, until,
+    };
 
     /// Opens a socket with its task.
     fn started(registry: &Rc<Registry>) -> (Rc<Socket>, OwnedFd) {
@@ -286,6 +289,31 @@ mod tests {
         for (n, (peer, has_sent)) in peers.iter().enumerate() {
             assert_eq!(soon(peer.recv()).await.is_err(), *has_sent, "the end that peer {n} has heard of");
         }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_refused_connect_has_the_cause_of_the_abort() {
+        let registry = Rc::new(registry());
+        let full = ListenerOptions::default().with_associations_max(1);
+        let listener = registry.stack().listen_with(7, &full).expect("a free port");
+        let server = server_address(&registry);
+        let (_only, _accepted) = tokio::join!(registry.stack().connect(&server), listener.accept());
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let change = NotificationType::AssociationChange;
+        socket.options_mut().future_mut().subscribe(change.subscription(), true);
+        let peer = SocketAddr::from(([127, 0, 0, 1], 7));
+        let assoc = Rc::new(SocketAssociation::new(ID, peer, socket.future_options()));
+        socket.on_connecting(&assoc, None);
+        let stack = registry.stack().clone();
+        let request = ConnectRequest { stack, port: 40_000, server, ends_content: false };
+        assert!(!soon(connect(&registry, &socket, &request, &assoc)).await, "there is no room");
+        let mut told = Vec::new();
+        while let Some(record) = read(&program_end) {
+            let notification = Header::split(&record).filter(|(header, _)| header.kind == Kind::Notification);
+            // `sac_error`, in network byte order.
+            told.extend(notification.map(|(_, content)| [content[10], content[11]]));
+        }
+        assert_eq!(told, [[0, 4]], "out of resource");
     }
 
     #[tokio::test(flavor = "local")]
