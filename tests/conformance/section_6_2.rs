@@ -204,6 +204,7 @@ fn packets_that_arrive_together_are_acknowledged_together(stage: &Stage) {
         marked: false,
         in_memory: false,
         segment_bytes: length,
+        shared: &[],
         bytes: &bytes,
     };
     peer.endpoint.handle_batch(peer.now, &arrival, &mut peer.app);

@@ -98,6 +98,7 @@ impl TwoEndpoints {
             marked: packet.ecn == Ecn::CongestionExperienced,
             in_memory: false,
             segment_bytes,
+            shared: &[],
             bytes: &packet.packet,
         };
         self.simulation.arrive(side, &arrival);
