@@ -7,6 +7,11 @@ use super::{Endpoint, PeerKey};
 use crate::cookie::CookieMark;
 use crate::time::Time;
 
+/// Maximum numbers of tags and of ports that an update names, which are those that a filter of the kernel has room for. An update
+/// costs no more than these, however many associations there are.
+const TAGS_MAX: usize = 1024;
+const INIT_PORTS_MAX: usize = 128;
+
 /// The packets that an endpoint expects during a flood. The default expects every packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpectedPackets {
@@ -23,7 +28,11 @@ impl Endpoint {
     /// before some are sent.
     #[inline]
     pub fn poll_expected(&mut self, now: Time) -> Option<ExpectedPackets> {
-        let update = self.strays.poll(now)?;
+        let mut update = self.strays.poll(now)?;
+        if update == Update::TagsAndPorts && self.by_tag.len() > TAGS_MAX {
+            self.strays.on_tags_refused(now);
+            update = Update::Ports;
+        }
         Some(self.expected_packets(update))
     }
 
@@ -31,16 +40,28 @@ impl Endpoint {
         if update == Update::Everything {
             return ExpectedPackets::default();
         }
-        let mut init_ports: Vec<u16> = self.listeners.ports().collect();
-        init_ports.extend(self.by_peer.keys().map(|key| key.local_port));
-        init_ports.sort_unstable();
-        init_ports.dedup();
         let tags = || self.by_tag.keys().map(|tag| tag.0).collect();
         ExpectedPackets {
             tags: (update == Update::TagsAndPorts).then(tags),
-            init_ports: Some(init_ports),
+            init_ports: self.init_ports(),
             cookies: Some(self.cookies.mark()),
         }
+    }
+
+    /// Returns the ports in use; `None` if there are too many.
+    fn init_ports(&self) -> Option<Vec<u16>> {
+        let mut ports: Vec<u16> = self.listeners.ports().take(INIT_PORTS_MAX + 1).collect();
+        let mut from = Some(0);
+        while let Some(port) =
+            from.filter(|_| ports.len() <= INIT_PORTS_MAX).and_then(|from| self.next_port(from))
+        {
+            if !self.listeners.has(port) {
+                ports.push(port);
+            }
+            from = port.checked_add(1);
+        }
+        ports.sort_unstable();
+        (ports.len() <= INIT_PORTS_MAX).then_some(ports)
     }
 
     /// Records that the link cannot use the tags of [`Endpoint::poll_expected`]. The next update has none.
@@ -54,8 +75,13 @@ impl Endpoint {
     }
 
     fn has_association_at(&self, port: u16) -> bool {
+        self.next_port(port) == Some(port)
+    }
+
+    /// Returns the lowest port of an association from this one on.
+    fn next_port(&self, from: u16) -> Option<u16> {
         let lowest = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let first = PeerKey { local_port: port, peer_port: 0, remote: lowest };
-        self.by_peer.range(first..).next().is_some_and(|(key, _)| key.local_port == port)
+        let first = PeerKey { local_port: from, peer_port: 0, remote: lowest };
+        self.by_peer.range(first..).next().map(|(key, _)| key.local_port)
     }
 }

@@ -249,6 +249,23 @@ fn an_endpoint_in_a_flood_of_inits_for_closed_ports_names_the_ports_in_use() {
     assert_eq!(expected.init_ports, Some(vec![7, 8, 9, 10, 11, ENDPOINT_PORT, 49_200]));
 }
 
+/// A filter of the kernel has room for 128 ports and 1,024 tags.
+#[test]
+fn an_endpoint_in_a_flood_names_neither_ports_nor_tags_if_there_are_too_many() {
+    for (count, names_ports, names_tags) in [(127, true, true), (128, false, true), (1025, false, false)] {
+        let mut peer = Peer::new(1, AssociationConfig::default());
+        let remotes = [SocketAddr::from((HERE, 9899))];
+        for port in (1000..).take(count) {
+            let config = Arc::new(AssociationConfig::default());
+            peer.endpoint.connect(peer.now, port, 9, &remotes, config, &peer.app).expect("another port");
+        }
+        let closed = |n| init_with(&peer, 40_000 + n as u16, &[]);
+        let inits: Vec<Bytes> = (0..=200).map(closed).collect();
+        let expected = expected_in_a_flood(&mut peer, |n| inits[n as usize].clone());
+        assert_eq!((expected.init_ports.is_some(), expected.tags.is_some()), (names_ports, names_tags));
+    }
+}
+
 #[test]
 fn inits_for_ports_in_use_are_no_strays() {
     // The endpoint listens at one port, and connects from another.
