@@ -134,8 +134,8 @@ impl Sending {
         self.sleep_to_end.store(0, Relaxed);
     }
 
-    /// Notes that a writer has not ended this sleep of the daemon, because it puts more messages, or the kernel had no memory: the
-    /// next call of a sharer tries it.
+    /// Notes that a writer has not ended this sleep of the daemon, because it puts more messages, or the kernel had no memory:
+    /// the next call of a sharer tries it.
     pub fn on_wake_due(&self, sleep: NonZeroU32) {
         self.sleep_to_end.store(sleep.get(), Relaxed);
     }

@@ -106,8 +106,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns whether this reader has removed a size hint, and has found no message behind it. Then the caller gives up the lock,
-    /// and waits for the message by [`await_announced`].
+    /// Returns whether this reader has removed a size hint, and has found no message behind it. Then the caller gives up the
+    /// lock, and waits for the message by [`await_announced`].
     pub(crate) fn has_hint(&self) -> bool {
         self.has_hint.get()
     }

@@ -278,8 +278,8 @@ impl Batch<'_> {
         }
         let (ring, sending) = (self.ring, self.sharers.sending());
         if let Some(sleep) = ring.sleep_that_is_noted().filter(|sleep| !sending.has_ended(*sleep)) {
-            // Noted first: if this thread dies before it has woken the daemon, or a signal handler jumps out of the call, the next
-            // call of a sharer wakes the daemon.
+            // Noted first: if this thread dies before it has woken the daemon, or a signal handler jumps out of the call, the
+            // next call of a sharer wakes the daemon.
             sending.on_wake_due(sleep);
         }
         let header = encoded(header, self.sharers);

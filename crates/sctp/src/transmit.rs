@@ -8,10 +8,12 @@ use sctp_wire::checksum::Digest;
 use sctp_wire::packet;
 
 use crate::config::Checksum;
-use crate::outbound::COPIED_BYTES_MAX;
 
 /// Payloads of at least this length are referred to; shorter ones are copied behind their header.
 pub(crate) const GATHER_BYTES_MIN: usize = 2048;
+
+/// Maximum size of a message that is copied to the others that wait, because nothing else keeps its bytes.
+pub(crate) const COPIED_BYTES_MAX: usize = 8 * 1024;
 
 /// Limits of the link for one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -446,8 +446,8 @@ impl<'a> Q<'a> {
         self.back_enable_if_relieved();
     }
 
-    /// Removes a message from the middle of this side's queue (`rmvq`), by its position. This moves the messages in front of it or
-    /// behind it, whichever are fewer, and counts as work accordingly.
+    /// Removes a message from the middle of this side's queue (`rmvq`), by its position. This moves the messages in front of it
+    /// or behind it, whichever are fewer, and counts as work accordingly.
     pub fn rmvq(&mut self, place: usize) -> Option<Message> {
         let moved = self.queue().cost_of_rmvq(place);
         let m = self.own_queue().rmvq(place);

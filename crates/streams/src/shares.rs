@@ -49,8 +49,8 @@ impl Shares {
         });
     }
 
-    /// Puts work off if the streams with this memory have had their share of the round, or if earlier work of theirs waits. Returns
-    /// whether it was put off.
+    /// Puts work off if the streams with this memory have had their share of the round, or if earlier work of theirs waits.
+    /// Returns whether it was put off.
     pub(crate) fn put_off(&mut self, memory: &Arc<dyn StreamMemory>, work: PutOff) -> bool {
         let Some(share) = self.by_memory.get_mut(&memory.id()) else { return false };
         if share.put_off.is_empty() {

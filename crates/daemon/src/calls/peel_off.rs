@@ -196,7 +196,7 @@ mod tests {
             };
             if is_first {
                 let assoc = many.enter(with(first), 1, registry.admit_association(&many, 1).expect("room"));
-                assoc.on_entered(&many);
+                many.let_be_found(&assoc);
                 ids.push(assoc.id());
             } else {
                 sockets.push(alone(with(first)));

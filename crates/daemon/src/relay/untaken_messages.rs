@@ -15,7 +15,7 @@ pub(super) struct UntakenMessages<'a> {
 
 impl<'a> UntakenMessages<'a> {
     pub(super) fn of(socket: &Rc<Socket>, assoc: &'a SocketAssociation) -> UntakenMessages<'a> {
-        assoc.on_entered(socket);
+        socket.let_be_found(assoc);
         assoc.set_relayed(true);
         UntakenMessages { assoc, are_given_up: Cell::new(false) }
     }

@@ -19,9 +19,7 @@ use super::association_tasks::AssociationTasks;
 use super::inbound_queue::InboundQueue;
 use super::notification_type::NotificationType;
 use super::path_parameters::mtu_as_seen;
-use super::relayed::RelayedEntries;
 use super::send_queue::SendQueue;
-use super::socket::Socket;
 use crate::channel::window_credit::ReceiveWindow;
 use crate::users::budget::Charge;
 use crate::users::user::{AssociationPermit, User};
@@ -59,7 +57,7 @@ pub(crate) struct SocketAssociation {
     linked_with: Cell<AssocId>,
     linked_assoc: RefCell<Weak<SocketAssociation>>,
     /// By these the other end finds the association.
-    relayed_entries: RefCell<Option<RelayedEntries<Socket>>>,
+    relayed_entries: RefCell<Option<Box<dyn Any>>>,
     /// Whether its outbound messages are being relayed.
     is_relayed: Cell<bool>,
     /// The permit, until the socket is closed. The association of a one-to-one socket gets it when its paths are charged.
@@ -396,10 +394,9 @@ impl SocketAssociation {
         *self.linked_assoc.borrow_mut() = Rc::downgrade(with);
     }
 
-    /// Lets the other end find the association in this socket, which it has entered. It stays to be found until it is dropped.
-    pub(crate) fn on_entered(&self, socket: &Rc<Socket>) {
-        // The entries of the socket that it has left are removed after that.
-        let entries = socket.relayed().enter(socket, self);
+    /// Keeps the entries by which the other end finds the association in its socket, in place of those of the socket that it has
+    /// left.
+    pub(super) fn keep_entries(&self, entries: Box<dyn Any>) {
         self.relayed_entries.replace(Some(entries));
     }
 

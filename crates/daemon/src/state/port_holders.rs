@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Bound::{Excluded, Included};
 
-/// Maximum number of addresses at which one socket holds a port. Every address of 127.0.0.0/8 is local, and each one takes time when
-/// it is bound.
+/// Maximum number of addresses at which one socket holds a port. Every address of 127.0.0.0/8 is local, and each one takes time
+/// when it is bound.
 pub(crate) const ADDRESSES_MAX: usize = 32;
 
 /// The addresses that a socket is bound to: a list, or the unspecified address, which stands for all.

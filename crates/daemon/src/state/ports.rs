@@ -160,8 +160,8 @@ impl Ports {
         found
     }
 
-    /// Lets a socket with an association of another one, `from`, hold the port with that one, at its addresses, also when that one
-    /// has released it.
+    /// Lets a socket with an association of another one, `from`, hold the port with that one, at its addresses, also when that
+    /// one has released it.
     pub(crate) fn inherit(&mut self, heir: u64, from: u64, port: u16) {
         let Some(Port { holders, heirs, .. }) = self.held.get_mut(&port) else { return };
         if holders.get(from).is_some() {

@@ -227,8 +227,8 @@ impl Registry {
         admit().or_else(|| has_room().then(admit).flatten())
     }
 
-    /// Charges this many paths of an association to the user of its socket, or of the listener that has accepted it. Returns false
-    /// if there is no memory left for them.
+    /// Charges this many paths of an association to the user of its socket, or of the listener that has accepted it. Returns
+    /// false if there is no memory left for them.
     pub(crate) fn charge_paths(&self, socket: &Socket, assoc: &SocketAssociation, paths: usize) -> bool {
         let (user, bytes) = (socket.user(), bytes_of(socket, paths));
         match assoc.charge(user, bytes) {
@@ -284,8 +284,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Records that a new socket has an association from another socket, an accepted or a peeled-off one. The new socket holds the
-    /// port of the other one, too.
+    /// Records that a new socket has an association from another socket, an accepted or a peeled-off one. The new socket holds
+    /// the port of the other one, too.
     pub(crate) fn on_adopted(
         &self,
         socket: &Rc<Socket>,
@@ -324,8 +324,8 @@ impl Registry {
         }
     }
 
-    /// Releases the port of a closed socket for the next bind; sockets with associations of it keep the port. Messages that it has
-    /// sent are still delivered.
+    /// Releases the port of a closed socket for the next bind; sockets with associations of it keep the port. Messages that it
+    /// has sent are still delivered.
     pub(crate) fn release_port(&self, socket: &Socket) {
         if !socket.associations().is_empty() {
             self.closed.describe(socket);

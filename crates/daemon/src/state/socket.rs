@@ -233,6 +233,11 @@ impl Socket {
         let _ = program.map(|program| self.program.set(program));
     }
 
+    /// Lets the other end of an association that this socket has got find it here, until it is dropped or another socket gets it.
+    pub(crate) fn let_be_found(self: &Rc<Self>, assoc: &SocketAssociation) {
+        assoc.keep_entries(Box::new(self.relayed().enter(self, assoc)));
+    }
+
     /// Returns the associations of all sockets, by their ends.
     pub(crate) fn relayed(&self) -> &Rc<Relayed<Socket>> {
         &self.relayed
@@ -430,7 +435,7 @@ impl Socket {
         local: Option<SocketAddr>,
     ) {
         self.associations.insert(assoc);
-        assoc.on_entered(self);
+        self.let_be_found(assoc);
         self.addresses.on_adopted(inherited, local, assoc.peer());
         self.pages().set_peer(&assoc.peer(), assoc.streams_out());
         self.pages().set_subscriptions(self.options().subscriptions());

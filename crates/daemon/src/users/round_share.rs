@@ -2,12 +2,11 @@
 //! number of records. A record that is long (`quantum::weight`), or that takes long, counts as several: a program decides how
 //! many descriptors a record brings, and how many waiters the kernel wakes for it.
 //!
-//! Each socket has turns of its own, but a user with many sockets would keep others waiting for a turn of each. So a task
-//! that moves records takes its turn from the share of its user, and returns what it has not used when it waits for something
-//! else. The used part comes back in the next round. What modules do on the user's streams is taken from the next round. Tasks that
-//! find too little wait in line. A task that closes a socket or an
-//! association takes a turn, too, because a program that ends closes all its sockets at once. Later rounds have less by the
-//! excess of a turn over its share.
+//! Each socket has turns of its own, but a user with many sockets would keep others waiting for a turn of each. So a task that
+//! moves records takes its turn from the share of its user, and returns what it has not used when it waits for something else.
+//! The used part comes back in the next round. What modules do on the user's streams is taken from the next round. Tasks that
+//! find too little wait in line. A task that closes a socket or an association takes a turn, too, because a program that ends
+//! closes all its sockets at once. Later rounds have less by the excess of a turn over its share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

@@ -17,8 +17,8 @@ use crate::system::lock::lock;
 pub(crate) const ASSOCIATION_BYTES: usize = 10 << 10;
 /// Memory of an association that has ended, besides what it has for the program.
 pub(crate) const ENDED_ASSOCIATION_BYTES: usize = 8 << 10;
-/// Memory of each further local address, for each path: where several associations have one address of a peer, an index finds them
-/// by their local addresses.
+/// Memory of each further local address, for each path: where several associations have one address of a peer, an index finds
+/// them by their local addresses.
 const OWNER_BYTES: usize = 52;
 
 /// Time in which the associations of one user have one retransmission timer, heartbeat or probe of a window.
@@ -84,8 +84,8 @@ impl AssociationPermit {
         self.counts
     }
 
-    /// Charges the memory of an association that takes this much by now ([`AssociationPermit::bytes_of`]). The error is the memory
-    /// that the user does not have left.
+    /// Charges the memory of an association that takes this much by now ([`AssociationPermit::bytes_of`]). The error is the
+    /// memory that the user does not have left.
     pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), usize> {
         let with_socket = if self.counts { 0 } else { ASSOCIATION_BYTES };
         let more = bytes.saturating_sub(with_socket + self.bytes());

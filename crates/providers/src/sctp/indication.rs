@@ -21,8 +21,8 @@ use super::minor::{Minor, Minors, Owner};
 /// Memory that an association takes while it waits for an accept, besides its messages and further addresses of its peer.
 const WAITING_BYTES: usize = 10 << 10;
 
-/// Number of messages, or runs of them, that the user of a one-to-many stream has not read, with which the stream takes no further
-/// association: each leaves two that nobody charges, one when it is up, and one when it has ended.
+/// Number of messages, or runs of them, that the user of a one-to-many stream has not read, with which the stream takes no
+/// further association: each leaves two that nobody charges, one when it is up, and one when it has ended.
 const UNREAD_MAX: usize = 16 << 10;
 
 /// Returns the memory that an association takes while it waits for an accept, whose peer has this many addresses.

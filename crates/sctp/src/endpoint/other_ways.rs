@@ -29,8 +29,8 @@ pub(super) struct OtherWays {
 struct Pending {
     since: Time,
     key: PeerKey,
-    /// The addresses of the listener that has accepted the peer. Associations at other addresses are of no concern to its program,
-    /// and may be those of other users.
+    /// The addresses of the listener that has accepted the peer. Associations at other addresses are of no concern to its
+    /// program, and may be those of other users.
     local: LocalAddresses,
     /// The UDP port of the others from which the search goes on.
     from: u16,

@@ -61,7 +61,8 @@ impl Owners {
         }
     }
 
-    /// Returns an association that uses one of these local addresses, any one of several. `local_of` returns the addresses of one.
+    /// Returns an association that uses one of these local addresses, any one of several. `local_of` returns the addresses of
+    /// one.
     pub(super) fn overlapping<'a>(
         &self,
         local: &LocalAddresses,

@@ -55,7 +55,7 @@ use crate::receive_pool::{ReceiveCharge, ReceivePool};
 use crate::send_pool::{OwnedCharge, SendPool};
 use crate::statistics::Statistics;
 use crate::time::Time;
-use crate::transmit::GATHER_BYTES_MIN;
+use crate::transmit::{COPIED_BYTES_MAX, GATHER_BYTES_MIN};
 use crate::tsn;
 
 pub use batch::Batch;
@@ -82,8 +82,6 @@ const OUTSTANDING_CHUNKS_MAX: usize = u16::MAX as usize;
 
 /// Maximum size of a message that is copied to the others that wait, whatever keeps its bytes, if packets have room for three.
 const SHORT_BYTES_MAX: usize = GATHER_BYTES_MIN - 1;
-/// Maximum size of a message that is copied to the others that wait, because nothing else keeps its bytes.
-pub(crate) const COPIED_BYTES_MAX: usize = 8 * 1024;
 /// Number of messages that a packet must have room for, if messages of their size are copied to the others that wait: fragments
 /// gain nothing.
 const COPIED_PER_PACKET_MIN: usize = 3;

@@ -59,8 +59,8 @@ impl Inner {
         self.guarded(None, Inner::take_arrivals_now);
     }
 
-    /// Begins a round of the work of modules, unless a task of the runtime does that. A program that never waits polls by its calls
-    /// alone.
+    /// Begins a round of the work of modules, unless a task of the runtime does that. A program that never waits polls by its
+    /// calls alone.
     pub(crate) fn begin_round_without_task(&mut self) {
         if self.poller.current() != Poller::Task {
             self.executive.begin_round();
