@@ -2,6 +2,9 @@
 
 use crate::output::OutputError;
 
+/// Exit status for arguments that cannot be used.
+pub(crate) const EXIT_USAGE: u8 = 2;
+
 /// Reason for which a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {

@@ -53,30 +53,30 @@ use output::{EXIT_CLOSED, OutputError, note, print};
 use perf::PerfError;
 use trace::TraceError;
 
-/// Converts errors of a command, keeping failures of the output apart.
-macro_rules! from_errors_with_output {
+/// Converts errors of a command, keeping failures of the output and errors with an exit status of their own apart.
+macro_rules! from_errors {
     ($($error:ident),+) => {$(
         impl From<$error> for Failure {
             fn from(error: $error) -> Self {
                 match error {
                     $error::Output(error) => Failure::Output(error),
-                    error => Failure::Said(error.to_string()),
+                    error => match error.exit_status() {
+                        Some(status) => Failure::WithStatus(error.to_string(), status),
+                        None => Failure::Said(error.to_string()),
+                    },
                 }
             }
         }
     )+};
 }
 
-from_errors_with_output!(AttackError, BenchError, NeighboursError, PerfError, TraceError);
+from_errors!(AttackError, BenchError, LabError, PerfError, TraceError);
 
-impl From<LabError> for Failure {
-    fn from(error: LabError) -> Self {
+impl From<NeighboursError> for Failure {
+    fn from(error: NeighboursError) -> Self {
         match error {
-            LabError::Output(error) => Failure::Output(error),
-            error => match error.exit_status() {
-                Some(status) => Failure::WithStatus(error.to_string(), status),
-                None => Failure::Said(error.to_string()),
-            },
+            NeighboursError::Output(error) => Failure::Output(error),
+            error => Failure::Said(error.to_string()),
         }
     }
 }

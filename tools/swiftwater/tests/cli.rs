@@ -573,7 +573,7 @@ fn an_address_may_have_brackets() {
 fn a_test_that_cannot_be_made_is_not_announced() {
     for wrong in [["-l", "0"], ["-P", "0"], ["--mtu", "10"]] {
         let output = swiftwater(&["perf", "client", "127.0.0.1"]).args(wrong).output().expect("starts");
-        assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("", Some(1)), "{wrong:?}");
+        assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("", Some(2)), "{wrong:?}");
     }
 }
 

@@ -23,6 +23,7 @@ use netns::{HostError, NotAllowed};
 use thiserror::Error;
 
 use crate::bench::Conditions;
+use crate::failure::EXIT_USAGE;
 use crate::output::{OutputError, note};
 use crate::peer::{PeerError, print_line as say};
 use crate::{host, interrupt};
@@ -56,6 +57,13 @@ pub(crate) enum AttackError {
     /// A run failed.
     #[error("{case}: {source}")]
     Run { case: String, source: PeerError },
+}
+
+impl AttackError {
+    /// Returns the exit status for errors that have one of their own.
+    pub(crate) fn exit_status(&self) -> Option<u8> {
+        matches!(self, AttackError::Plan(_)).then_some(EXIT_USAGE)
+    }
 }
 
 /// Runs the command.

@@ -17,6 +17,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 
+use crate::failure::EXIT_USAGE;
 use crate::output::{Json, OutputError, note};
 use crate::result_file::ResultFile;
 use crate::run::find_shim_for_itself;
@@ -54,6 +55,13 @@ pub(crate) enum BenchError {
     /// Some runs failed.
     #[error("{failed} of {runs} runs failed, the first ({first}): {reason}")]
     Runs { failed: usize, runs: u64, first: String, reason: String },
+}
+
+impl BenchError {
+    /// Returns the exit status for errors that have one of their own.
+    pub(crate) fn exit_status(&self) -> Option<u8> {
+        matches!(self, BenchError::Plan(_)).then_some(EXIT_USAGE)
+    }
 }
 
 /// Runs the command.

@@ -219,6 +219,7 @@ pub(crate) mod tests {
             paths: Vec::new(),
             began: Default::default(),
             interrupted: false,
+            link: None,
         };
         Some(Run { outcome, others_busy: Some(0.5) })
     }

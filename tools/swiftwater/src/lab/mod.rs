@@ -22,7 +22,7 @@ use ::lab::experiment;
 use netsim::CaptureError;
 use thiserror::Error;
 
-use crate::failure::without_numbers;
+use crate::failure::{EXIT_USAGE, without_numbers};
 use crate::interrupt;
 use crate::output::{OutputError, note};
 use crate::run::{EXIT_NO_PROGRAM, EXIT_NOT_EXECUTABLE};
@@ -31,8 +31,6 @@ use args::{LabArgs, LabCommand, Misplaced};
 use bar::progress_bar;
 use live::LiveError;
 
-/// Exit status for arguments that cannot be used.
-const EXIT_USAGE: u8 = 2;
 /// Steps of the progress bar for each case.
 const STEPS: u64 = 1000;
 

@@ -59,6 +59,9 @@ pub(crate) struct Outcome {
     pub began: Moment,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
+    /// The link that carried SCTP: UDP or IP.
+    #[serde(default)]
+    pub link: Option<Link>,
 }
 
 /// Totals of one path of an association.
@@ -210,9 +213,10 @@ pub(crate) fn run(config: &ClientConfig, observe: &mut Observer<'_>) -> Result<O
         spec.link = offered_link(&spec, &config.local_addresses).map_err(LoadError::from)?;
     }
     control.say(&FromClient::Test { version: VERSION, spec })?;
-    let connector = match control.hear(Some(READY_TIMEOUT))? {
+    let (connector, link) = match control.hear(Some(READY_TIMEOUT))? {
         FromServer::Ready { token, ports, udp_port } => {
-            Connector::new(config, remote, token, ports, udp_port)?
+            let link = if udp_port.is_some() { Link::Udp } else { Link::Raw };
+            (Connector::new(config, remote, token, ports, udp_port)?, link)
         }
         FromServer::Refused { reason } => return Err(ClientError::Refused(reason)),
         FromServer::Failed { reason } => return Err(ClientError::Server(reason)),
@@ -224,7 +228,8 @@ pub(crate) fn run(config: &ClientConfig, observe: &mut Observer<'_>) -> Result<O
     test.stop.store(true, Ordering::Relaxed);
     test.gate.open(false);
     speaker.hang_up();
-    outcome
+    let link = (config.spec.method.protocol() == Protocol::Sctp).then_some(link);
+    outcome.map(|outcome| Outcome { link, ..outcome })
 }
 
 /// Opens the control connection to the first of the host's addresses that answers.
@@ -440,7 +445,7 @@ impl RunningTest {
         let answered = config.spec.exchange != Exchange::OneWay;
         let latency = answered.then(|| Latency::of(&self.latencies));
         let paths = self.connector.take_paths().iter().map(PathTotals::from).collect();
-        Ok(Outcome { client, server, latency, paths, began: began_at, interrupted })
+        Ok(Outcome { client, server, latency, paths, began: began_at, interrupted, link: None })
     }
 
     fn wait_for_connections(&mut self, mut missing: usize) -> Result<(), ClientError> {

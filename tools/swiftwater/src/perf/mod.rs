@@ -16,6 +16,7 @@ use std::time::Duration;
 use clap::ValueEnum as _;
 use thiserror::Error;
 
+use crate::failure::EXIT_USAGE;
 use crate::interrupt;
 use crate::output::{Json, JsonArgs, OutputError, note};
 use crate::peer::at_end_of_input;
@@ -53,6 +54,15 @@ pub(crate) enum PerfError {
     /// The result cannot be printed.
     #[error(transparent)]
     Output(#[from] OutputError),
+}
+
+impl PerfError {
+    /// Returns the exit status for errors that have one of their own.
+    pub(crate) fn exit_status(&self) -> Option<u8> {
+        let is_usage =
+            matches!(self, PerfError::Client(ClientError::Spec(_)) | PerfError::WithoutEffect { .. });
+        is_usage.then_some(EXIT_USAGE)
+    }
 }
 
 /// Runs the command.

@@ -10,7 +10,7 @@ use super::config::ClientConfig;
 use super::connector::Window;
 use super::control::{Interval, Totals};
 use super::server::{Served, ServerEvent};
-use super::spec::{Exchange, Method, Protocol, Spec};
+use super::spec::{Exchange, Link, Method, Protocol, Spec};
 use crate::units::{grouped, mbits};
 
 /// One object of the JSON array: a whole test or one interval of it.
@@ -50,6 +50,8 @@ pub(crate) struct Row {
     began_monotonic_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     interrupted: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<Link>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -152,6 +154,7 @@ impl Row {
             began_unix_s: Some(outcome.began.unix_s),
             began_monotonic_s: Some(outcome.began.monotonic_s),
             interrupted: Some(outcome.interrupted),
+            link: outcome.link,
             ..row
         }
     }
@@ -197,6 +200,7 @@ impl Row {
             began_unix_s: None,
             began_monotonic_s: None,
             interrupted: None,
+            link: None,
         }
     }
 }
@@ -336,6 +340,9 @@ pub(crate) fn tell_outcome(out: &mut impl Write, spec: &Spec, outcome: &Outcome)
             latency.max_us
         )?;
     }
+    if outcome.link == Some(Link::Raw) {
+        writeln!(out, "link       IP, protocol 132, without UDP")?;
+    }
     for path in &outcome.paths {
         tell_path(out, path, outcome.seconds())?;
     }
@@ -454,6 +461,7 @@ mod tests {
             paths: vec![path],
             began: Default::default(),
             interrupted: false,
+            link: Some(Link::Raw),
         };
         let spec = super::super::spec::example();
         let mut told = Vec::new();
@@ -461,6 +469,7 @@ mod tests {
         let told = String::from_utf8(told).expect("UTF-8");
         assert!(told.contains("160 messages in 2.00 s: 80 messages/s, 0.64 Mbit/s"), "{told}");
         assert!(told.contains("active, 0.64 Mbit/s with chunk headers"), "{told}");
+        assert!(told.contains("IP, protocol 132, without UDP"), "{told}");
         // The server does not know how long the client has waited for its end.
         assert_eq!(told.matches("(5 % of one processor in 2.20 s)").count(), 2, "{told}");
         let served = Served { spec: spec.clone(), totals: outcome.server, interrupted: false };

@@ -25,6 +25,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::failure::EXIT_USAGE;
 use crate::output::OutputError;
 use args::{PlotArgs, Select, ShowArgs, TraceCommand};
 use reader::{Entry, ReadError};
@@ -58,6 +59,13 @@ pub(crate) enum TraceError {
     /// The figure cannot be written.
     #[error("cannot write {path}: {source}", path = path.display())]
     Write { path: PathBuf, source: io::Error },
+}
+
+impl TraceError {
+    /// Returns the exit status for errors that have one of their own.
+    pub(crate) fn exit_status(&self) -> Option<u8> {
+        matches!(self, TraceError::EmptyTime { .. }).then_some(EXIT_USAGE)
+    }
 }
 
 /// Runs the command.

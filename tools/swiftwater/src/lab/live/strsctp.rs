@@ -279,6 +279,7 @@ mod tests {
             paths: Vec::new(),
             began: Default::default(),
             interrupted: false,
+            link: None,
         };
         let run = |others_busy| run_of(&bench::run::Run { outcome: outcome.clone(), others_busy });
         assert!(run(Some(0.5)).is_disturbed());
