@@ -92,6 +92,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let path = find_program(program)?;
     // Before a daemon is started for it.
     access(&path, Access::EXEC_OK).map_err(|error| not_executable(&path, &error.into()))?;
+    if path.is_dir() {
+        return Err(not_executable(&path, &ErrorKind::PermissionDenied.into()));
+    }
     let shim = find_shim()?;
     let place = absolute(DaemonAddress::from_environment());
     let daemon = match place.describe() {
