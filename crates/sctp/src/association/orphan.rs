@@ -40,6 +40,11 @@ impl Association {
         self.orphan = Some(Orphan { progress_at, rto_max, _until_end: until_end });
     }
 
+    /// Returns whether the association has no user any more.
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.orphan.is_some()
+    }
+
     /// Records that the peer of an association without a user has advanced the cumulative TSN.
     pub(super) fn on_orphan_progress(&mut self, now: Time) {
         if let Some(orphan) = &mut self.orphan {

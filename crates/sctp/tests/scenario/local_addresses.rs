@@ -355,3 +355,18 @@ fn an_owner_of_its_port_takes_the_place_of_one_behind_many_at_other_addresses() 
     }
     assert_eq!((peer.endpoint.association_count(), steps), (usize::from(OTHERS) + 1, 2));
 }
+
+/// Another user may listen at the same address and port once that socket is closed, and at the peer's port.
+#[test]
+fn what_a_closed_socket_has_left_stays_beside_an_owner_of_the_peers_port() {
+    let mut peer = host();
+    let first = peer.endpoint.listen(PORT, at(&[FIRST])).unwrap();
+    connects_through(&mut peer, 40_000, FIRST);
+    peer.endpoint.orphan(peer.now, peer.id, Duration::from_secs(60), Box::new(()), &mut peer.app);
+    peer.endpoint.unlisten(first);
+    let distinct = AssociationConfig { distinct_peers: true, ..at(&[FIRST]) };
+    peer.endpoint.listen(PORT, distinct).unwrap();
+    peer.app.is_own_endpoint = true;
+    connects_through(&mut peer, 9899, FIRST);
+    assert_eq!(peer.endpoint.association_count(), 2);
+}
