@@ -40,7 +40,7 @@ pub(crate) const QUOTED_BYTES_MAX: usize = 512;
 pub(crate) const SEND_TRIES_MAX: usize = 4;
 /// Part of the receive buffer that may be in flight on the same host, and the maximum.
 const IN_FLIGHT_PERCENT: usize = 65;
-const IN_FLIGHT_BYTES_MAX: usize = 1 << 20;
+const IN_FLIGHT_BYTES_MAX: usize = 512 * 1024;
 /// The kernel charges up to 71 KB for a batch of 65,000 bytes.
 const CHARGE_PERCENT: usize = 110;
 
