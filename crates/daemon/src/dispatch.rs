@@ -249,7 +249,7 @@ mod tests {
             (performed.map(|performed| performed.map(|_| ())), all_places().len())
         };
         let places = all_places().len();
-        // A record that is not taken for now.
+        // The socket is throttled, so its record stays in the channel.
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         send(&program_end, ID, b"a message");
         socket.channel().daemon_end().time().throttle_for(WAIT_MAX);

@@ -74,7 +74,7 @@ pub(crate) fn send(
     })
 }
 
-/// Returns the bytes of a header of which only the number of records that were sent before is missing.
+/// Encodes a header with the number of records that were sent before.
 fn encoded(header: &Header, sharers: &SharersPage) -> [u8; HEADER_BYTES] {
     Header { sequence: Sequence::sent_after(sharers.records_sent()), ..*header }.encode()
 }
@@ -168,8 +168,8 @@ pub(crate) fn send_alone(
     send: impl Fn() -> Result<()>,
 ) -> Result<()> {
     if descriptor.pages().sharers.sending().sleep_to_end().is_some() {
-        // This may be a signal handler that has interrupted a batch, whose messages come before this one. What makes the wake
-        // record fail makes the other one fail, too.
+        // If a signal handler has interrupted a batch, the daemon must take the messages of the batch before this one. If the
+        // wake record fails, the send below fails for the same reason.
         let _ = wake(fd);
     }
     wait_for_room(fd, flags, &Patience::of_send(fd, flags), || match send() {

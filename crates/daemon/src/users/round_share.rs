@@ -4,8 +4,8 @@
 //!
 //! Each socket has turns of its own, but a user with many sockets would keep others waiting for a turn of each. So a task that
 //! moves records takes its turn from the share of its user, and returns what it has not used when it waits for something else.
-//! The used part comes back in the next round. What modules do on the user's streams is taken from the next round. Tasks that
-//! find too little wait in line. A task that closes a socket or an association takes a turn, too, because a program that ends
+//! The used part comes back in the next round, less the work that modules do on the user's streams. Tasks that find too little
+//! wait in line. A task that closes a socket or an association takes a turn, too, because a program that ends
 //! closes all its sockets at once. Later rounds have less by the excess of a turn over its share.
 
 use std::sync::Arc;

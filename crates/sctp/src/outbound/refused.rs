@@ -10,7 +10,7 @@ use super::Outbound;
 use crate::packet_number::PacketNumber;
 use crate::path::Paths;
 
-/// A packet of which the peer has kept only the first chunks.
+/// A packet whose first chunks the peer has kept, and no others.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Refused {
     path_id: PathId,

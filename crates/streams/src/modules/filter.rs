@@ -142,7 +142,7 @@ impl Filter {
         }
     }
 
-    /// Forgets records of which no part comes after this message.
+    /// Forgets the open records that this message cuts: no further part of them will come.
     fn forget_cut_records(&mut self, side: Side, m: &Message) {
         let Some((association, stream)) = m.cut_record() else { return };
         let (first, last) = stream.map_or((0, u16::MAX), |stream| (stream, stream));

@@ -211,8 +211,8 @@ impl Buckets {
         Some(Found { bucket: None, before: 0, number, place: self.place(number)? })
     }
 
-    /// Returns whether all messages in front of this one, of which none may go now, wait for ends of records. These can only come
-    /// behind it.
+    /// Returns whether every message in front of this one waits for the end of a record, and not for time. That end can only come
+    /// behind this message.
     fn is_behind_held(&self, barrier: Found, now_ns: u64) -> bool {
         let waits_for_time =
             |bucket: &Bucket| bucket.first != 0 && bucket.first < barrier.number && bucket.next_ns > now_ns;
