@@ -94,6 +94,11 @@ impl MessageRun {
         self.0.block_bytes()
     }
 
+    /// Copies the messages out of the block in which they arrived.
+    pub fn copy_out(&mut self) {
+        self.0.copy_out();
+    }
+
     /// Passes the first message to `take`, and removes it if that returns true. Returns whether it was removed.
     #[inline]
     pub fn take_first_if(&mut self, take: impl FnOnce(&RecvInfo, &[u8]) -> bool) -> bool {
@@ -217,6 +222,12 @@ pub async fn peer_shutdown(association: &crate::tokio::Association) {
 /// Keeps received messages of at least this many bytes charged to the receive window until [`release_window`].
 pub fn hold_window_from(association: &Association, bytes: usize) {
     association.shared.socket.hold_window_from(bytes);
+}
+
+/// Copies the bytes of a message out of the blocks in which they arrived, which may be those of a sender on the same stack.
+/// [`MessageRun::copy_out`] does so for a run.
+pub fn copy_out(message: &mut Message) {
+    crate::message::copy_out(message);
 }
 
 /// Releases receive window that [`hold_window_from`] has kept: [`window_bytes`] for each message.

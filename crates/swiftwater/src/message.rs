@@ -12,8 +12,9 @@ const KEPT_BYTES_MIN: usize = BLOCK_BYTES / 8;
 /// A received message, or a part of a long one ([`RecvInfo::more`]). Its bytes are slices of the blocks in which they were
 /// received.
 ///
-/// A stored message keeps its receive blocks in memory, and so do clones of [`Message::blocks`]: 256 KiB for a single byte. The
-/// bytes of [`Message::into_bytes`] and [`Message::to_vec`] do not.
+/// A stored message keeps its receive blocks in memory, and so do clones of [`Message::blocks`]: 256 KiB for a single byte, or
+/// the whole message of a sender on the same stack, which has [`hairpin`](crate::StackOptions::hairpin). The bytes of
+/// [`Message::into_bytes`] and [`Message::to_vec`] do not.
 #[derive(Clone, Debug)]
 pub struct Message {
     /// The stream, payload protocol identifier and sequence numbers of the message.
@@ -59,6 +60,11 @@ pub(crate) fn from_block(message: streams::Message) -> Message {
         _ => RecvInfo::default(),
     };
     Message { info, data: message.data }
+}
+
+/// Copies the bytes into one block of their own.
+pub(crate) fn copy_out(message: &mut Message) {
+    message.data = Chain::from(message.to_vec());
 }
 
 pub(crate) fn window_bytes(data: &Chain) -> usize {

@@ -1,16 +1,23 @@
 //! Messages on their way from an association to the program.
 
 use std::collections::VecDeque;
+use std::pin::pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use channel_protocol::record::{Flags, HEADER_BYTES, Header, LONG_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use swiftwater::internals::{MessageRun, Taken};
-use swiftwater::{LossKind, Message, RecvError};
+use swiftwater::internals::{self, MessageRun, Taken};
+use swiftwater::{LossKind, Message, Received, RecvError};
+use tokio::time::{Instant, timeout_at};
 
 use crate::users::quantum;
 
 /// Size from which a message goes into a bundle even if no other is there to share it: the kernel's copy costs more.
 const BUNDLED_ALONE_BYTES: usize = 8 * 1024;
+
+/// Messages that have waited for the program so long are copied. Until then they keep the blocks in which they arrived: a whole
+/// receive block, or the whole message of a sender on this host, which its user is charged with.
+const ATTACHED_TIME_MAX: Duration = Duration::from_millis(50);
 
 /// The result of reading an association.
 pub(crate) type ReadResult = Result<Option<Taken>, RecvError>;
@@ -43,6 +50,8 @@ pub(crate) struct InboundQueue {
     /// How the association has ended; reported once all but the last item was put. No message follows an end, so that item is
     /// in `queue`.
     ending: Option<Ended>,
+    /// When the messages must be copied, if they have begun to wait for the program.
+    copied_at: Option<Instant>,
 }
 
 /// Input: results of reading the association.
@@ -116,12 +125,47 @@ impl InboundQueue {
     /// Removes the first item, which was handed up.
     pub(crate) fn pop_first(&mut self) {
         self.queue.pop_front();
+        self.on_removed();
     }
 
     /// Removes the first `items` items and the messages of the runs that are not in `rest`: these were handed up.
     pub(crate) fn remove(&mut self, items: usize, rest: VecDeque<MessageRun>) {
         self.queue.drain(..items);
         self.runs = rest;
+        self.on_removed();
+    }
+
+    fn on_removed(&mut self) {
+        if self.is_empty() {
+            self.copied_at = None;
+        }
+    }
+
+    /// Waits until the program has made room. Copies what waits for longer than [`ATTACHED_TIME_MAX`], however often room for a
+    /// part of it was made meanwhile.
+    pub(crate) async fn wait_for_room(&mut self, room: impl Future<Output = ()>) {
+        let mut room = pin!(room);
+        let copied_at = *self.copied_at.get_or_insert_with(|| Instant::now() + ATTACHED_TIME_MAX);
+        if timeout_at(copied_at, room.as_mut()).await.is_err() {
+            self.copy_out();
+            room.await;
+        }
+    }
+
+    /// Copies the messages out of the blocks in which they arrived.
+    fn copy_out(&mut self) {
+        self.copied_at = None;
+        for item in &mut self.queue {
+            if let ToProgram::Message(_, message) = item {
+                internals::copy_out(message);
+            }
+        }
+        self.runs.iter_mut().for_each(MessageRun::copy_out);
+        match &mut self.next {
+            Some(Ok(Some(Taken::One(Received::Message(message))))) => internals::copy_out(message),
+            Some(Ok(Some(Taken::Run(run)))) => run.copy_out(),
+            _ => {}
+        }
     }
 
     /// Returns the number of items that stay until the end of the association is reported.

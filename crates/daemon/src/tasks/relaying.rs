@@ -193,7 +193,8 @@ pub(super) async fn relay_inbound(
             InboundWait::Turn => inbound.next_turn().await,
             InboundWait::Message => held.set_next(association.readable().await.err().map(Err)),
             InboundWait::Channel(blocked) => {
-                wait_for_program(socket, assoc, unread, inbound.unblocked(blocked)).await;
+                let room = held.wait_for_room(inbound.unblocked(blocked));
+                wait_for_program(socket, assoc, unread, room).await;
             }
             InboundWait::Departure => inbound.left().await,
         }

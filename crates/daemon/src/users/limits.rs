@@ -7,8 +7,9 @@ use crate::users::budget;
 /// [`StackOptions::prefix_associations_max`](swiftwater::StackOptions)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory for messages that the programs of one user have sent and no peer has acknowledged, and as much again for messages
-    /// in memfds that programs have left to the daemon when they ended. Default: 128 MiB.
+    /// Memory for messages that the programs of one user have sent and no peer has acknowledged (longer by up to 50 ms if a
+    /// program of this daemon receives them), and as much again for messages in memfds that programs have left to the daemon when
+    /// they ended. Default: 128 MiB.
     pub user_memory_bytes: usize,
     /// Memory for such messages of all users together. Default: 512 MiB.
     pub memory_bytes: usize,

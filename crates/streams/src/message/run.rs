@@ -223,6 +223,12 @@ impl RunMessages {
         self.block.len()
     }
 
+    /// Copies the messages that are left into a block of their own.
+    pub fn copy_out(&mut self) {
+        self.block = Bytes::copy_from_slice(self.block.get(self.at..).unwrap_or_default());
+        self.at = 0;
+    }
+
     /// Removes the first message and lends its bytes; writes its description to `info`. Returns `None` if no message is left. If
     /// the first message cannot be told apart, all are removed.
     #[inline]
@@ -304,6 +310,21 @@ mod tests {
         );
         assert!(run.is_empty() && !run.next_if(|_, _| true));
         assert_eq!((other.len(), other.next(&mut info).map(<[u8]>::len)), (2, Some(0)));
+    }
+
+    #[test]
+    fn messages_that_are_left_are_copied_without_those_that_were_removed() {
+        let mut run = messages(b"\x03one\x00\x05three", 3, 8);
+        let mut info = RecvInfo::default();
+        assert!(run.next_if(|_, data| data == b"one"));
+        let block = run.block.as_ptr();
+        run.copy_out();
+        assert_eq!((run.len(), run.data_bytes(), run.block_bytes()), (2, 5, 7));
+        assert_ne!(run.block.as_ptr(), block.wrapping_add(4));
+        assert_eq!(run.next(&mut info), Some(&b""[..]));
+        assert_eq!(run.next(&mut info), Some(&b"three"[..]));
+        run.copy_out();
+        assert_eq!((run.is_empty(), run.next(&mut info)), (true, None));
     }
 
     #[test]

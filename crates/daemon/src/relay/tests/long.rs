@@ -7,6 +7,7 @@ use crate::channel::blocked::NotPut;
 use crate::channel::incoming::Incoming;
 use crate::channel::putter::Putter;
 use crate::users::budget::{Charge, cost_of};
+use swiftwater::SendInfo;
 
 /// Returns a socket whose program uses a long ring, and the ring.
 async fn with_long_ring(registry: &Registry) -> (Rc<Socket>, OwnedFd, OfferedMapping) {
@@ -105,6 +106,45 @@ async fn long_messages_for_the_program_lie_in_the_receive_ring() {
     assert_eq!(read().collect::<Vec<_>>(), [(1, HEADER_BYTES + LONG_BYTES_MAX)]);
     assert_eq!(put(2, LONG_BYTES_MAX), Ok(true));
     assert_eq!(read().collect::<Vec<_>>(), [(2, HEADER_BYTES + LONG_BYTES_MAX)]);
+}
+
+/// Content that says when nothing refers to it any more.
+struct Followed {
+    content: Vec<u8>,
+    _kept: Arc<()>,
+}
+
+impl AsRef<[u8]> for Followed {
+    fn as_ref(&self) -> &[u8] {
+        &self.content
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_message_that_waits_for_the_program_does_not_keep_the_memory_of_its_sender() {
+    let joined = Joined::new().await;
+    soon(joined.socket.channel().daemon_end().ring_has_memory(200_000)).await;
+    let mut held = InboundQueue::default();
+    let mut inbound = Inbound::new(&joined.socket, &joined.assoc, joined.association());
+    joined.assoc.set_bounds_unread(false);
+    let kept = Arc::new(());
+    let content: Vec<u8> = (0..20_000).map(|at| (at / 7) as u8).collect();
+    let followed = Followed { content: content.clone(), _kept: Arc::clone(&kept) };
+    let info = SendInfo::default();
+    soon(joined.peer.send_bytes(Bytes::from_owner(followed), &info)).await.expect("it is open");
+    soon(joined.association().readable()).await.expect("it is open");
+    joined.socket.channel().daemon_end().time().throttle_for(Duration::from_millis(500));
+    let wait = inbound.step(&mut held, &mut |_| ());
+    assert_eq!(wait, Some(InboundWait::Channel(Blocked::Throttled)));
+    assert_eq!(Arc::strong_count(&kept), 2, "it was not copied");
+    tokio::select! {
+        () = held.wait_for_room(std::future::pending()) => {}
+        () = until("nothing keeps the content", || Arc::strong_count(&kept) == 1) => {}
+    }
+    assert_eq!(held.items().front().map(|item| item.blocks().concat()), Some(content));
+    soon(held.wait_for_room(inbound.unblocked(Blocked::Throttled))).await;
+    let read = read_after_steps(&joined, &mut inbound, &mut held).await;
+    assert!(read[0].content.len() == 20_000 && read[0].has_end);
 }
 
 /// A message, or a part of one, as the program finds it.
