@@ -61,8 +61,8 @@ pub use state::stream_rules::StreamRules;
 pub use system::daemon_address::{DaemonAddress, DaemonAddressError};
 pub use system::socket_cookie::OldKernel;
 pub use users::descriptor_budget::FewDescriptors;
+pub use users::descriptor_budget::sockets_max;
 pub use users::limits::Limits;
-pub use users::owner::sockets_max;
 
 /// Configuration of a daemon.
 #[derive(Clone, Debug, Default)]

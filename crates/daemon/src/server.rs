@@ -22,6 +22,7 @@ use crate::system::descriptor_io::{register, send_with_descriptors};
 use crate::system::journal::{Cause, log};
 use crate::system::listener::Listener;
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor, ReceivedMessage, Source};
+use crate::users::division::Use;
 use crate::users::fair_queue::FairQueue;
 use crate::users::requester::Requester;
 use crate::users::user_permits::Permit;
@@ -34,9 +35,9 @@ const EXHAUSTED_WAIT: Duration = Duration::from_millis(50);
 /// driver run: an exchange of messages waits for some four such turns, and each takes up to 0.2 ms.
 const ACCEPTS_PER_TURN: usize = 16;
 const STARTS_PER_TURN: usize = 4;
-/// Maximum number of accepted connections that wait to be attended to; if descriptors are scarce, a quarter of them.
+/// Maximum number of accepted connections that wait to be attended to; if descriptors are scarce, a third of those for requests.
 const ARRIVALS_MAX: usize = 1024;
-const PART_OF_ARRIVALS: usize = 4;
+const PART_OF_ARRIVALS: usize = 3;
 
 /// An accepted connection that is not attended to yet.
 struct Arrival {
@@ -56,11 +57,11 @@ pub(crate) async fn serve(listener: Listener, registry: Rc<Registry>) -> io::Res
     // Programs decide by the same user whether they trust the daemon.
     let owner = rustix::net::sockopt::socket_peercred(&listener)?.uid;
     let listener = register(listener, Interest::READABLE)?;
-    let mut arrivals =
-        FairQueue::new(ARRIVALS_MAX.min(registry.resources().descriptors().max() / PART_OF_ARRIVALS));
+    let (of_requests, _) = registry.resources().descriptors().division().part(Use::Requests);
+    let mut arrivals = FairQueue::new(ARRIVALS_MAX.min(of_requests / PART_OF_ARRIVALS));
     loop {
         if arrivals.is_empty() {
-            while !registry.resources().descriptors().has(1) {
+            while !registry.resources().descriptors().has_any() {
                 registry.resources().give_up_silent();
                 tokio::time::sleep(EXHAUSTED_WAIT).await;
             }
@@ -88,7 +89,7 @@ fn accept_some(
 ) -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPTS_PER_TURN {
-        if !registry.resources().descriptors().has(1) {
+        if !registry.resources().descriptors().has_any() {
             break;
         }
         let accept = |listener: &Listener| Ok(rustix::net::accept_with(listener, flags)?);
@@ -106,8 +107,11 @@ fn accept_some(
         }
         registry.resources().slices().on_caller(requester.user());
         let closer = registry.resources().closer(requester.user(), Source::Requests);
+        let has_share = registry.resources().descriptors().has(Use::Requests, requester.user(), 1);
         let connection = closer.guard_connection(connection);
-        if !connection.is_left() {
+        if !has_share {
+            put_off(&connection);
+        } else if !connection.is_left() {
             let evicted = arrivals.push(requester.user(), Arrival { connection, closer, requester });
             evicted.iter().for_each(|arrival| put_off(&arrival.connection));
         }
@@ -413,14 +417,14 @@ mod tests {
     use crate::system::descriptor_io::polls;
     use crate::testing::{WAIT_MAX, registry, soon, until};
     use crate::users::closer::Closers;
-    use crate::users::descriptor_budget::{DescriptorBudget, MESSAGE_DESCRIPTORS_MAX};
+    use crate::users::descriptor_budget::DescriptorBudget;
     use crate::users::limits::Limits;
     use crate::users::requester::tests::requester;
     use crate::users::resources::Resources;
 
     const NUMBERS: usize = 512;
-    /// A sixteenth of the numbers.
-    const SILENT: usize = NUMBERS / 16;
+    /// A third of the numbers for requests.
+    const SILENT: usize = NUMBERS * 6 / 32 / PART_OF_ARRIVALS;
     /// More than the daemon attends to and keeps waiting.
     const CONNECTIONS: usize = 256;
 
@@ -468,12 +472,6 @@ mod tests {
         listener
     }
 
-    /// Returns how many numbers are taken.
-    fn taken(descriptors: &DescriptorBudget) -> usize {
-        let has_taken = |taken: &usize| descriptors.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - taken);
-        (0..NUMBERS).find(has_taken).expect("no more than there are")
-    }
-
     #[test]
     fn a_turn_accepts_so_many_connections() {
         let place = place("turn");
@@ -481,7 +479,7 @@ mod tests {
         let _waiting: Vec<OwnedFd> = (0..CONNECTIONS).map(|_| place.connect().expect("room")).collect();
         let (mut before, mut most) = (0, 0);
         serve_and_look(listener, |descriptors| {
-            let now = taken(descriptors);
+            let now = descriptors.taken();
             most = most.max(now.saturating_sub(before));
             before = now;
         });
@@ -518,17 +516,14 @@ mod tests {
         let place = place("silent");
         let listener = listen_to_many(&place);
         let silent: Vec<OwnedFd> = (0..CONNECTIONS).map(|_| place.connect().expect("room")).collect();
-        let bound = SILENT + NUMBERS / PART_OF_ARRIVALS + STARTS_PER_TURN;
+        let bound = 2 * SILENT + STARTS_PER_TURN;
         let mut are_taken = false;
         let evicted = &silent[CONNECTIONS - SILENT - 1];
         // A thread closes it.
         let mut rounds = 0..2 * CONNECTIONS;
         serve_until(listener, "an evicted connection is closed", |descriptors| {
-            assert!(
-                descriptors.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - bound),
-                "more than {bound} are taken"
-            );
-            are_taken = !descriptors.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - SILENT + 1);
+            assert!(descriptors.taken() <= bound, "more than {bound} are taken");
+            are_taken = descriptors.taken() >= SILENT;
             rounds.next().is_none() && polls(evicted.as_fd(), PollFlags::IN)
         });
         assert!(are_taken, "connections were accepted");
@@ -552,7 +547,7 @@ mod tests {
         (0..CONNECTIONS).for_each(|_| drop(place.connect().expect("room")));
         let last = place.connect().expect("room");
         let mut most = 0;
-        serve_and_look(listener, |descriptors| most = most.max(taken(descriptors)));
+        serve_and_look(listener, |descriptors| most = most.max(descriptors.taken()));
         assert_eq!(most, 1, "only the last one takes a number");
         drop(last);
     }
@@ -621,7 +616,7 @@ mod tests {
                     closer.run(move || ends.recv().unwrap_or_default());
                     until("the close is stuck", || closer.is_stuck()).await;
                 }
-                Obstacle::NoNumbers => taken = Some(numbers.count(NUMBERS)),
+                Obstacle::NoNumbers => taken = Some(numbers.count(Use::Requests, user, NUMBERS)),
                 Obstacle::ThrottledUser => closer.time().throttle_for(REQUEST_WAIT),
             }
             let asked = try_receive_request(&connection, &closer);

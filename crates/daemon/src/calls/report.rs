@@ -17,6 +17,7 @@ use crate::channel::lent_memfd::LentMemfd;
 use crate::state::association::SocketAssociation;
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
+use crate::users::division::Use;
 use crate::users::quantum::RECORDS_PER_TURN;
 use crate::users::requester::Requester;
 use crate::users::user::{ReportPermit, User};
@@ -127,8 +128,8 @@ impl Report {
         let only_one = user.begin_report().await.ok_or(Errno::CANCELED)?;
         drop(permit);
         let charge = user.unread().take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
-        let memory = LentMemfd::new(&[], resources.descriptors().count(LentMemfd::DESCRIPTORS), charge)
-            .map_err(|(error, _)| error)?;
+        let number = resources.descriptors().count(Use::Requests, user.id(), LentMemfd::DESCRIPTORS);
+        let memory = LentMemfd::new(&[], number, charge).map_err(|(error, _)| error)?;
         Ok(Report { memory, _only_one: only_one })
     }
 

@@ -62,11 +62,10 @@ impl LentMemfd {
         // A message longer than the user's limit is charged the whole limit.
         let bytes = cost_of(length.min(account.message_bytes_max()));
         let charge = memory.or_else(|| account.take(bytes)).ok_or((Blocked::Memory(bytes), None))?;
-        if !closer.has_room() {
+        let Some(number) = closer.count_long_message(LentMemfd::DESCRIPTORS) else {
             return Err((Blocked::Descriptors, Some(charge)));
-        }
-        LentMemfd::new(blocks, closer.count_descriptors(LentMemfd::DESCRIPTORS), charge)
-            .map_err(|(_, charge)| (Blocked::Host, Some(charge)))
+        };
+        LentMemfd::new(blocks, number, charge).map_err(|(_, charge)| (Blocked::Host, Some(charge)))
     }
 
     /// Appends bytes. If the charge does not cover them, it grows by `step_bytes` at least.
@@ -137,6 +136,7 @@ pub(super) mod tests {
     use super::*;
     use crate::users::budget::{Budget, ByteLimits};
     use crate::users::descriptor_budget::DescriptorBudget;
+    use crate::users::division::Use;
 
     pub(in crate::channel) fn account() -> Arc<Account> {
         Budget::new(ByteLimits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1)
@@ -144,7 +144,7 @@ pub(super) mod tests {
 
     pub(in crate::channel) fn message(account: &Arc<Account>, text: &'static [u8]) -> LentMemfd {
         let charge = account.take(cost_of(text.len())).expect("room");
-        let number = DescriptorBudget::with_max(1 << 16).count(LentMemfd::DESCRIPTORS);
+        let number = DescriptorBudget::with_max(1 << 16).count(Use::LongMessages, 1, LentMemfd::DESCRIPTORS);
         LentMemfd::new(&[Bytes::from_static(text)], number, charge).expect("a memfd")
     }
 
@@ -168,9 +168,12 @@ pub(super) mod tests {
     fn appended_bytes_are_charged() {
         let account = Budget::new(ByteLimits { user_bytes: 100, all_bytes: 1 << 20 }).account(1);
         let charge = account.take(10).expect("room");
-        let mut memory =
-            LentMemfd::new(&[], DescriptorBudget::with_max(1 << 16).count(LentMemfd::DESCRIPTORS), charge)
-                .expect("a memfd");
+        let mut memory = LentMemfd::new(
+            &[],
+            DescriptorBudget::with_max(1 << 16).count(Use::LongMessages, 1, LentMemfd::DESCRIPTORS),
+            charge,
+        )
+        .expect("a memfd");
         let charged = [(8, 10), (8, 60), (40, 60)].map(|(more, charged)| {
             memory.append(&vec![7; more], 50).expect("room");
             assert_eq!(account.charged_bytes(), charged);

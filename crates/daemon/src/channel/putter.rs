@@ -171,7 +171,9 @@ impl Putter {
                     record.memfd = charge.map_or(Memfd::Failed(Errno::NOMEM), Memfd::Charged);
                 }
             }
-            Blocked::Descriptors => endpoint.daemon_end().closer().room().await,
+            Blocked::Descriptors => {
+                endpoint.daemon_end().closer().room_for_long_message(LentMemfd::DESCRIPTORS).await;
+            }
             Blocked::Host => tokio::time::sleep(SHORTAGE_WAIT).await,
         }
     }

@@ -22,7 +22,8 @@ pub(crate) use self::received::{
     End, Peeked, ReceivedDescriptor, ReceivedMessage, all_received, gone, peek, receive,
 };
 use crate::system::lock::lock;
-use crate::users::descriptor_budget::{DescriptorBudget, DescriptorPermit, MESSAGE_DESCRIPTORS_MAX};
+use crate::users::descriptor_budget::{DescriptorBudget, DescriptorPermit};
+use crate::users::division::{MESSAGE_DESCRIPTORS_MAX, Use};
 use crate::users::thread_time::ThreadTime;
 use crate::users::threads::{Threads, UserThreads};
 use crate::users::worker::{WORKERS_MAX, Worker};
@@ -46,6 +47,14 @@ pub(crate) enum Source {
 
 impl Source {
     pub(crate) const ALL: [Source; 2] = [Source::Requests, Source::Pairs];
+
+    /// Returns the use of descriptors from this source.
+    fn descriptors(self) -> Use {
+        match self {
+            Source::Requests => Use::Requests,
+            Source::Pairs => Use::FromPairs,
+        }
+    }
 }
 
 /// The closers of all users of a daemon, and their workers.
@@ -76,6 +85,7 @@ impl User {
 /// Closes the descriptors from one user and source.
 pub(crate) struct Closer {
     user: u32,
+    source: Source,
     descriptors: Arc<DescriptorBudget>,
     /// The thread that closes. There is one, so descriptors are closed in order.
     thread: Arc<UserThreads>,
@@ -105,7 +115,7 @@ impl Closers {
         );
         let worker = Worker::on(self.existing_or_new(&mut user.worker, WORKERS_MAX));
         let (descriptors, time) = (Arc::clone(&self.descriptors), Arc::clone(&user.time));
-        Arc::new(Closer { user: number, descriptors, thread, worker, time })
+        Arc::new(Closer { user: number, source, descriptors, thread, worker, time })
     }
 
     fn existing_or_new(&self, known: &mut Weak<UserThreads>, threads_max: usize) -> Arc<UserThreads> {
@@ -120,7 +130,11 @@ impl Closers {
 impl Closer {
     /// Takes ownership of a descriptor that a program may hold, too.
     pub(crate) fn take_over(self: &Arc<Self>, descriptor: OwnedFd) -> ReceivedDescriptor {
-        let permit = self.descriptors.count(1);
+        self.take_over_for(self.source.descriptors(), descriptor)
+    }
+
+    fn take_over_for(self: &Arc<Self>, of: Use, descriptor: OwnedFd) -> ReceivedDescriptor {
+        let permit = self.descriptors.count(of, self.user, 1);
         ReceivedDescriptor::new(descriptor, permit, Arc::clone(self))
     }
 
@@ -131,7 +145,7 @@ impl Closer {
 
     /// Takes ownership of the daemon's end of a pair, whose other end programs share.
     pub(crate) fn guard_pair(self: &Arc<Self>, socket: OwnedFd) -> End {
-        End::new(self.take_over(socket), Arc::new(ThreadTime::of_socket(&self.time)))
+        End::new(self.take_over_for(Use::Sockets, socket), Arc::new(ThreadTime::of_socket(&self.time)))
     }
 
     /// Returns the user whose descriptors are closed.
@@ -146,12 +160,24 @@ impl Closer {
 
     /// Counts a descriptor of the daemon.
     pub(crate) fn count_descriptor(&self) -> DescriptorPermit {
-        self.count_descriptors(1)
+        self.descriptors.count(self.source.descriptors(), self.user, 1)
     }
 
-    /// Counts so many descriptors of the daemon.
-    pub(crate) fn count_descriptors(&self, count: usize) -> DescriptorPermit {
-        self.descriptors.count(count)
+    /// Counts so many descriptors of a long message to a program, if the user may have them.
+    pub(crate) fn count_long_message(&self, count: usize) -> Option<DescriptorPermit> {
+        let has_room = self.descriptors.has(Use::LongMessages, self.user, count);
+        has_room.then(|| self.descriptors.count(Use::LongMessages, self.user, count))
+    }
+
+    /// Waits until the user may have so many descriptors of a long message to a program.
+    pub(crate) async fn room_for_long_message(&self, count: usize) {
+        loop {
+            let freed = self.descriptors.freed();
+            if self.descriptors.has(Use::LongMessages, self.user, count) {
+                return;
+            }
+            freed.await;
+        }
     }
 
     /// Returns the threads of the same user for other work that may wait for a program.
@@ -161,7 +187,7 @@ impl Closer {
 
     /// Returns whether a message with descriptors may be received.
     pub(crate) fn has_room(&self) -> bool {
-        self.descriptors.has(0) && self.thread.pending() <= PENDING_MAX
+        self.descriptors.has(self.source.descriptors(), self.user, 1) && self.thread.pending() <= PENDING_MAX
     }
 
     /// Waits until a message with descriptors may be received.

@@ -4,6 +4,7 @@ pub(crate) mod budget;
 pub(crate) mod close_watches;
 pub(crate) mod closer;
 pub(crate) mod descriptor_budget;
+pub(crate) mod division;
 pub(crate) mod fair_queue;
 pub(crate) mod limits;
 pub(crate) mod memory_return;

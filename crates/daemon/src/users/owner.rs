@@ -9,23 +9,13 @@ use rustix::io::Errno;
 use shared_memory::{PeerMapping, Pins};
 
 use crate::system::lock::lock;
-use crate::users::descriptor_budget::{DescriptorBudget, DescriptorPermit, MESSAGE_DESCRIPTORS_MAX};
-use crate::users::user_permits::{Permit, UserPermits};
+use crate::users::descriptor_budget::{DescriptorBudget, DescriptorPermit};
+use crate::users::division::{DESCRIPTORS_PER_SOCKET, Division, Use, most, part_of_user};
 
-/// Number of descriptors of each socket: its end of the pair, and the two pages.
-const DESCRIPTORS_PER_SOCKET: usize = 3;
 /// The end of the pair is counted by its owner, until it is closed.
 const DESCRIPTORS_COUNTED_HERE: usize = 2;
-/// Divisor for the part of all descriptors that sockets leave to requests.
-const PART_OF_REQUESTS: usize = 8;
-/// Divisor for the part of all descriptors that pins of rings get.
-const PART_OF_RINGS: usize = 16;
 /// More rings than a pipe holds.
 const PIPE_RINGS_MAX: usize = 32;
-/// Number of descriptors of a pipe.
-const DESCRIPTORS_PER_PIPE: usize = 2;
-/// Maximum number of quarters of all sockets for one user, so that other users always get some.
-const QUARTERS_OF_A_USER: usize = 3;
 /// Maximum number of bytes of the rings of one user: the kernel counts what the daemon maps when it chooses the process that it
 /// kills because the host has no memory.
 const RING_BYTES_OF_USER_MAX: usize = 2 << 30;
@@ -37,46 +27,9 @@ pub(crate) struct Owner {
     pub(crate) process: i32,
 }
 
-/// The division of descriptors.
-#[derive(Clone, Copy, Debug)]
-struct Division {
-    /// Maximum number of sockets.
-    sockets: usize,
-    /// Maximum number of pipes that pin pages of sockets.
-    pipes_of_pages: usize,
-    /// Maximum number of pipes that pin rings. A program without a ring sends records.
-    pipes_of_rings: usize,
-}
-
-impl Division {
-    /// Divides this number of descriptors.
-    fn new(descriptors: usize) -> Division {
-        let pipes_of_rings = descriptors / PART_OF_RINGS / DESCRIPTORS_PER_PIPE;
-        let left = descriptors / PART_OF_REQUESTS + pipes_of_rings * DESCRIPTORS_PER_PIPE;
-        let room = descriptors.saturating_sub(left + MESSAGE_DESCRIPTORS_MAX);
-        let fit = |sockets: usize| {
-            sockets * DESCRIPTORS_PER_SOCKET + Pins::pipes_for(sockets) * DESCRIPTORS_PER_PIPE <= room
-        };
-        let sockets = most(room / DESCRIPTORS_PER_SOCKET + 1, fit);
-        Division { sockets, pipes_of_pages: Pins::pipes_for(sockets), pipes_of_rings }
-    }
-}
-
-/// Returns how many sockets a daemon can have that may have this many descriptors.
-pub fn sockets_max(descriptors: usize) -> usize {
-    Division::new(DescriptorBudget::left_to_programs(descriptors)).sockets
-}
-
-/// Returns how many of these items one user may have, which leaves a quarter of them to other users.
-fn part_of_user(items: usize) -> usize {
-    (items * QUARTERS_OF_A_USER / 4).max(1)
-}
-
 /// The number of sockets of each user.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    permits: Arc<UserPermits>,
-    division: Division,
     descriptors: Arc<DescriptorBudget>,
 }
 
@@ -84,7 +37,6 @@ pub(crate) struct Shares {
 #[derive(Debug)]
 pub(crate) struct Share {
     owner: Owner,
-    _permit: Permit,
     _descriptors: DescriptorPermit,
 }
 
@@ -217,43 +169,24 @@ impl RingMemory {
     }
 }
 
-/// Returns the greatest number below `end` that fits; smaller ones fit, too.
-fn most(end: usize, fits: impl Fn(usize) -> bool) -> usize {
-    // The result is at least `few` and less than `many`.
-    let (mut few, mut many) = (0, end);
-    while few + 1 < many {
-        let middle = few.midpoint(many);
-        if fits(middle) {
-            few = middle;
-        } else {
-            many = middle;
-        }
-    }
-    few
-}
-
 impl Shares {
-    /// Sets the limit according to the descriptor numbers of this process.
     pub(crate) fn new(descriptors: Arc<DescriptorBudget>) -> Self {
-        let division = Division::new(descriptors.max());
-        Shares { permits: UserPermits::of_each(part_of_user(division.sockets)), division, descriptors }
+        Shares { descriptors }
     }
 
     /// Returns the pins of the sockets' pages, and the rings of the programs.
     pub(crate) fn pins(&self) -> (Arc<Pins>, Arc<Rings>) {
-        let Division { pipes_of_pages, pipes_of_rings, .. } = self.division;
+        let Division { pipes_of_pages, pipes_of_rings, .. } = *self.descriptors.division();
         (Arc::new(Pins::new(pipes_of_pages)), Rings::new(pipes_of_rings))
     }
 
     /// Counts one more socket. The error is the kernel's for a full file table.
     pub(crate) fn take(&self, owner: Owner) -> Result<Share, Errno> {
-        let others = self.descriptors.max() - self.division.sockets * DESCRIPTORS_PER_SOCKET;
-        if !self.descriptors.has(DESCRIPTORS_PER_SOCKET + others.saturating_sub(MESSAGE_DESCRIPTORS_MAX)) {
+        if !self.descriptors.has(Use::Sockets, owner.user, DESCRIPTORS_PER_SOCKET) {
             return Err(Errno::NFILE);
         }
-        let permit = self.permits.take(owner.user).ok_or(Errno::NFILE)?;
-        let descriptors = self.descriptors.count(DESCRIPTORS_COUNTED_HERE);
-        Ok(Share { owner, _permit: permit, _descriptors: descriptors })
+        let descriptors = self.descriptors.count(Use::Sockets, owner.user, DESCRIPTORS_COUNTED_HERE);
+        Ok(Share { owner, _descriptors: descriptors })
     }
 }
 
@@ -269,42 +202,22 @@ mod tests {
     fn one_user_leaves_room_for_others() {
         let descriptors = DescriptorBudget::with_max(1000);
         let shares = Shares::new(Arc::clone(&descriptors));
-        let end_of_pair = || descriptors.count(DESCRIPTORS_PER_SOCKET - DESCRIPTORS_COUNTED_HERE);
-        let of = |user| shares.take(Owner { user, process: 7 }).map(|share| (share, end_of_pair()));
+        let end_of_pair =
+            |user| descriptors.count(Use::Sockets, user, DESCRIPTORS_PER_SOCKET - DESCRIPTORS_COUNTED_HERE);
+        let of = |user| shares.take(Owner { user, process: 7 }).map(|share| (share, end_of_pair(user)));
         let all_of =
             |user| -> Vec<(Share, DescriptorPermit)> { std::iter::from_fn(|| of(user).ok()).collect() };
-        // 1,000 less 125, 62 and 253 are 560: enough for 172 sockets, and for 22 pipes with their pages.
+        // There are 134 sockets in all.
         let greedy = all_of(1);
-        assert_eq!((greedy.len(), of(1).map(drop)), (129, Err(Errno::NFILE)));
+        assert_eq!((greedy.len(), of(1).map(drop)), (100, Err(Errno::NFILE)));
+        // Its requests take nothing from the sockets of others, even if they have more than their part.
+        let requests = descriptors.count(Use::Requests, 1, descriptors.division().part(Use::Requests).0);
         let others = all_of(2);
-        assert_eq!(
-            (others.len(), of(3).map(drop)),
-            (43, Err(Errno::NFILE)),
-            "all together leave some to requests"
-        );
+        assert_eq!((others.len(), of(3).map(drop)), (34, Err(Errno::NFILE)));
         drop(greedy);
         let _again = of(1).expect("room again");
         assert!(of(3).is_ok(), "a third user has a share of its own");
-        drop(others);
-        assert_eq!(shares.permits.users(), 1, "a user without sockets takes no memory");
-    }
-
-    #[test]
-    fn sockets_get_all_descriptors_that_nothing_else_needs() {
-        for descriptors in 600..3000 {
-            let Division { sockets, pipes_of_pages, pipes_of_rings } = Division::new(descriptors);
-            let pipes = |sockets| Pins::pipes_for(sockets) + pipes_of_rings;
-            let needs = |sockets| {
-                sockets * DESCRIPTORS_PER_SOCKET
-                    + pipes(sockets) * DESCRIPTORS_PER_PIPE
-                    + descriptors / PART_OF_REQUESTS
-                    + MESSAGE_DESCRIPTORS_MAX
-            };
-            assert_eq!(pipes_of_pages, Pins::pipes_for(sockets));
-            assert!(needs(sockets) <= descriptors && needs(sockets + 1) > descriptors, "{descriptors}");
-        }
-        let limit = (1000..2000).find(|&limit| DescriptorBudget::left_to_programs(limit) == 1000);
-        assert_eq!(limit.map(sockets_max), Some(172));
+        drop((others, requests));
     }
 
     #[test]

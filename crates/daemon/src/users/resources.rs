@@ -9,6 +9,7 @@ use shared_memory::Pins;
 use super::close_watches::CloseWatches;
 use super::closer::{Closer, Closers, Source};
 use super::descriptor_budget::DescriptorBudget;
+use super::division::{Use, part_of_user};
 use super::limits::Limits;
 use super::owner::{Owner, Rings, Share, Shares};
 use super::slices::Slices;
@@ -24,8 +25,9 @@ const CARRIED_OUT_OF_USER_MAX: usize = 1024;
 /// Maximum number of open connections that have not sent a request yet.
 const SILENT_MAX: usize = 1024;
 /// If descriptors are scarce, waiting requests, those that are carried out, and silent connections are each limited to the number
-/// of descriptors divided by this; so are answers with descriptors that were not received, however many descriptors there are.
-const PART_OF_CONNECTIONS: usize = 16;
+/// of descriptors for requests divided by this; so are answers with descriptors that were not received, however many descriptors
+/// there are.
+const PART_OF_CONNECTIONS: usize = 3;
 
 /// The resources of a daemon.
 pub(crate) struct Resources {
@@ -52,9 +54,9 @@ pub(crate) struct Resources {
 
 impl Resources {
     pub(crate) fn new(limits: &Limits, descriptors: Arc<DescriptorBudget>) -> Resources {
-        let few = (descriptors.max() / PART_OF_CONNECTIONS).max(1);
+        let few = (descriptors.division().part(Use::Requests).0 / PART_OF_CONNECTIONS).max(1);
         let waiting = WAITING_MAX.min(few);
-        let waiting_of_user = WAITING_OF_USER_MAX.min(waiting);
+        let waiting_of_user = WAITING_OF_USER_MAX.min(part_of_user(few));
         let shares = Shares::new(Arc::clone(&descriptors));
         let (pins_of_pages, rings) = shares.pins();
         Resources {
@@ -150,13 +152,11 @@ impl Resources {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::users::descriptor_budget::MESSAGE_DESCRIPTORS_MAX;
 
     #[tokio::test(flavor = "local")]
     async fn connections_and_answers_have_a_part_of_few_descriptors() {
         const PLACES: usize = 8;
-        let descriptors = DescriptorBudget::with_max(PLACES * PART_OF_CONNECTIONS);
-        assert!(descriptors.max() < MESSAGE_DESCRIPTORS_MAX, "descriptors are scarce");
+        let descriptors = DescriptorBudget::with_max(PLACES * PART_OF_CONNECTIONS * 32 / 6);
         let resources = Resources::new(&Limits::default(), descriptors);
         let silent: Vec<Permit> =
             (0..PLACES).map(|_| resources.take_silent(1).expect("nobody else has any")).collect();
@@ -168,6 +168,6 @@ mod tests {
         assert_eq!(unreceived.len(), PLACES / 2);
         assert!(resources.take_unreceived(2).is_some(), "a part is left to others");
         let waiting: Vec<Permit> = std::iter::from_fn(|| resources.take_waiting(1).ok()).collect();
-        assert_eq!((waiting.len(), resources.take_waiting(1).err()), (PLACES, Some(Errno::NOBUFS)));
+        assert_eq!((waiting.len(), resources.take_waiting(1).err()), (PLACES * 3 / 4, Some(Errno::NOBUFS)));
     }
 }

@@ -19,7 +19,8 @@ use tokio::time::timeout;
 
 use super::{CLOSE_WAIT, Closer};
 use crate::system::descriptor_io::polls;
-use crate::users::descriptor_budget::{DescriptorPermit, MESSAGE_DESCRIPTORS_MAX};
+use crate::users::descriptor_budget::DescriptorPermit;
+use crate::users::division::MESSAGE_DESCRIPTORS_MAX;
 use crate::users::thread_time::ThreadTime;
 
 /// Maximum number of records that the daemon's thread takes out of a connection that it closes itself. The largest send

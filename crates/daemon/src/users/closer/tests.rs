@@ -166,9 +166,10 @@ async fn a_caller_whose_own_end_is_all_that_it_has_sent_is_not_waited_for() {
 
 #[tokio::test(flavor = "local")]
 async fn there_is_room_as_soon_as_another_closer_has_freed_numbers() {
-    let closers = Closers::new(DescriptorBudget::with_max(MESSAGE_DESCRIPTORS_MAX + 1));
-    let (one, other) = (closers.of(1, Source::Requests), closers.of(2, Source::Requests));
-    let taken = other.count_descriptors(2);
+    let closers = Closers::new(DescriptorBudget::with_max(512));
+    let (one, other) = (closers.of(1, Source::Requests), closers.of(2, Source::Pairs));
+    let all = std::iter::from_fn(|| one.has_room().then(|| other.count_descriptor()));
+    let taken: Vec<DescriptorPermit> = all.collect();
     let mut room = std::pin::pin!(one.room());
     tokio::select! {
         biased;
