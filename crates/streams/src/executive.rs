@@ -193,7 +193,7 @@ impl Executive {
         if self.flush_head(s) == Err(WriteError::WouldBlock) {
             self.send_coalesced(s);
         }
-        while self.pop_now(s).is_ok() {}
+        while self.pop_at_close(s) {}
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         stream.head.return_all_credit(s, scheduler);
         self.deliver_posts();

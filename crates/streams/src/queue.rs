@@ -512,6 +512,12 @@ impl Queue {
         self.service
     }
 
+    /// Gives the queue a service procedure that `putq` enables.
+    pub(crate) fn begin_service(&mut self) {
+        self.service = true;
+        self.no_enable = false;
+    }
+
     /// Stops `putq` from enabling the service procedure, except for high-priority messages.
     pub fn noenable(&mut self) {
         self.no_enable = true;

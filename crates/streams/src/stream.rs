@@ -378,15 +378,50 @@ impl Stream {
         self.modules.push(slot);
     }
 
-    /// Removes the module below the head.
+    /// Removes the slot below the head.
     pub(crate) fn pop(&mut self) -> Option<Slot> {
         self.modules.pop()
     }
 
+    /// Returns the index of the module below the head; `None` if there is none.
+    pub(crate) fn uppermost(&self) -> Option<usize> {
+        self.modules.iter().rposition(|slot| !slot.popped)
+    }
+
+    /// Returns the modules that were not popped, from the head downward.
+    pub(crate) fn visible_modules(&self) -> impl Iterator<Item = &Slot> {
+        self.modules.iter().rev().filter(|slot| !slot.popped)
+    }
+
     /// Anchors the module below the head (`I_ANCHOR`); `None` if there is none.
     pub(crate) fn anchor(&mut self) -> Option<()> {
-        self.modules.last_mut()?.anchored = true;
+        let index = self.uppermost()?;
+        self.modules[index].anchored = true;
         Some(())
+    }
+
+    /// Takes a module out of its place, where its messages stay until their service procedures have passed them on.
+    pub(crate) fn take_module(
+        &mut self,
+        s: StreamId,
+        index: usize,
+        serial: u32,
+        scheduler: &mut Scheduler,
+    ) -> Option<Box<dyn crate::Module>> {
+        let module = self.modules.get_mut(index)?.take_module(serial);
+        self.on_input();
+        self.enable_queued(s, scheduler);
+        Some(module)
+    }
+
+    /// Returns whether nothing is left of the module that was popped from the place below the head.
+    pub(crate) fn has_passed_popped(&self) -> bool {
+        self.modules.last().is_some_and(|slot| slot.popped && slot.queued() == 0)
+    }
+
+    /// Returns whether the modules are not called any more.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
     }
 
     /// Returns the driver's queues.

@@ -63,7 +63,7 @@ impl Executive {
     /// Returns the parts of a stream with their marks and counters; `None` if the stream is closed.
     pub fn describe(&self, s: StreamId) -> Option<StreamDescription> {
         let stream = self.streams.get(s)?;
-        let modules = stream.modules().iter().rev().map(|slot| PartDescription {
+        let modules = stream.visible_modules().map(|slot| PartDescription {
             name: slot.module.name().to_owned(),
             read: QueueDescription::of(&slot.queues.read),
             write: QueueDescription::of(&slot.queues.write),

@@ -7,8 +7,10 @@ use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::module::Module;
 use crate::module::flow;
 use crate::module::slot::Slot;
-use crate::queue::QueuePair;
-use crate::stream::Procedure;
+use crate::stream::{Procedure, Stream};
+
+/// Number of messages of a module that a pop moves at once. More go on by service procedures, in their turns.
+const POPPED_AT_ONCE_MAX: usize = 64;
 
 impl Executive {
     /// Pushes a module on a stream, below its head (`I_PUSH`). Coalesced bytes go down first, so the module does not see them if
@@ -33,10 +35,7 @@ impl Executive {
         if index >= Self::MODULES_MAX {
             return Err(PushError::TooMany);
         }
-        let info = module.info();
-        let queues = QueuePair::of_module(info.read, info.write);
-        let observes = module.observes();
-        stream.push(Slot { module, queues, serial, observes, anchored: false });
+        stream.push(Slot::new(module, serial));
         let at = flow::module_at(s, index, Side::Write);
         if let Err(errno) = stream.run(s, index, at.side, Procedure::Open, scheduler) {
             let _ = stream.pop();
@@ -49,14 +48,14 @@ impl Executive {
     }
 
     /// Pops the module below the head (`I_POP`) and returns it. Messages on its queues go on to the next queue in their
-    /// direction.
+    /// direction: a few at once, many by service procedures, as the next queue has room. Later messages stay behind them.
     ///
     /// # Errors
     ///
     /// There is no module, the module is anchored or cannot leave yet ([`Module::leave`]), or the stream is closed.
     pub fn pop(&mut self, s: StreamId) -> Result<Box<dyn Module>, PopError> {
         let Some(stream) = self.streams.get(s) else { return Err(PopError::Closed) };
-        if stream.modules().last().is_some_and(|slot| slot.anchored) {
+        if stream.visible_modules().next().is_some_and(|slot| slot.anchored) {
             return Err(PopError::Anchored);
         }
         self.pop_any(s)
@@ -80,7 +79,7 @@ impl Executive {
     /// There is no module, it cannot leave yet, or the stream is closed.
     pub fn pop_any(&mut self, s: StreamId) -> Result<Box<dyn Module>, PopError> {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
-        let index = stream.modules().len().checked_sub(1).ok_or(PopError::NoModule)?;
+        let index = stream.uppermost().ok_or(PopError::NoModule)?;
         stream.head.on_pop();
         let writes = matches!(stream.head.check_write(), Ok(()) | Err(WriteError::WouldBlock));
         let works = writes && stream.head.check_read().is_ok();
@@ -92,18 +91,57 @@ impl Executive {
     }
 
     /// Pops the module below the head whether it can leave or not.
-    pub(super) fn pop_now(&mut self, s: StreamId) -> Result<Box<dyn Module>, PopError> {
+    fn pop_now(&mut self, s: StreamId) -> Result<Box<dyn Module>, PopError> {
+        let Some(stream) = self.streams.get(s) else { return Err(PopError::Closed) };
+        let index = stream.uppermost().ok_or(PopError::NoModule)?;
+        self.close_module(s, index);
+        let serial = self.streams.next_serial();
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
+        let slot = stream.modules().get(index).ok_or(PopError::NoModule)?;
+        let is_below_head = index + 1 == stream.modules().len();
+        let moves_at_once = slot.queued() <= POPPED_AT_ONCE_MAX || stream.is_broken();
+        if is_below_head && moves_at_once {
+            let module = self.remove_below_head(s);
+            self.remove_popped(s);
+            return module.ok_or(PopError::NoModule);
+        }
+        scheduler.memory.forget(s, slot.serial);
+        let module = stream.take_module(s, index, serial, scheduler).ok_or(PopError::NoModule)?;
+        self.deliver_posts();
+        Ok(module)
+    }
+
+    /// Pops the module below the head of a stream that is closed. Returns false if there is none.
+    pub(super) fn pop_at_close(&mut self, s: StreamId) -> bool {
+        let modules = self.streams.get(s).map_or(0, |stream| stream.modules().len());
+        let Some(index) = modules.checked_sub(1) else { return false };
+        self.close_module(s, index);
+        self.remove_below_head(s).is_some()
+    }
+
+    /// Prepares a module for being popped.
+    fn close_module(&mut self, s: StreamId, index: usize) {
         // Coalesced bytes were written while the module was there. If the driver is full, they will go down without it.
         let _ = self.flush_head(s);
-        let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
-        let index = stream.modules().len().checked_sub(1).ok_or(PopError::NoModule)?;
-        // A module that faults while it closes is popped nevertheless.
-        let _ = stream.run(s, index, Side::Write, Procedure::Close, scheduler);
+        if let Some((stream, scheduler)) = self.streams.parts(s) {
+            // A module that faults while it closes is popped nevertheless.
+            let _ = stream.run(s, index, Side::Write, Procedure::Close, scheduler);
+        }
         self.deliver_posts();
-        let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
-        let Some(Slot { module, mut queues, serial, .. }) = stream.pop() else {
-            return Err(PopError::NoModule);
-        };
+    }
+
+    /// Removes the places below the head whose modules were popped and have left no message.
+    pub(super) fn remove_popped(&mut self, s: StreamId) {
+        while self.streams.get(s).is_some_and(Stream::has_passed_popped) {
+            self.remove_below_head(s);
+        }
+    }
+
+    /// Removes the place below the head. Messages on its queues go on at once. Returns its module.
+    fn remove_below_head(&mut self, s: StreamId) -> Option<Box<dyn Module>> {
+        let (stream, scheduler) = self.streams.parts(s)?;
+        let Slot { module, mut queues, serial, .. } = stream.pop()?;
+        let index = stream.modules().len();
         scheduler.memory.forget(s, serial);
         if stream.head.is_closing() && !queues.write.is_empty() {
             scheduler.list_drained(s);
@@ -120,13 +158,14 @@ impl Executive {
         // Queues that waited for room in these queues, or beyond them through this module's services, look again.
         stream.back_enable_past(s, index, scheduler);
         self.deliver_posts();
-        Ok(module)
+        Some(module)
     }
 
     /// Pops modules below the head that have nothing left to do ([`Module::is_finished`]), up to the first other one.
     pub fn pop_finished(&mut self, s: StreamId) {
         let is_finished = |slot: &Slot| slot.module.is_finished();
-        while self.streams.get(s).is_some_and(|stream| stream.modules().last().is_some_and(is_finished)) {
+        let has_finished = |stream: &Stream| stream.visible_modules().next().is_some_and(is_finished);
+        while self.streams.get(s).is_some_and(has_finished) {
             // The module was found a moment ago.
             let _ = self.pop_now(s);
         }
@@ -134,7 +173,7 @@ impl Executive {
 
     /// Returns the names of a stream's modules, from the head downward (`I_LIST`).
     pub fn modules(&self, s: StreamId) -> Vec<String> {
-        let modules = self.streams.get(s).map_or(&[][..], |stream| stream.modules());
-        modules.iter().rev().map(|slot| slot.module.name().to_owned()).collect()
+        let modules = self.streams.get(s).into_iter().flat_map(Stream::visible_modules);
+        modules.map(|slot| slot.module.name().to_owned()).collect()
     }
 }

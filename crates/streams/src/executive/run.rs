@@ -60,6 +60,7 @@ impl Executive {
         self.streams.scheduler.count_work();
         self.run_service(at, turn);
         self.deliver_posts();
+        self.remove_popped(at.stream);
         if let Some(memory) = &memory {
             self.streams.scheduler.count_share(memory, before);
         }

@@ -24,14 +24,14 @@ impl Executive {
 
     /// Returns the name of the module below the head (`I_LOOK`); `None` if there is none.
     pub fn look(&self, s: StreamId) -> Option<&str> {
-        Some(self.streams.get(s)?.modules().last()?.module.name())
+        Some(self.streams.get(s)?.visible_modules().next()?.module.name())
     }
 
     /// Returns whether a module of this name is on the stream (`I_FIND`).
     pub fn find(&self, s: StreamId, name: &str) -> bool {
         self.streams
             .get(s)
-            .is_some_and(|stream| stream.modules().iter().any(|slot| slot.module.name() == name))
+            .is_some_and(|stream| stream.visible_modules().any(|slot| slot.module.name() == name))
     }
 
     /// Returns the names of the stream's modules, from the head downward, and of its driver (`I_LIST`).

@@ -23,6 +23,7 @@ mod names;
 mod nothing_lost;
 mod observing;
 mod plumbing;
+mod popping;
 mod queue;
 mod read_tables;
 mod readiness;
