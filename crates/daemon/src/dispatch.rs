@@ -54,15 +54,13 @@ pub(crate) async fn perform(
         }
         DaemonRequest::Status => report::report(registry, requester).await,
         DaemonRequest::Streams => streams::report_streams(registry, requester).await,
-        DaemonRequest::Push { assoc_id, module } => {
-            streams::push(registry, assoc_id, module, requester).await
-        }
+        DaemonRequest::Push { assoc_id, module } => streams::push(registry, assoc_id, module, requester),
         DaemonRequest::Pop { assoc_id } => streams::pop(registry, assoc_id, requester).await,
         DaemonRequest::Record { assoc_id, recorder } => {
-            streams::record(registry, assoc_id, recorder, requester).await
+            streams::record(registry, assoc_id, recorder, requester)
         }
-        DaemonRequest::Link { assoc_id, other } => links::link(registry, [assoc_id, other], requester).await,
-        DaemonRequest::Unlink { assoc_id } => links::unlink(registry, assoc_id, requester).await,
+        DaemonRequest::Link { assoc_id, other } => links::link(registry, [assoc_id, other], requester),
+        DaemonRequest::Unlink { assoc_id } => links::unlink(registry, assoc_id, requester),
         DaemonRequest::Memfd => Ok(Reply::with(vec![received_memfd::memfd_to_fill()?])),
     }
 }

@@ -20,13 +20,9 @@ use crate::users::requester::Requester;
 const LINKS_PASSED_MAX: usize = 16;
 
 /// Links the streams of two associations.
-pub(crate) async fn link(
-    registry: &Registry,
-    ids: [AssocId; 2],
-    requester: Requester,
-) -> Result<Reply, Errno> {
-    let (socket, first) = stream(registry, ids[0], requester).await?;
-    let (_, second) = stream(registry, ids[1], requester).await?;
+pub(crate) fn link(registry: &Registry, ids: [AssocId; 2], requester: Requester) -> Result<Reply, Errno> {
+    let (socket, first) = stream(registry, ids[0], requester)?;
+    let (_, second) = stream(registry, ids[1], requester)?;
     // Nothing else runs between this and the link.
     if ids[0] == ids[1] || goes_round(socket.relayed(), &first, &second) {
         return Err(Errno::INVAL);
@@ -45,8 +41,8 @@ pub(crate) async fn link(
 
 /// Ends the link of the stream of an association; answers with the association of the other stream. Only the administrator ends
 /// a link that the administrator has made.
-pub(crate) async fn unlink(registry: &Registry, id: AssocId, requester: Requester) -> Result<Reply, Errno> {
-    let (_, assoc) = stream(registry, id, requester).await?;
+pub(crate) fn unlink(registry: &Registry, id: AssocId, requester: Requester) -> Result<Reply, Errno> {
+    let (_, assoc) = stream(registry, id, requester)?;
     let association = assoc.stack_association().ok_or(Errno::NOTCONN)?;
     let Some(link) = LinkStatus::of(&assoc) else { return answer(LinkError::NoLink.into()) };
     if !requester.may_manage(link.user) {

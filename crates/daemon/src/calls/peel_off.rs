@@ -205,15 +205,18 @@ mod tests {
         }
         ids.extend(sockets.iter().map(|(_, _, assoc)| assoc.id()));
         let [first, its_other_end, second, end_of_way] = ids[..] else { panic!("four ends") };
-        let link = async |ends| links::link(&registry, ends, requester(1)).await.map(|_| ());
-        assert_eq!(link([its_other_end, second]).await, Ok(()));
-        assert_eq!(link([end_of_way, first]).await, Err(Errno::INVAL));
+        let link = |ends| links::link(&registry, ends, requester(1)).map(|_| ());
+        let socket_of = |id| registry.association(id).map(|(socket, _)| socket.number());
+        assert_eq!(link([its_other_end, second]), Ok(()));
+        assert_eq!(link([end_of_way, first]), Err(Errno::INVAL));
+        assert_eq!(socket_of(first), Some(many.number()));
         many.due_dry().add(many.associations().get(first).expect("it is there"));
         let recalled = many.channel().daemon_end().recall(program_end.as_fd()).await.expect("nobody reads");
         let position = ReadPosition { at: 0, is_begun: false };
         let peeled = peel_off(&registry, &many, first, position, recalled).await.expect("it is up");
         // Nothing relays its messages yet.
-        let links = [link([end_of_way, first]).await, link([first, end_of_way]).await];
+        let links = [link([end_of_way, first]), link([first, end_of_way])];
+        assert_eq!(socket_of(first), Some(peeled.opened.socket.number()), "the new socket is found");
         let moves = peeled.opened.socket.due_dry().contains(first);
         assert_eq!((links, moves), ([Err(Errno::INVAL); 2], true), "what is due moves, too");
     }

@@ -61,7 +61,7 @@ pub(crate) async fn report_streams(registry: &Registry, requester: Requester) ->
 }
 
 /// Pushes a module by its name.
-pub(crate) async fn push(
+pub(crate) fn push(
     registry: &Registry,
     id: AssocId,
     module: &str,
@@ -71,12 +71,11 @@ pub(crate) async fn push(
     let name = words.next().ok_or(Errno::INVAL)?;
     let arguments: Vec<String> = words.collect();
     push_with(registry, id, requester, |association| association.stream().push_named(&name, &arguments))
-        .await
         .map(|(reply, _)| reply)
 }
 
 /// Pushes a recording module, and answers with the feed of its records.
-pub(crate) async fn record(
+pub(crate) fn record(
     registry: &Registry,
     id: AssocId,
     recorder: Recorder,
@@ -95,7 +94,7 @@ pub(crate) async fn record(
         };
         association.stream().push(module)
     };
-    let (reply, assoc) = push_with(registry, id, requester, push).await?;
+    let (reply, assoc) = push_with(registry, id, requester, push)?;
     Ok(match reply.answer {
         Answer::Done => Reply { feed: Some(feed.of(&assoc)), ..reply },
         _ => reply,
@@ -103,13 +102,13 @@ pub(crate) async fn record(
 }
 
 /// Pushes a module; returns the answer and the association.
-async fn push_with(
+fn push_with(
     registry: &Registry,
     id: AssocId,
     requester: Requester,
     push: impl FnOnce(&Association) -> Result<(), PushError>,
 ) -> Result<(Reply, Rc<SocketAssociation>), Errno> {
-    let (socket, assoc) = stream(registry, id, requester).await?;
+    let (socket, assoc) = stream(registry, id, requester)?;
     let association = assoc.stack_association().ok_or(Errno::NOTCONN)?;
     // The list contains the driver, too.
     let has_room = association.stream().list().len() <= MODULES_MAX;
@@ -130,7 +129,7 @@ async fn push_with(
 
 /// Pops the uppermost module; answers with the module's name.
 pub(crate) async fn pop(registry: &Registry, id: AssocId, requester: Requester) -> Result<Reply, Errno> {
-    let (_, assoc) = stream(registry, id, requester).await?;
+    let (_, assoc) = stream(registry, id, requester)?;
     let association = assoc.stack_association().ok_or(Errno::NOTCONN)?;
     let pop = || {
         let stream = association.stream();
@@ -157,27 +156,14 @@ pub(crate) async fn pop(registry: &Registry, id: AssocId, requester: Requester) 
     }
 }
 
-/// Finds the association with this number, for a user who may manage its stream. Skips other users' sockets in turns.
-pub(super) async fn stream(
+/// Finds the association with this number, for a user who may manage its stream.
+pub(super) fn stream(
     registry: &Registry,
     id: AssocId,
     requester: Requester,
 ) -> Result<(Rc<Socket>, Rc<SocketAssociation>), Errno> {
-    let (socket, assoc) = find(registry, id).await.ok_or(Errno::NOENT)?;
+    let (socket, assoc) = registry.association(id).ok_or(Errno::NOENT)?;
     if requester.may_manage(socket.owner().user) { Ok((socket, assoc)) } else { Err(Errno::PERM) }
-}
-
-/// Finds the association with this number, and its socket, in turns.
-async fn find(registry: &Registry, id: AssocId) -> Option<(Rc<Socket>, Rc<SocketAssociation>)> {
-    let mut walk = Walk::over(registry);
-    while let Some(sockets) = walk.next().await {
-        for socket in sockets {
-            if let Some(assoc) = socket.associations().get(id) {
-                return Some((socket, assoc));
-            }
-        }
-    }
-    None
 }
 
 pub(super) fn refused(why: String) -> Reply {

@@ -11,6 +11,7 @@ use channel_protocol::assoc_id::AssocId;
 use swiftwater::tokio::Association;
 
 use super::association::SocketAssociation;
+use super::association_index::AssociationIndex;
 use super::unread_ends::UnreadEnds;
 
 /// Maximum number of associations that are looked at because their peers have the same address.
@@ -32,9 +33,18 @@ pub(crate) struct Associations {
     delivered: RefCell<HashMap<SocketAddr, Rc<SocketAssociation>>>,
     /// For a one-to-many socket: counts those that have ended, while they still deliver to the program.
     unread_ends: Rc<UnreadEnds>,
+    /// Finds this socket by those of `by_id`.
+    index: Rc<AssociationIndex>,
+    /// The number of this socket.
+    socket: u64,
 }
 
 impl Associations {
+    /// Returns no associations of the socket with this number. The index is that of all sockets.
+    pub(super) fn new(socket: u64, index: Rc<AssociationIndex>) -> Associations {
+        Associations { index, socket, ..Associations::default() }
+    }
+
     pub(crate) fn get(&self, id: AssocId) -> Option<Rc<SocketAssociation>> {
         self.by_id.borrow().get(&id).cloned()
     }
@@ -94,18 +104,21 @@ impl Associations {
     }
 
     pub(super) fn insert(&self, assoc: &Rc<SocketAssociation>) {
+        self.index.insert(assoc.id(), self.socket);
         self.by_peer.borrow_mut().insert(assoc);
         self.by_id.borrow_mut().insert(assoc.id(), Rc::clone(assoc));
     }
 
     /// Keeps an association that has ended only as an addressee of messages.
     pub(super) fn on_ended(&self, assoc: &SocketAssociation) {
+        self.index.remove(assoc.id(), self.socket);
         let ended = self.by_id.borrow_mut().remove_entry(&assoc.id());
         self.by_peer.borrow_mut().remove(assoc.id());
         self.ended.borrow_mut().extend(ended);
     }
 
     pub(super) fn remove(&self, assoc: &SocketAssociation) {
+        self.index.remove(assoc.id(), self.socket);
         self.by_peer.borrow_mut().remove(assoc.id());
         let removed = [&self.by_id, &self.ended].map(|of| of.borrow_mut().remove(&assoc.id()));
         // The last reference ends the association, which needs no borrow of the others.
@@ -157,6 +170,7 @@ impl Associations {
     /// Removes all associations, also those that have ended, and returns them.
     pub(super) fn take_all(&self) -> Vec<Rc<SocketAssociation>> {
         self.by_peer.take();
+        self.by_id.borrow().keys().for_each(|id| self.index.remove(*id, self.socket));
         self.by_id.take().into_values().chain(self.ended.take().into_values()).collect()
     }
 
@@ -275,6 +289,22 @@ mod tests {
         let assoc = Rc::new(SocketAssociation::new(AssocId::new(id), peer, AssocOptions::default()));
         associations.insert(&assoc);
         assoc
+    }
+
+    #[test]
+    fn the_socket_of_an_association_is_found_until_the_association_has_ended() {
+        let index = Rc::<AssociationIndex>::default();
+        let [one, other] = [1, 2].map(|socket| Associations::new(socket, Rc::clone(&index)));
+        let assocs = [3, 4, 5, 6].map(|id| set_up_with(&one, id, ([192, 0, 2, 1], 7).into()));
+        let sockets = || [3, 4, 5, 6].map(|id| index.socket_of(AssocId::new(id)));
+        assert_eq!(sockets(), [Some(1); 4]);
+        one.on_ended(&assocs[0]);
+        other.insert(&assocs[1]);
+        one.remove(&assocs[1]);
+        one.remove(&assocs[2]);
+        assert_eq!(sockets(), [None, Some(2), None, Some(1)]);
+        one.take_all();
+        assert_eq!(sockets(), [None, Some(2), None, None]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The state of the daemon: its sockets, their associations and send queues, and the holders of ports.
 
 pub(crate) mod association;
+pub(crate) mod association_index;
 pub(crate) mod association_options;
 pub(crate) mod association_tasks;
 pub(crate) mod associations;

@@ -16,6 +16,7 @@ use swiftwater::tokio::{Listener, Stack};
 use tokio::sync::watch;
 
 use super::association::SocketAssociation;
+use super::association_index::AssociationIndex;
 use super::closed_sockets::ClosedSockets;
 use super::commands::{self, CommandReceiver};
 use super::ports::{Holder, Ports};
@@ -62,6 +63,7 @@ pub(crate) struct Registry {
     /// Rules for the modules on the streams of associations.
     autopush: Rc<Autopusher>,
     relayed: Rc<Relayed<Socket>>,
+    association_index: Rc<AssociationIndex>,
 }
 
 #[derive(Default)]
@@ -109,6 +111,7 @@ impl Registry {
             next_association: Cell::new(AssocId::FIRST),
             busy_polling: Rc::default(),
             relayed,
+            association_index: Rc::default(),
         })
     }
 
@@ -202,6 +205,7 @@ impl Registry {
             commands,
             autopush: Rc::clone(&self.autopush),
             relayed: Rc::clone(&self.relayed),
+            association_index: Rc::clone(&self.association_index),
         }));
         table.by_cookie.insert(cookie, Rc::clone(&socket));
         table.by_number.insert(number, Rc::clone(&socket));
@@ -240,6 +244,14 @@ impl Registry {
     /// Returns the socket whose pair has this cookie at the program's end.
     pub(crate) fn find(&self, cookie: Cookie) -> Option<Rc<Socket>> {
         self.table().by_cookie.get(&cookie).cloned()
+    }
+
+    /// Returns the association with this number, and its socket. No number is searched for.
+    pub(crate) fn association(&self, id: AssocId) -> Option<(Rc<Socket>, Rc<SocketAssociation>)> {
+        let number = self.association_index.socket_of(id)?;
+        let socket = Rc::clone(self.table().by_number.get(&number)?);
+        let assoc = socket.associations().get(id)?;
+        Some((socket, assoc))
     }
 
     /// Keeps a socket until its last descriptor is closed, because the program shuts it down. `program_end` is one of them.

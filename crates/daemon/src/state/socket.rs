@@ -14,6 +14,7 @@ use swiftwater::tokio::Listener;
 use tokio::sync::{Notify, watch};
 
 use super::association::SocketAssociation;
+use super::association_index::AssociationIndex;
 use super::association_options::AssocOptions;
 use super::associations::Associations;
 use super::closed_socket::ClosedSocket;
@@ -53,6 +54,7 @@ pub(super) struct NewSocket {
     pub(super) commands: Commands,
     pub(super) autopush: Rc<Autopusher>,
     pub(super) relayed: Rc<Relayed<Socket>>,
+    pub(super) association_index: Rc<AssociationIndex>,
 }
 
 /// One socket.
@@ -118,6 +120,7 @@ impl Socket {
             commands,
             autopush,
             relayed,
+            association_index,
         } = new;
         Socket {
             number,
@@ -130,7 +133,7 @@ impl Socket {
             channel: Rc::new(channel),
             addresses: Addresses::default(),
             options: RefCell::new(options),
-            associations: Associations::default(),
+            associations: Associations::new(number, association_index),
             queues_take_one: Cell::new(false),
             listener: RefCell::default(),
             message_limit: Cell::new(None),
