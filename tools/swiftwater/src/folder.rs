@@ -42,9 +42,10 @@ impl Folder {
         Walk::new(path, Missing::Fail)?.into_folder()
     }
 
-    /// Opens a folder, and makes it and those that it needs.
+    /// Opens a folder, and makes it, but none of those on the way to it.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        Walk::new(path, Missing::Make)?.into_folder()
+        let created = Walk::new(path, Missing::MakeLast).and_then(Walk::into_folder);
+        created.map_err(|error| name_missing_folder(path, error))
     }
 
     /// Opens a folder in this one.
@@ -242,6 +243,8 @@ pub(crate) struct Opened {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
     Fail,
+    /// Make the last folder, if all others on the way are there.
+    MakeLast,
     Make,
 }
 
@@ -257,8 +260,21 @@ pub(crate) fn open_file(path: &Path, missing: Missing) -> io::Result<Opened> {
         }
         Err(error) => {
             walk.made.remove_empty();
-            Err(error)
+            Err(name_missing_folder(path, error))
         }
+    }
+}
+
+/// Says which folder on the way to a file or a folder is missing, if one is, and how to make it.
+fn name_missing_folder(path: &Path, error: io::Error) -> io::Error {
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    match path.parent().filter(is_missing) {
+        Some(folder) if error.kind() == ErrorKind::NotFound => {
+            let folder = folder.display();
+            let why = format!("there is no folder {folder} (`mkdir -p {folder}` makes it)");
+            io::Error::new(ErrorKind::NotFound, why)
+        }
+        _ => error,
     }
 }
 
@@ -348,7 +364,7 @@ impl Walk {
                     self.folder = Folder(folder);
                 }
             }
-            Err(Errno::NOENT) if self.missing == Missing::Make => {
+            Err(Errno::NOENT) if self.makes_missing() => {
                 let is_new = self.folder.make_missing_folder(name)?;
                 let inner = self.folder.folder(name)?;
                 let folder = mem::replace(&mut self.folder, inner);
@@ -359,6 +375,15 @@ impl Walk {
             Err(error) => return Err(error.into()),
         }
         Ok(())
+    }
+
+    /// Returns whether a missing folder is made, if it is the next on the way.
+    fn makes_missing(&self) -> bool {
+        match self.missing {
+            Missing::Fail => false,
+            Missing::MakeLast => self.rest.iter().all(|name| name == "."),
+            Missing::Make => true,
+        }
     }
 
     /// Follows a link: its path remains. A link that names no path but an open file of a process (`/dev/stdout`) is opened.

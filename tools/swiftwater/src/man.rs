@@ -5,7 +5,6 @@
 
 mod streams;
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -13,6 +12,7 @@ use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 
 use crate::args::Cli;
+use crate::folder::Folder;
 use crate::regular_file;
 
 /// Heading of the examples in the help of a command. An empty line ends them.
@@ -54,7 +54,7 @@ const SEE_ALSO: [&str; 6] = ["sctp(7)", "ss(8)", "socat(1)", "iperf3(1)", "syste
 
 /// Writes a page for the command and for each of its subcommands.
 pub(crate) fn write_pages(directory: &Path) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
+    Folder::create(directory)?;
     let mut command = without_help(Cli::command());
     command.build();
     let mut names = Vec::new();

@@ -95,13 +95,18 @@ pub(crate) enum Json {
 }
 
 impl Json {
-    /// Opens a file for the JSON, and makes its folder.
+    /// Opens a file for the JSON in a folder that exists.
     pub(crate) fn file(path: &Path) -> Result<Json, OutputError> {
-        let file = ResultFile::open_with_folders(path).map_err(|source| {
-            let missing = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
-            OutputError::File { path: missing.unwrap_or(path).to_owned(), source }
-        });
-        file.map(Json::File)
+        Self::opened(path, ResultFile::open(path))
+    }
+
+    /// Opens a file for the JSON, and makes its folder.
+    pub(crate) fn file_with_folder(path: &Path) -> Result<Json, OutputError> {
+        Self::opened(path, ResultFile::open_with_folders(path))
+    }
+
+    fn opened(path: &Path, file: io::Result<ResultFile>) -> Result<Json, OutputError> {
+        file.map(Json::File).map_err(|source| OutputError::File { path: path.to_owned(), source })
     }
 
     /// Returns whether standard output is for the text.

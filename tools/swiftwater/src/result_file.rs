@@ -119,7 +119,10 @@ impl Drop for ResultFile {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{lchown, symlink};
+
+    use rustix::process::geteuid;
+    use swiftwater_tests::tools;
 
     use super::*;
 
@@ -215,5 +218,39 @@ mod tests {
     #[test]
     fn a_device_is_written_as_it_is() {
         ResultFile::open(Path::new("/dev/null")).expect("every Linux has it").write_all(b"[]").expect("room");
+    }
+
+    fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+        ResultFile::open(path)?.write_all(content)
+    }
+
+    #[test]
+    fn a_link_of_another_user_is_not_followed() {
+        let folder = std::env::temp_dir().join(format!("swiftwater-linked-files-{}", std::process::id()));
+        fs::create_dir(&folder).expect("a folder for temporary files");
+        let [victim, own, other, chain] = ["victim", "own", "other", "chain"].map(|name| folder.join(name));
+        fs::write(&victim, "mine, and long").expect("room");
+        symlink("victim", &own).expect("a folder of our own");
+        write(&own, b"new").expect("the link is ours");
+        assert_eq!(fs::read(&victim).expect("a file"), b"new");
+        write(Path::new("/dev/null"), b"new").expect("every Linux has it");
+        symlink("/proc/self/fd/2", &chain).expect("a folder of our own");
+        write(&chain, b"").expect("standard error is open");
+        if !geteuid().is_root() {
+            fs::remove_dir_all(&folder).expect("it was made");
+            return tools::skip("only root makes links of another user");
+        }
+        symlink(&victim, &other).expect("a folder of our own");
+        lchown(&other, Some(41_001), None).expect("root may");
+        fs::remove_file(&chain).expect("it was made");
+        symlink(&other, &chain).expect("a folder of our own");
+        for path in [&other, &chain] {
+            let error = write(path, b"theirs").expect_err("it is not ours");
+            assert_eq!(error.to_string(), "other is a link that user 41001 has made");
+        }
+        fs::remove_file(&victim).expect("it was made");
+        assert!(write(&other, b"").is_err() && !victim.exists(), "nor is a file made");
+        assert_eq!(fs::read_link(&other).expect("it stays"), victim);
+        fs::remove_dir_all(&folder).expect("it was made");
     }
 }

@@ -408,6 +408,7 @@ fn failures_are_reported_in_a_sentence() {
 #[test]
 fn bench_writes_a_table_json_and_a_page() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench");
+    fs::create_dir_all(&folder).expect("a folder of our own");
     let (json, html) = (folder.join("b.json"), folder.join("b.html"));
     let words = ["bench", "--sizes", "64,1k", "--series", "sctp-message,udp-limit,sctp-rr", "--cpus", "1"];
     let output = swiftwater(&words)
@@ -446,6 +447,7 @@ fn children(process: u32) -> usize {
 #[test]
 fn ctrl_c_ends_bench_in_the_middle_of_a_run() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench-interrupted");
+    fs::create_dir_all(&folder).expect("a folder of our own");
     let words =
         ["bench", "--sizes", "64", "--series", "tcp", "--cpus", "1", "--seconds", "40", "--repeat", "1"];
     let mut command = swiftwater(&words);
@@ -580,6 +582,7 @@ fn a_test_that_cannot_be_made_is_not_announced() {
 #[test]
 fn bench_prints_json_alone_when_asked() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench-json");
+    fs::create_dir_all(&folder).expect("a folder of our own");
     let words =
         ["bench", "--sizes", "64", "--series", "tcp", "--cpus", "1", "--seconds", "0.02", "--repeat", "1"];
     let output =

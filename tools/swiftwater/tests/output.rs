@@ -105,6 +105,7 @@ fn json_takes_the_place_of_text_or_goes_to_a_file_beside_it() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("json").join("rows.json");
     let daemon = Daemon::start("json");
     let status = format!("status --place {}", daemon.place);
+    fs::create_dir_all(file.parent().expect("it has one")).expect("a folder of our own");
     let folder = file.parent().expect("it has one").display();
     let bench = format!(
         "bench --sizes 64 --series tcp --cpus 1 --seconds 0.02 --repeat 1 --html {folder}/bench.html"
@@ -119,10 +120,42 @@ fn json_takes_the_place_of_text_or_goes_to_a_file_beside_it() {
             serde_json::from_slice(&fs::read(&file).expect("it is written")).expect("an array");
         assert_eq!(written.len(), rows.len(), "{line}");
     }
-    let nowhere =
-        swiftwater("lab --virtual tail-loss --json=/proc/nowhere/rows.json").output().expect("starts");
-    assert!(said(&nowhere).contains("cannot write /proc/nowhere: "), "the folder: {}", said(&nowhere));
-    assert!(said(&nowhere).contains("choose another file with --json=FILE"), "{}", said(&nowhere));
+}
+
+#[test]
+fn a_folder_that_is_missing_is_an_error_before_the_work_begins() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("no-folder");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder of our own");
+    fs::write(folder.join("empty.sqlog"), "").expect("room");
+    for line in [
+        "bench --json=gone/rows.json",
+        "bench --html gone/page.html",
+        "bench attack --json=gone/rows.json",
+        "bench neighbours --json=gone/rows.json",
+        "perf client 127.0.0.1 -p 1 --json=gone/rows.json",
+        "perf client 127.0.0.1 -p 1 --qlog gone/trace",
+        "perf server -B 127.0.0.1 -p 0 --udp-port 0 --json=gone/rows.json",
+        "lab --list --json=gone/rows.json",
+        "lab --virtual datatag --json=gone/rows.json",
+        "lab --virtual datatag --plot gone/page.html",
+        "lab --virtual datatag --capture gone/packets.pcapng",
+        "lab --virtual datatag --qlog gone/trace",
+        "lab --live all --out gone/results/",
+        "status --place @sw-output-nobody --json=gone/rows.json",
+        "streams --place @sw-output-nobody --json=gone/rows.json",
+        "streams tap 5 --place @sw-output-nobody -w gone/packets.pcapng",
+        "trace plot empty.sqlog -o gone/page.svg",
+        "man gone/pages",
+    ] {
+        let output = swiftwater(line).current_dir(&folder).output().expect("the command starts");
+        let said = said(&output);
+        assert!(said.contains("there is no folder gone (`mkdir -p gone` makes it)"), "{line}: {said}");
+        assert_eq!((output.status.code(), output.stdout.len()), (FAILED, 0), "{line}");
+        assert_eq!(fs::read_dir(&folder).expect("ours").count(), 1, "{line} makes something");
+    }
+    let output = swiftwater("man pages").current_dir(&folder).output().expect("the command starts");
+    assert!(output.status.success() && folder.join("pages").is_dir(), "the folder itself is made");
 }
 
 #[test]
@@ -145,13 +178,14 @@ fn a_command_that_fails_keeps_the_files_of_before() {
         format!("bench --cpus 9999 --json={name}"),
     ];
     for line in &failing {
-        // A case that does not exist is an error of the command line.
-        let status = if line.contains("nosuch") { MISUSED } else { FAILED };
+        // Cases and processors that do not exist are errors of the command line.
+        let is_misuse = ["nosuch", "9999"].iter().any(|word| line.contains(word));
+        let status = if is_misuse { MISUSED } else { FAILED };
         let output = swiftwater(line).output().expect("the command starts");
         assert_eq!(output.status.code(), status, "{line}: {}", said(&output));
         assert_eq!(fs::read_to_string(&kept).expect("it is there"), "of before", "{line}");
         // Where there was no file, none is left.
-        let new = line.replace(&kept.display().to_string(), &folder.join("new/file").display().to_string());
+        let new = line.replace(&kept.display().to_string(), &folder.join("new").display().to_string());
         let output = swiftwater(&new).output().expect("the command starts");
         assert_eq!(output.status.code(), status, "{new}: {}", said(&output));
         assert!(!folder.join("new").exists(), "{new}");
@@ -164,6 +198,7 @@ fn a_file_that_cannot_be_written_costs_no_results() {
     let place = format!("--place {}", daemon.place);
     let bench = "bench --sizes 64 --series tcp --cpus 1 --seconds 0.02 --repeat 1 --html";
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("full-file");
+    fs::create_dir_all(&folder).expect("a folder of our own");
     for (line, heading) in [
         (format!("status --json=/dev/full {place}"), "State"),
         ("doctor --json=/dev/full".into(), "kernel"),

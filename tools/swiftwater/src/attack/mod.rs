@@ -68,8 +68,8 @@ impl AttackError {
 
 /// Runs the command.
 pub(crate) fn run(args: &AttackArgs) -> Result<(), AttackError> {
-    let mut json = args.json.open()?;
     let plan = Plan::new(args).map_err(AttackError::Plan)?;
+    let mut json = args.json.open()?;
     // The thread that listens for Ctrl-C must not run yet.
     netns::become_root()?;
     interrupt::listen()?;

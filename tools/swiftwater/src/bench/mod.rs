@@ -70,12 +70,14 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let shim = find_shim_for_itself();
     let plan = Plan::new(args, host::allowed_processors().len(), shim.is_ok())?;
     let json = match args.json.to {
-        None => Json::file(Path::new(JSON_FILE))?,
+        None => Json::file_with_folder(Path::new(JSON_FILE))?,
         Some(_) => args.json.open()?,
     };
-    let path = args.html.as_deref().unwrap_or(Path::new(HTML_FILE));
-    let page = ResultFile::open_with_folders(path)
-        .map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
+    let (path, page) = match args.html.as_deref() {
+        Some(path) => (path, ResultFile::open(path)),
+        None => (Path::new(HTML_FILE), ResultFile::open_with_folders(Path::new(HTML_FILE))),
+    };
+    let page = page.map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
     interrupt::listen()?;
     if let (true, Err(reason)) = (args.series.is_empty(), &shim) {
         note(format_args!("swiftwater bench: without sctp-sockets: {reason}"));

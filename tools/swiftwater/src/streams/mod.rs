@@ -244,7 +244,9 @@ fn tap(id: AssocId, path: &Path, place: &DaemonAddress) -> Result<(), Failure> {
     if to_standard_output && io::stdout().is_terminal() {
         return Err("a pcapng file is nothing for a terminal; name a file with -w".to_owned().into());
     }
-    let file_failed = |error: io::Error| Failure::Said(format!("cannot write {}: {error}", path.display()));
+    let file_failed = |error: io::Error| {
+        Failure::Said(format!("cannot write {}: {error}; choose another file with -w", path.display()))
+    };
     let record = || place.tap(id).map_err(|error| failure(place, &format!("cannot tap {id}"), &error));
     if to_standard_output {
         return write_all(record()?, &mut io::stdout().lock(), &standard_output_failed);

@@ -57,7 +57,7 @@ pub(crate) enum TraceError {
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The figure cannot be written.
-    #[error("cannot write {path}: {source}", path = path.display())]
+    #[error("cannot write {path}: {source}; choose another file with --output", path = path.display())]
     Write { path: PathBuf, source: io::Error },
 }
 

@@ -72,6 +72,9 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), ReportError> {
     if !folder.has(MANIFEST) {
         return Err(ReportError::NoResults { folder: path.clone() });
     }
+    let place = args.html.clone().unwrap_or_else(|| path.join(PAGE));
+    let failed = |source| ReportError::Write { path: place.clone(), source };
+    let named = args.html.as_deref().map(ResultFile::open).transpose().map_err(failed)?;
     let manifest: Manifest = read(path, &folder, MANIFEST, MANIFEST_BYTES_MAX)?;
     let Rows(rows) = read(path, &folder, RESULTS, limits::RESULTS_BYTES_MAX)?;
     let traces = read_traces(path, &folder)?;
@@ -84,18 +87,13 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), ReportError> {
         ));
     }
     let page = render(&manifest, &rows, &traces);
-    let (path, written) = match &args.html {
-        Some(path) => (path.clone(), write_file(path, page.as_bytes())),
-        None => (path.join(PAGE), folder.replace(PAGE, page.as_bytes())),
+    let written = match named {
+        Some(mut file) => file.write_all(page.as_bytes()),
+        None => folder.replace(PAGE, page.as_bytes()),
     };
-    written.map_err(|source| ReportError::Write { path: path.clone(), source })?;
-    note(format_args!("written: {}", path.display()));
+    written.map_err(failed)?;
+    note(format_args!("written: {}", place.display()));
     Ok(())
-}
-
-/// Writes a file that the user has named. Leaves none that is not whole.
-fn write_file(path: &Path, page: &[u8]) -> io::Result<()> {
-    ResultFile::open(path)?.write_all(page)
 }
 
 /// Reads a file of a folder, which has this path in errors.

@@ -8,6 +8,7 @@ mod draw;
 mod page;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
 
 use super::args::{PlotArgs, Select};
@@ -15,6 +16,7 @@ use super::reader::{Body, Entry, Reader};
 use super::{ReadError, TraceError, show};
 use crate::output::print;
 use crate::regular_file;
+use crate::result_file::ResultFile;
 use columns::Columns;
 
 /// Width of a drawing.
@@ -74,17 +76,19 @@ enum Format {
 pub(super) fn run(args: &PlotArgs) -> Result<(), TraceError> {
     let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("svg"));
     let format = format_of(&output)?;
+    let failed = |source| TraceError::Write { path: output.clone(), source };
+    let named = args.output.as_deref().map(ResultFile::open).transpose().map_err(failed)?;
     let drawing = read(&args.file, &args.select)?;
     let svg = draw::render(&drawing);
     let text = match format {
         Format::Svg => svg,
         Format::Html => page::render(&drawing, &svg),
     };
-    let written = match args.output {
-        Some(_) => regular_file::write_named(&output, text.as_bytes()),
+    let written = match named {
+        Some(mut file) => file.write_all(text.as_bytes()),
         None => regular_file::replace(&output, text.as_bytes()),
     };
-    written.map_err(|source| TraceError::Write { path: output.clone(), source })?;
+    written.map_err(failed)?;
     let count = drawing.figures.len();
     let mut said = format!("{}: {count} path{}\n", output.display(), if count == 1 { "" } else { "s" });
     if drawing.left_out > 0 {
