@@ -197,6 +197,22 @@ impl Message {
         }
     }
 
+    /// Returns the number of messages with user data that it stands for, and their bytes. A primitive without user data, such as
+    /// the confirmation of a connection, is none.
+    #[inline]
+    pub(crate) fn user_messages(&self) -> (usize, usize) {
+        let is_user_data = match &self.kind {
+            Kind::Run(run) => return (run.messages(), run.credit().bytes),
+            Kind::Data => true,
+            Kind::Proto(control @ Control::Raw(_)) | Kind::PcProto(control @ Control::Raw(_)) => {
+                control.is_empty() || !self.data.is_empty()
+            }
+            Kind::Proto(control) | Kind::PcProto(control) => control.carries_user_data(),
+            _ => false,
+        };
+        if is_user_data { (1, self.data.len()) } else { (0, 0) }
+    }
+
     /// Returns the charge for the message beyond its data.
     #[inline]
     pub(crate) fn charges(&self) -> usize {

@@ -350,7 +350,8 @@ impl Executive {
         let credit = m.receive_credit();
         let Some(stream) = self.streams.get_mut(s) else { return };
         let credit = credit.unwrap_or_default();
-        stream.head.count_read(m.messages(), credit.bytes);
+        let (messages, bytes) = m.user_messages();
+        stream.head.count_read(messages, bytes);
         self.after_taking(s, credit);
     }
 

@@ -9,9 +9,9 @@ pub struct HeadStats {
     pub bytes_written: u64,
     /// Messages of coalesced writes that went down.
     pub messages_coalesced: u64,
-    /// Messages that were read to their end.
+    /// Messages with user data that were read to their end. Primitives without user data, and notifications, are none.
     pub messages_read: u64,
-    /// Bytes that were read.
+    /// Bytes of user data that were read.
     pub bytes_read: u64,
     /// Writes that had to wait.
     pub writes_blocked: u64,

@@ -29,6 +29,22 @@ fn a_read_ends_with_its_message_and_leaves_what_does_not_fit() {
 }
 
 #[test]
+fn primitives_and_notifications_do_not_count_as_messages() {
+    let mut rig = Rig::new();
+    let raw = |text| Message { kind: Kind::Proto(b"odd"[..].into()), ..data(text) };
+    rig.up(Message::proto(Primitive::OrdrelInd { association: Which::Only }));
+    rig.data_up("abc");
+    rig.up(raw(""));
+    rig.up(raw("de"));
+    let mut messages = 0;
+    while rig.executive.getmsg(rig.s).unwrap().is_some() {
+        messages += 1;
+    }
+    let stats = rig.executive.head_stats(rig.s).unwrap();
+    assert_eq!((messages, stats.messages_read, stats.bytes_read), (4, 2, 5));
+}
+
+#[test]
 fn a_partial_message_does_not_end_its_record() {
     let mut rig = Rig::new();
     rig.up(partial_data("ab"));
