@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 
 use serde::Serialize;
+use swiftwater::Multipath;
 
 use super::client::{Outcome, PathTotals, per};
 use super::config::ClientConfig;
@@ -346,6 +347,7 @@ pub(crate) fn tell_outcome(out: &mut impl Write, spec: &Spec, outcome: &Outcome)
     for path in &outcome.paths {
         tell_path(out, path, outcome.seconds())?;
     }
+    tell_idle_paths(out, spec, &outcome.paths)?;
     tell_cpu(out, "cpu client", &outcome.client, &outcome.server, outcome.client.seconds)?;
     tell_cpu(out, "cpu server", &outcome.server, &outcome.server, outcome.client.seconds)
 }
@@ -376,6 +378,19 @@ fn tell_path(out: &mut impl Write, path: &PathTotals, seconds: f64) -> io::Resul
         path.state,
         mbits(per(path.bytes as f64 * 8.0, seconds)),
         grouped(path.packets_lost)
+    )
+}
+
+/// Says why only one of several paths has carried data, if nobody has asked for that.
+fn tell_idle_paths(out: &mut impl Write, spec: &Spec, paths: &[PathTotals]) -> io::Result<()> {
+    let is_agreed = spec.multipath.unwrap_or_default() == Multipath::Agreed;
+    let used = paths.iter().filter(|path| path.bytes > 0).count();
+    if !is_agreed || used != 1 || paths.len() == 1 {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "           one path carries all data between addresses of one host; --multipath always uses all paths"
     )
 }
 
@@ -434,6 +449,17 @@ pub(crate) fn tell_server_event(out: &mut impl Write, event: &ServerEvent) -> io
 mod tests {
     use super::*;
 
+    fn example_path() -> PathTotals {
+        PathTotals {
+            local: None,
+            remote: std::net::Ipv4Addr::LOCALHOST.into(),
+            state: "active".into(),
+            bytes: 160_000,
+            packets_lost: 0,
+            srtt_us: None,
+        }
+    }
+
     #[test]
     fn intervals_of_the_server_are_told_from_those_of_the_client() {
         let interval = Interval { start_s: 0.0, end_s: 0.5, messages: 10, bytes: 80 };
@@ -446,19 +472,11 @@ mod tests {
     #[test]
     fn the_count_the_time_and_the_rates_of_a_line_are_of_one_interval() {
         let totals = |seconds| Totals { messages: 160, bytes: 160_000, seconds, cpu_s: 0.1, nice: 0 };
-        let path = PathTotals {
-            local: None,
-            remote: std::net::Ipv4Addr::LOCALHOST.into(),
-            state: "active".into(),
-            bytes: 160_000,
-            packets_lost: 0,
-            srtt_us: None,
-        };
         let outcome = Outcome {
             client: totals(2.2),
             server: totals(2.0),
             latency: None,
-            paths: vec![path],
+            paths: vec![example_path()],
             began: Default::default(),
             interrupted: false,
             link: Some(Link::Raw),
@@ -479,5 +497,20 @@ mod tests {
         assert!(of_server.contains("(5 % of one processor in 2.00 s)"), "{of_server}");
         assert_eq!([42_918.8, 999.94].map(ns_text), ["42,919", "999.9"]);
         assert_eq!(Row::of_path(&spec, &outcome, &outcome.paths[0]).bits_per_s, 640_000.0);
+    }
+
+    #[test]
+    fn an_idle_path_is_explained_unless_it_was_asked_for() {
+        let told = |multipath, bytes: &[u64]| {
+            let path = |&bytes| PathTotals { bytes, ..example_path() };
+            let paths: Vec<PathTotals> = bytes.iter().map(path).collect();
+            let spec = Spec { multipath, ..super::super::spec::example() };
+            let mut told = Vec::new();
+            tell_idle_paths(&mut told, &spec, &paths).expect("memory");
+            String::from_utf8(told).expect("UTF-8").contains("--multipath always")
+        };
+        assert!(told(None, &[9, 0]) && told(Some(Multipath::Agreed), &[0, 9, 0]));
+        assert!(!told(None, &[9]) && !told(None, &[9, 9]) && !told(None, &[0, 0]));
+        assert!(!told(Some(Multipath::Off), &[9, 0]) && !told(Some(Multipath::Always), &[9, 0]));
     }
 }
