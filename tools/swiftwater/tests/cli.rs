@@ -461,6 +461,20 @@ fn ctrl_c_ends_bench_in_the_middle_of_a_run() {
 }
 
 #[test]
+fn an_experiment_of_the_other_clock_is_named_with_its_option() {
+    for (option, name, advice) in [
+        ("--live", "tail-loss", "not in real time, but on the virtual clock: --virtual tail-loss"),
+        ("--virtual", "strsctp", "it is in real time: --live strsctp"),
+        ("--live", "tail", "possible values: two-equal,"),
+        ("--virtual", "tail", "they are: sctplib,"),
+    ] {
+        let output = swiftwater(&["lab", option, name]).output().expect("the program starts");
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(advice), "{option} {name}: {said}");
+    }
+}
+
+#[test]
 fn options_of_live_experiments_are_refused_on_the_virtual_clock() {
     for option in [&["--out", "results"][..], &["--repeat", "2"], &["--quick"]] {
         let words = [&["lab", "--virtual", "tail-loss"], option].concat();

@@ -1,9 +1,12 @@
 //! Arguments of `swiftwater lab`.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use ::lab::experiment;
-use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgGroup, Args, Command, Subcommand, ValueEnum};
 use thiserror::Error;
 
 use super::line::args::LineCommand;
@@ -55,7 +58,7 @@ pub(crate) struct LabArgs {
     #[arg(value_parser = Offered(|| experiment::ALL.iter().map(|experiment| experiment.name).collect()))]
     pub experiment: Option<String>,
     /// The experiment, in real time between two hosts of this machine, or on loopback.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = LiveNames)]
     pub live: Option<LiveName>,
     /// List the experiments.
     #[arg(long, conflicts_with_all = ["experiment", "live"])]
@@ -173,6 +176,32 @@ pub(crate) struct ReportArgs {
     /// File for the page [default: report.html in that folder].
     #[arg(long, value_name = "FILE.html")]
     pub html: Option<PathBuf>,
+}
+
+/// Accepts the names of [`LiveName`]. Its error names the other option if the experiment is on the virtual clock alone.
+#[derive(Clone)]
+struct LiveNames;
+
+impl TypedValueParser for LiveNames {
+    type Value = LiveName;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<LiveName, clap::Error> {
+        EnumValueParser::new().parse_ref(command, arg, value).map_err(|error| {
+            let Some(experiment) = value.to_str().and_then(experiment::find) else { return error };
+            let name = experiment.name;
+            let said = format!("`{name}` is not in real time, but on the virtual clock: --virtual {name}\n");
+            clap::Error::raw(ErrorKind::InvalidValue, said).with_cmd(command)
+        })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(LiveName::value_variants().iter().filter_map(ValueEnum::to_possible_value)))
+    }
 }
 
 /// Experiments in real time.

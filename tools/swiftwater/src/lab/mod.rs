@@ -19,6 +19,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use ::lab::experiment;
+use clap::ValueEnum as _;
 use netsim::CaptureError;
 use thiserror::Error;
 
@@ -27,7 +28,7 @@ use crate::interrupt;
 use crate::output::{OutputError, note};
 use crate::run::{EXIT_NO_PROGRAM, EXIT_NOT_EXECUTABLE};
 use crate::trace::file::TraceFileError;
-use args::{LabArgs, LabCommand, Misplaced};
+use args::{LabArgs, LabCommand, LiveName, Misplaced};
 use bar::progress_bar;
 use live::LiveError;
 
@@ -38,7 +39,7 @@ const STEPS: u64 = 1000;
 #[derive(Debug, Error)]
 pub(crate) enum LabError {
     /// There is no such experiment.
-    #[error("there is no experiment `{0}` on a virtual clock; they are: {names}", names = names())]
+    #[error("there is no experiment `{0}` on a virtual clock; {advice}", advice = advice_for_unknown(.0))]
     Unknown(String),
     /// No case has such a name.
     #[error("no case of {experiment} has `{wanted}` in its name; they are: {names}")]
@@ -101,9 +102,13 @@ impl LabError {
     }
 }
 
-/// Returns the names of the experiments on a virtual clock.
-fn names() -> String {
-    experiment::ALL.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ")
+/// Returns what to do about a name that no experiment on a virtual clock has.
+fn advice_for_unknown(name: &str) -> String {
+    if LiveName::from_str(name, false).is_ok() {
+        return format!("it is in real time: --live {name}");
+    }
+    let names: Vec<_> = experiment::ALL.iter().map(|experiment| experiment.name).collect();
+    format!("they are: {}", names.join(", "))
 }
 
 /// Runs the command.
