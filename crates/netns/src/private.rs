@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 
 use nix::errno::Errno;
@@ -17,10 +17,10 @@ use nix::mount::{MsFlags, mount};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::Mode;
-use nix::unistd::{Pid, close, geteuid, pipe};
+use nix::unistd::{Pid, close, geteuid, getpgrp, pipe, tcgetpgrp, tcsetpgrp};
 use thiserror::Error;
 
 use crate::user::{NotAllowed, become_root};
@@ -92,6 +92,38 @@ pub fn forget_inside(command: &mut Command) {
 ///
 /// The system refuses the namespaces, or the program cannot be started.
 pub fn run_again() -> Result<ExitStatus, PrivateError> {
+    start_again(false)
+}
+
+/// Works as [`run_again`], for a program that starts an interactive shell. If this process has the terminal, the process inside
+/// gets it, in a process group of its own, and this process takes it back at the end. A shell gives the terminal back to the
+/// group that had it, and cannot do so if that group is outside of its namespace of processes.
+///
+/// # Errors
+///
+/// The errors of [`run_again`].
+pub fn run_again_with_terminal() -> Result<ExitStatus, PrivateError> {
+    let has_terminal = tcgetpgrp(io::stdin()).is_ok_and(|foreground| foreground == getpgrp());
+    let ended = start_again(has_terminal);
+    if has_terminal {
+        // If that fails, the terminal is gone.
+        let _ = give_terminal_to(getpgrp());
+    }
+    ended
+}
+
+/// Makes a process group of this session that of the foreground.
+fn give_terminal_to(group: Pid) -> nix::Result<()> {
+    // The signal stops a process that does so from the background.
+    let mut stops = SigSet::empty();
+    stops.add(Signal::SIGTTOU);
+    stops.thread_block()?;
+    let given = tcsetpgrp(io::stdin(), group);
+    stops.thread_unblock()?;
+    given
+}
+
+fn start_again(passes_terminal: bool) -> Result<ExitStatus, PrivateError> {
     let was_root = geteuid().is_root();
     become_root()?;
     // The new process mounts a /proc of its own, which this process then sees, too.
@@ -102,10 +134,18 @@ pub fn run_again() -> Result<ExitStatus, PrivateError> {
         let (inside, lifeline) = pipe()?;
         // The one end is inherited, the other closes with this process.
         fcntl(&lifeline, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
-        let child = Command::new(std::env::current_exe()?)
-            .args(std::env::args_os().skip(1))
-            .env(LIFELINE_VARIABLE, inside.as_raw_fd().to_string())
-            .spawn()?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(std::env::args_os().skip(1)).env(LIFELINE_VARIABLE, inside.as_raw_fd().to_string());
+        if passes_terminal {
+            command.process_group(0);
+        }
+        let child = command.spawn()?;
+        if passes_terminal {
+            let group = Pid::from_raw(child.id() as i32);
+            give_terminal_to(group)?;
+            // A process that has read from the terminal before has stopped.
+            killpg(group, Signal::SIGCONT)?;
+        }
         Ok((child, lifeline))
     };
     let (child, _lifeline) = start().map_err(PrivateError::Start)?;

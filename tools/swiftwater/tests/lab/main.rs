@@ -15,4 +15,5 @@ mod remains;
 mod report;
 mod run;
 mod support;
+mod terminal;
 mod troubles;

@@ -11,7 +11,7 @@ mod shell;
 pub(crate) mod spec;
 
 use std::io;
-use std::process;
+use std::process::{self, ExitStatus};
 use std::time::Duration;
 
 use emulator::{EmulatorError, Settings};
@@ -101,7 +101,10 @@ pub(crate) fn run(command: &LineCommand) -> Result<(), LineError> {
     {
         return shell::enter_server();
     }
-    let limits = enter()?;
+    let limits = match command {
+        LineCommand::Shell(_) => enter_by(private::run_again_with_terminal)?,
+        _ => enter()?,
+    };
     interrupt::listen()?;
     let code = match command {
         LineCommand::Check(args) => return check::run(args, &limits),
@@ -116,8 +119,12 @@ pub(crate) fn run(command: &LineCommand) -> Result<(), LineError> {
 
 /// Runs this process again in namespaces of its own, and returns there: the calling process ends with the new one.
 pub(super) fn enter() -> Result<Limits, LineError> {
+    enter_by(private::run_again)
+}
+
+fn enter_by(run_again: impl FnOnce() -> Result<ExitStatus, PrivateError>) -> Result<Limits, LineError> {
     if !private::is_inside() {
-        process::exit(private::exit_code(private::run_again()?).into());
+        process::exit(private::exit_code(run_again()?).into());
     }
     Ok(private::set_up()?)
 }

@@ -35,6 +35,10 @@ pub(super) fn enter_server() -> Result<(), LineError> {
     let hosts = env::var(HOSTS_VARIABLE).map_err(|_| LineError::NotInside)?;
     let (_, server) = hosts.split_once(',').ok_or(LineError::NotInside)?;
     let failed = |source: io::Error| LineError::Program { name: shell().display().to_string(), source };
+    note(format_args!(
+        "the server, {}; the end of this shell leads back to the client",
+        address(0, End::Server)
+    ));
     Host::named(server).and_then(|host| host.enter()).map_err(failed)?;
     Err(failed(Command::new(shell()).exec()))
 }
