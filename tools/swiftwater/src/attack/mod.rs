@@ -147,7 +147,7 @@ fn measure_pair(
 
 fn progress_bar(plan: &Plan) -> ProgressBar {
     let bar = ProgressBar::new(plan.runs_of_round());
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed}  {msg}") {
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed} so far  {msg}") {
         bar.set_style(style);
     }
     bar
