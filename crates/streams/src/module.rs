@@ -388,6 +388,17 @@ impl<'a> Q<'a> {
         self.scheduler.count_work();
     }
 
+    /// Counts that the module has made so many bytes.
+    pub(crate) fn count_bytes(&mut self, bytes: usize) {
+        self.scheduler.count_bytes(bytes);
+    }
+
+    /// Returns whether the procedure should leave what it has not yet done to a later call: much was done since the owner has
+    /// done other work.
+    pub(crate) fn is_step_over(&self) -> bool {
+        self.scheduler.is_step_over()
+    }
+
     /// Answers an ioctl that was carried out.
     pub fn ack(&mut self, ioctl: &Ioctl, value: i32, data: Chain) {
         self.qreply(Message::with_data(Kind::IocAck(IocAck { id: ioctl.id, value }), data));

@@ -200,11 +200,16 @@ impl Queue {
         }
     }
 
-    /// Copies the data of messages that came since the last call out of shared memory.
-    pub(crate) fn detach(&mut self, blocks: &mut DetachedBlocks) {
+    /// Copies the data of messages that came since the last call out of shared memory. Messages that leave the queue from its front
+    /// share `blocks`; without them each gets a block of its own.
+    pub(crate) fn detach(&mut self, blocks: Option<&mut DetachedBlocks>) {
         let from = self.messages.len() - self.attached;
         self.attached = 0;
         let is_copied = |m: &Message| !m.data.is_empty() && !m.marks.contains(Marks::CHARGED);
+        let Some(blocks) = blocks else {
+            let copied = self.messages.range_mut(from..).filter(|m| is_copied(m));
+            return copied.for_each(|m| m.data = m.data.to_vec().into());
+        };
         let copied = self.messages.range(from..).filter(|m| is_copied(m));
         let mut left_bytes: usize = copied.map(|m| m.data.len()).sum();
         for m in self.messages.range_mut(from..).filter(|m| is_copied(m)) {
@@ -617,6 +622,8 @@ impl QueuePair {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     #[test]
@@ -629,5 +636,24 @@ mod tests {
             while queue.getq().is_some() {}
             assert_eq!(queue.messages.capacity(), KEPT_BY_MODULE_MAX);
         }
+    }
+
+    /// Returns a queue of a module with messages in one block, copied with blocks to share or without.
+    fn copied(blocks: Option<&mut DetachedBlocks>) -> Queue {
+        let mut queue = QueuePair::of_module(QueueInfo::PASS, QueueInfo::PASS).read;
+        let block = Bytes::from(vec![7; 3000]);
+        for at in [0, 1000, 2000] {
+            let _ = queue.putq(Message::data(block.slice(at..at + 1000)));
+        }
+        queue.attached = 3;
+        queue.detach(blocks);
+        queue
+    }
+
+    #[test]
+    fn messages_that_may_leave_from_the_middle_share_no_block() {
+        let is_alone = |m: &Message| matches!(m.data.blocks(), [one] if one.is_unique() && one.len() == 1000);
+        assert!(copied(None).iter().all(is_alone));
+        assert!(!copied(Some(&mut DetachedBlocks::default())).iter().all(is_alone));
     }
 }

@@ -48,6 +48,8 @@ pub(crate) const STEP_WORK_MAX: usize = 256;
 
 /// Number of messages of a queue whose move counts as a piece of work: some kilobytes.
 const MOVED_PER_WORK: usize = 64;
+/// Number of bytes that are copied or unpacked as one more piece of work: 1 to 2 µs.
+const BYTES_PER_WORK: usize = 8 * 1024;
 
 /// The work lists of one executive. All are first in, first out.
 #[derive(Debug)]
@@ -176,6 +178,11 @@ impl Scheduler {
     #[inline]
     pub(crate) fn count_work(&mut self) {
         self.work += 1;
+    }
+
+    /// Counts that so many bytes were copied, or made from fewer.
+    pub(crate) fn count_bytes(&mut self, bytes: usize) {
+        self.work += bytes / BYTES_PER_WORK;
     }
 
     /// Counts that a message was taken from the middle of a queue, and that this has moved so many others.

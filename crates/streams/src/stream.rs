@@ -155,6 +155,12 @@ impl Streams {
         stream.head.memory().cloned()
     }
 
+    /// Returns the memory of a stream that is linked under a multiplexor, whose driver serves it.
+    pub(crate) fn memory_of_link(&self, s: StreamId) -> Option<Arc<dyn StreamMemory>> {
+        let head = &self.get(s)?.head;
+        head.link().and_then(|_| head.memory().cloned())
+    }
+
     #[inline]
     pub(crate) fn get(&self, s: StreamId) -> Option<&Stream> {
         self.slab.get(s.index()).filter(|stream| stream.generation == s.generation)
@@ -530,10 +536,11 @@ impl Stream {
     /// Copies the data that waits on its way up. Returns whether a queue still keeps memory of a burst.
     fn detach(&mut self, blocks: &mut DetachedBlocks, pause: bool) -> bool {
         let Stream { head, modules, device, .. } = self;
-        let modules = modules.iter_mut().map(|slot| &mut slot.queues.read);
+        // A module may take messages from the middle of its queue: one that stays would keep the block of many that have gone.
+        let modules = modules.iter_mut().map(|slot| (&mut slot.queues.read, false));
         let mut bulky = false;
-        for queue in modules.chain([&mut head.queue, &mut device.read]) {
-            queue.detach(blocks);
+        for (queue, is_read_in_order) in modules.chain([(&mut head.queue, true), (&mut device.read, true)]) {
+            queue.detach(is_read_in_order.then_some(&mut *blocks));
             if pause {
                 queue.trim_burst();
             }

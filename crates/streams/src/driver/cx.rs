@@ -285,6 +285,16 @@ impl<'a> Cx<'a> {
         let _ = stream.head.queue.putbq(m);
     }
 
+    /// Counts that the driver has copied so many bytes.
+    pub(crate) fn count_bytes(&mut self, bytes: usize) {
+        self.streams.scheduler.count_bytes(bytes);
+    }
+
+    /// Returns whether a service procedure should leave what it has not yet done to a later call.
+    pub(crate) fn is_step_over(&self) -> bool {
+        self.streams.scheduler.is_step_over()
+    }
+
     /// Takes the first message from the queue of [`Driver::lower_read_service`](super::Driver::lower_read_service).
     pub fn lower_getq(&mut self, lower: StreamId) -> Option<Message> {
         let (stream, scheduler) = self.streams.parts(lower)?;

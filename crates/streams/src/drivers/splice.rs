@@ -119,7 +119,9 @@ impl Splice {
             Onward::Data(kind, goes_on) => {
                 self.count(lower, data.len(), goes_on);
                 if !data.is_empty() {
-                    // The block may be a small part of the memory of a batch, which must not stay in a send queue.
+                    // Its blocks are joined, and may be a small part of the memory of a batch, which must not stay in a send
+                    // queue.
+                    cx.count_bytes(2 * data.len());
                     let data = self.copy(cx, to, &data.into_bytes()).into();
                     cx.lower_put(to, Message { band, kind, data, marks: Marks::UNADMITTED });
                 }
@@ -219,6 +221,9 @@ impl Driver for Splice {
         for _ in 0..SERVED_MAX {
             if !cx.lower_canput(to, 0) || !self.pass_one(cx, lower, to) {
                 return;
+            }
+            if cx.is_step_over() {
+                break;
             }
         }
         cx.lower_qenable(lower);

@@ -48,8 +48,10 @@ impl Executive {
 
     /// Runs an enabled service procedure, or puts it off to a later round.
     fn serve(&mut self, at: QueueRef, turn: u32, was_put_off: bool) {
-        let is_of_head = matches!(at.place, Place::Head | Place::BelowHead);
-        let memory = if is_of_head { None } else { self.streams.memory_of_modules(at.stream) };
+        let memory = match at.place {
+            Place::Head | Place::BelowHead => self.streams.memory_of_link(at.stream),
+            _ => self.streams.memory_of_modules(at.stream),
+        };
         if !was_put_off
             && let Some(memory) = &memory
             && self.streams.scheduler.put_off(memory, PutOff::Service(at))

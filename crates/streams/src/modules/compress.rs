@@ -147,6 +147,7 @@ impl Compress {
             self.refuse(q, m);
             return Ok(());
         };
+        q.count_bytes(len);
         self.unwrapped = self.unwrapped.saturating_add(1);
         q.credit(association, m.data.len());
         let info = RecvInfo { ppid, ..*info };
@@ -431,6 +432,9 @@ impl Module for Compress {
             }
             if let Err(m) = self.take(q, m) {
                 return self.put_back(q, m);
+            }
+            if q.is_step_over() {
+                break;
             }
         }
         if !q.queue().is_empty() {

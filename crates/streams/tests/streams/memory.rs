@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
+use streams::drivers::Splice;
 use streams::modules::Compress;
 use streams::{
     Chain, Errno, Executive, Message, Notify, PopError, ReadError, RecvInfo, SendInfo, StateCharge, StreamId,
@@ -399,4 +400,65 @@ fn modules_of_one_user_do_a_part_of_their_work_in_a_round_of_the_owner() {
         let without = rounds_of_two_users(module, arguments, false);
         assert!(without.len() < rounds.len(), "{module}: without rounds {without:?}");
     }
+}
+
+/// Number of bytes that count as a piece of work when they are copied or unpacked.
+const BYTES_PER_WORK: usize = 8 * 1024;
+/// Work of a user's modules in a round.
+const ROUND_WORK_MAX: usize = 256;
+
+/// Returns how much work is done in a round of steps.
+fn work_of_round(rig: &mut Rig, memory: &Memory) -> usize {
+    let before = memory.counted().work;
+    rig.executive.begin_round();
+    for _ in 0..STEPS_OF_ROUND {
+        rig.executive.at(epoch()).run();
+        rig.executive.timeout(epoch());
+    }
+    memory.counted().work - before
+}
+
+#[test]
+fn a_user_unpacks_a_bounded_number_of_bytes_in_a_round() {
+    const MESSAGES: usize = 120;
+    let (mut rig, memory) = rig(usize::MAX);
+    let discard = ["drop=1", "way=up"].map(str::to_owned);
+    rig.executive.push_named(rig.s, "filter", &discard).unwrap();
+    let messages = compressed(&[7; MESSAGES]);
+    rig.executive.begin_round();
+    rig.device(|cx, s| messages.into_iter().for_each(|m| cx.putnext(s, m)));
+    let mut worked = Vec::new();
+    loop {
+        match work_of_round(&mut rig, &memory) {
+            0 => break,
+            work => worked.push(work),
+        }
+    }
+    let of_message = PLAIN_BYTES / BYTES_PER_WORK;
+    assert!(worked.iter().sum::<usize>() >= MESSAGES * of_message, "the bytes count: {worked:?}");
+    assert!(worked.iter().all(|work| *work <= ROUND_WORK_MAX + of_message), "{worked:?}");
+}
+
+#[test]
+fn a_link_passes_a_bounded_number_of_bytes_in_a_round() {
+    const MESSAGES: usize = 60;
+    let (mut rig, memory) = (Rig::new(), Memory::of(usize::MAX));
+    let (s, other) = (rig.s, rig.executive.open(rig.driver).unwrap());
+    share(&mut rig, s, &memory);
+    let splice = rig.executive.add_driver("splice", Box::new(Splice::default()));
+    let upper = rig.executive.open(splice).unwrap();
+    rig.executive.link_in_use(upper, s).unwrap();
+    rig.executive.link_in_use(upper, other).unwrap();
+    rig.executive.begin_round();
+    rig.device(|cx, s| (0..MESSAGES).for_each(|_| cx.putnext(s, Message::data(vec![7; PLAIN_BYTES]))));
+    // Each is joined, and copied.
+    let of_message = 2 * PLAIN_BYTES / BYTES_PER_WORK;
+    let (mut passed, mut rounds) = (0, 0);
+    while passed < MESSAGES {
+        let work = work_of_round(&mut rig, &memory);
+        let now = rig.state().received.len();
+        assert!(now > passed && work <= ROUND_WORK_MAX + 2 * of_message, "{now}: {work}");
+        (passed, rounds) = (now, rounds + 1);
+    }
+    assert!(rounds > MESSAGES * of_message / (2 * ROUND_WORK_MAX), "{rounds} rounds");
 }
