@@ -7,7 +7,8 @@
 //! Each uses only those below it; a test checks this in the sources. `docs/daemon.md` says what each contains, and shows each
 //! call.
 //!
-//! Everything runs on one thread: the executive is one perimeter, and the code between two of its calls is short.
+//! All tasks run on one thread: the executive is one perimeter, and the code between two of its calls is short. While that thread
+//! is kept from its processor, the stack's background thread runs the executive, and calls the accounts of users.
 #![forbid(unsafe_code)]
 
 mod calls;

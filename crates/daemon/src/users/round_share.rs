@@ -34,7 +34,8 @@ pub(crate) const ROUNDS_WITHOUT_TURN_MAX: usize = OWED_MAX / RECORDS_PER_TURN;
 /// Number of records that the close of a socket or of an association counts as at least: some of its work comes later.
 pub(crate) const CLOSE_RECORDS: usize = 4;
 
-/// The part of one user in each round.
+/// The part of one user in each round. The daemon's thread changes all of it. The stack's background thread, which runs modules
+/// while the daemon's thread is kept from its processor, changes `owed` and `work`, so both change in one atomic step.
 #[derive(Debug)]
 pub(crate) struct RoundShare {
     /// Records that no turn has.
@@ -43,7 +44,7 @@ pub(crate) struct RoundShare {
     used: AtomicUsize,
     /// Records that later rounds get less.
     owed: AtomicUsize,
-    /// Pieces of work of modules that make no whole record yet.
+    /// Pieces of work that modules have done. Each [`WORK_PER_RECORD`] of them make a record.
     work: AtomicUsize,
     /// A task will bring the used part back.
     is_refilling: AtomicBool,
@@ -102,23 +103,28 @@ impl RoundShare {
 
     fn refill(&self) {
         let used = self.used.load(Relaxed);
-        let withheld = used.min(self.owed.load(Relaxed));
-        self.owed.fetch_sub(withheld, Relaxed);
+        let owed = self.change_owed(|owed| owed - owed.min(used));
+        let withheld = owed.min(used);
         self.used.store(withheld, Relaxed);
         self.free.add_permits(used - withheld);
     }
 
     /// Takes what modules have done on the user's streams from the next round. The executive bounds it in each round.
     pub(crate) fn count_work(&self, work: usize) {
-        let work = self.work.load(Relaxed) + work;
-        self.work.store(work % WORK_PER_RECORD, Relaxed);
-        let (records, owed) = (work / WORK_PER_RECORD, self.owed.load(Relaxed));
-        self.owed.store(owed.max((owed + records).min(RECORDS_PER_ROUND)), Relaxed);
+        let before = self.work.fetch_add(work, Relaxed);
+        let records = (before % WORK_PER_RECORD + work) / WORK_PER_RECORD;
+        self.change_owed(|owed| owed.max((owed + records).min(RECORDS_PER_ROUND)));
     }
 
     /// Takes records from later rounds.
     fn owe(&self, records: usize) {
-        self.owed.store((self.owed.load(Relaxed) + records).min(OWED_MAX), Relaxed);
+        self.change_owed(|owed| (owed + records).min(OWED_MAX));
+    }
+
+    /// Changes what later rounds get less. Returns the number of records before the change.
+    fn change_owed(&self, change: impl Fn(usize) -> usize) -> usize {
+        let changed = self.owed.fetch_update(Relaxed, Relaxed, |owed| Some(change(owed)));
+        changed.unwrap_or_else(|unchanged| unchanged)
     }
 }
 
@@ -337,6 +343,23 @@ mod tests {
         assert_eq!(share.owed.load(Relaxed), 1, "a piece of a record before");
         share.count_work(WORK_PER_RECORD * 10 * RECORDS_PER_ROUND);
         assert_eq!(share.owed.load(Relaxed), RECORDS_PER_ROUND);
+    }
+
+    #[test]
+    fn work_of_modules_that_another_thread_counts_changes_no_debt_meanwhile() {
+        const REFILLS: usize = 200_000;
+        let share = RoundShare::new();
+        let most = std::thread::scope(|scope| {
+            scope.spawn(|| (0..10 * REFILLS).for_each(|_| share.count_work(1)));
+            let owed = (0..REFILLS).map(|_| {
+                share.owe(RECORDS_PER_TURN);
+                share.used.store(RECORDS_PER_ROUND, Relaxed);
+                share.refill();
+                share.owed.load(Relaxed)
+            });
+            owed.max()
+        });
+        assert!(most <= Some(OWED_MAX), "{most:?} records are owed");
     }
 
     #[tokio::test(flavor = "local")]
