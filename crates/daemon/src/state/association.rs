@@ -261,6 +261,11 @@ impl SocketAssociation {
         self.stack_association().is_some() && self.view(|_| ()).is_none()
     }
 
+    /// Returns whether the association is up, and its peer has acknowledged all data that the stack has got (RFC 6458 §6.1.9).
+    pub(crate) fn is_dry(&self) -> bool {
+        self.view(|view| view.is_send_buffer_empty()) == Some(true)
+    }
+
     pub(crate) fn options(&self) -> Ref<'_, AssocOptions> {
         self.assoc_options.borrow()
     }

@@ -9,8 +9,8 @@ use channel_protocol::assoc_id::AssocId;
 
 use super::association::SocketAssociation;
 
-/// The associations whose notification is due and not in the channel yet. One is due for each association, however often the
-/// program subscribes, so their number needs no limit of its own.
+/// The associations whose notification is due and not in the channel yet. One is due for each association of the socket, however
+/// often the program subscribes, so their number needs no limit of its own.
 #[derive(Default)]
 pub(crate) struct DueDry {
     associations: RefCell<BTreeMap<AssocId, Rc<SocketAssociation>>>,
@@ -36,7 +36,7 @@ impl DueDry {
         self.associations.borrow().contains_key(&id)
     }
 
-    /// Removes an association: its notification is in the channel, or due at another socket.
+    /// Removes an association: its notification is in the channel, due at another socket, or untrue.
     pub(crate) fn remove(&self, id: AssocId) -> Option<Rc<SocketAssociation>> {
         self.associations.borrow_mut().remove(&id)
     }

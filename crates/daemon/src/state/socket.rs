@@ -576,6 +576,7 @@ impl Socket {
     /// Removes an association; returns its closed send queue.
     pub(crate) fn remove(&self, assoc: &SocketAssociation) -> Option<Rc<SendQueue>> {
         self.associations.remove(assoc);
+        self.due_dry.remove(assoc.id());
         let queue = assoc.take_send_queue()?;
         queue.leave();
         queue.close();
@@ -760,7 +761,9 @@ mod tests {
         let (first, _second) = (enter(3), enter(4));
         let heard = || field(&socket, StatusPage::ASSOCIATIONS_AT);
         assert_eq!((heard(), field(&socket, StatusPage::entry_streams_out_at(0))), (2, 5));
+        socket.due_dry().add(Rc::clone(&first));
         let queue = socket.remove(&first).expect("it has a queue");
+        assert!(socket.due_dry().first().is_none());
         assert!(queue.is_closed() && socket.remove(&first).is_none());
         // Messages of a removed association may still come.
         assert_eq!((heard(), socket.associations().count()), (2, 1));

@@ -341,19 +341,19 @@ pub(crate) async fn notify_sender_dry(socket: &Rc<Socket>) {
     }
 }
 
-/// Puts the notification of an association into the channel, unless it is due at another socket meanwhile.
+/// Puts the notification of an association into the channel, unless it is due at another socket meanwhile. An association that
+/// has ended has none, and one that has data to send again has one of its own when that is acknowledged.
 async fn put_dry(socket: &Socket, assoc: &SocketAssociation, turn: &mut Turn) {
     let mut putter = Putter::new(socket.channel());
     for notification in notifications::of(socket, assoc, &Event::SenderDry) {
-        while let Err(NotPut::Blocked(blocked)) =
-            putter.try_put(notification.header(), notification.blocks(), || None)
+        while assoc.is_dry()
+            && socket.due_dry().contains(assoc.id())
+            && let Err(NotPut::Blocked(blocked)) =
+                putter.try_put(notification.header(), notification.blocks(), || None)
         {
             turn.end();
             putter.unblocked(blocked).await;
             turn.resume();
-            if !socket.due_dry().contains(assoc.id()) {
-                return;
-            }
         }
     }
 }
@@ -377,7 +377,7 @@ mod tests {
     use channel_protocol::assoc_id::AssocId;
     use channel_protocol::record::{Flags, Header, Kind};
     use rustix::net::{RecvFlags, SendFlags, recv};
-    use swiftwater::AssociationOptions;
+    use swiftwater::{AssociationOptions, SendInfo};
 
     use super::*;
     use crate::calls::options;
@@ -494,10 +494,14 @@ mod tests {
         let registry = registry();
         let ((from, program_end), (to, new_end)) =
             (opened(&registry, Style::OneToMany), opened(&registry, Style::PeeledOff));
+        let listener = registry.stack().listen(7).expect("a free port");
+        let (connected, _accepted) =
+            tokio::join!(registry.stack().connect(server_address(&registry)), listener.accept());
         let before = tasks();
         let mut options = from.future_options();
         options.subscribe(NotificationType::SenderDry.subscription(), true);
-        let assoc = Rc::new(SocketAssociation::new(ID, peer_address(), options));
+        let assoc =
+            Rc::new(SocketAssociation::with(ID, peer_address(), connected.expect("it listens"), options));
         fill(&from);
         from.due_dry().add(assoc);
         notify_sender_dry(&from).await;
@@ -506,6 +510,38 @@ mod tests {
         assert_eq!((notifications_read(&new_end), notifications_read(&program_end)), (1, 0));
         until("the first task is done", || tasks() == before).await;
         assert_eq!(notifications_read(&program_end), 0);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn an_association_that_sends_or_ends_before_its_notification_finds_room_has_none() {
+        let registry = registry();
+        let listener = registry.stack().listen(7).expect("a free port");
+        for ends in [false, true] {
+            let (connected, accepted) =
+                tokio::join!(registry.stack().connect(server_address(&registry)), listener.accept());
+            let (association, peer) = (connected.expect("it listens"), accepted.expect("it comes").0);
+            let (socket, program_end) = opened(&registry, Style::OneToMany);
+            let mut options = socket.future_options();
+            options.subscribe(NotificationType::SenderDry.subscription(), true);
+            let assoc = SocketAssociation::with(ID, peer_address(), association.clone(), options);
+            let assoc = Rc::new(assoc);
+            let before = tasks();
+            fill(&socket);
+            socket.due_dry().add(Rc::clone(&assoc));
+            notify_sender_dry(&socket).await;
+            assert_eq!(tasks(), before + 1, "it waits for room");
+            if ends {
+                peer.abort("it ends");
+                until("the end", || assoc.has_ended()).await;
+            } else {
+                // More than the peer, which reads nothing, has room for.
+                while association.try_send(&[0; 1 << 16], &SendInfo::default()).is_ok() {}
+            }
+            let mut read = notifications_read(&program_end);
+            until("the task is done", || tasks() == before).await;
+            read += notifications_read(&program_end);
+            assert_eq!((read, socket.due_dry().first().is_none()), (0, true), "the association ends: {ends}");
+        }
     }
 
     #[tokio::test(flavor = "local")]

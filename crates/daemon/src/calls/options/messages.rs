@@ -117,8 +117,7 @@ impl Access<'_> {
     /// Makes a notification due if all data of the association is acknowledged already: the program has just subscribed to that
     /// event.
     pub(super) fn note_if_dry(&self, assoc: Rc<SocketAssociation>) {
-        let is_set_up = assoc.stack_association().is_some();
-        if is_set_up && assoc.view(|view| view.is_send_buffer_empty()).unwrap_or(true) {
+        if assoc.is_dry() {
             self.socket.due_dry().add(assoc);
         }
     }
