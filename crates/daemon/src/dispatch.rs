@@ -18,13 +18,14 @@ use crate::calls::{
 use crate::channel::recall::Recalled;
 use crate::channel::received_memfd;
 use crate::channel::style::Style;
+use crate::relay::drain::Drain;
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
 use crate::state::socket_options::SocketOptions;
 use crate::system::addresses::Family;
 use crate::system::socket_cookie::Cookie;
 use crate::tasks;
-use crate::tasks::relaying::{drain, notify_sender_dry};
+use crate::tasks::relaying::{drain_later, drain_now, notify_sender_dry};
 use crate::users::closer::ReceivedDescriptor;
 use crate::users::owner::Owner;
 use crate::users::requester::Requester;
@@ -76,7 +77,11 @@ pub(crate) async fn perform_on(
     if socket.style() == Style::OneToMany {
         // The request finds the effects of earlier messages, as in the kernel: an association that a message has ended is
         // gone. The task of the socket may have taken the last of them.
-        let all_taken = wait_if_pending(registry, requester, drain(&socket)).await?;
+        let mut drain = Drain::new(&socket);
+        let all_taken = match drain_now(&socket, &mut drain).await {
+            Some(all_taken) => all_taken,
+            None => wait_for(registry, requester, drain_later(&socket, drain)).await?,
+        };
         run_pending(registry, requester.user(), ROUNDS_OF_MESSAGES_MAX).await;
         if !all_taken && matches!(request, SocketRequest::PeelOff { .. }) {
             // Some of the messages may be for the association to be removed.
@@ -201,6 +206,7 @@ mod tests {
     use crate::state::registry::Opened;
     use crate::testing::{ID, WAIT_MAX, opened, registry, send, soon};
     use crate::users::closer::Source;
+    use crate::users::quantum::RECORDS_PER_TURN;
     use crate::users::requester::tests::requester as of;
 
     /// Opens a socket of user 1 that is connected to a listener of this stack. Returns its association, too.
@@ -272,6 +278,23 @@ mod tests {
         }
         let waits_in_place = (Poll::Pending, 1, Poll::Ready(Err(Errno::NOBUFS)));
         assert_eq!(results, [waits_in_place, waits_in_place]);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_request_behind_records_that_can_be_taken_needs_no_place() {
+        let registry = Rc::new(registry());
+        let all_places: Vec<_> = std::iter::from_fn(|| registry.resources().take_waiting(1).ok()).collect();
+        let closer = registry.resources().closer(1, Source::Requests);
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        for messages in [1, 3 * RECORDS_PER_TURN] {
+            (0..messages).for_each(|_| send(&program_end, ID, b"a message"));
+            let descriptor = closer.take_over(program_end.try_clone().expect("a copy"));
+            let performed =
+                soon(perform_on(&registry, &descriptor, SocketRequest::LocalAddress, of(1))).await;
+            assert_eq!(performed.map(|_| ()), Ok(()), "{messages} messages");
+            assert_eq!(socket.channel().waiting_bytes(), 0);
+        }
+        drop(all_places);
     }
 
     #[tokio::test(flavor = "local")]

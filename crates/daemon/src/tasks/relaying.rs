@@ -282,22 +282,41 @@ async fn unless_discarded(
 /// Takes the records that the program has sent before a request. Returns false if records stay because the user's memory is used
 /// up, or because nothing can be taken for too long.
 pub(crate) async fn drain(socket: &Socket) -> bool {
-    let (mut drain, channel) = (Drain::new(socket), socket.channel());
-    let drained = async {
-        let is_complete = loop {
-            match drain.step(socket) {
-                None => yield_now().await,
-                Some(_) if channel.takes_later() && !drain.has_taken_all(socket) => {
-                    channel.readable().await;
-                }
-                Some(is_complete) => break is_complete,
-            }
+    let mut drain = Drain::new(socket);
+    match drain_now(socket, &mut drain).await {
+        Some(is_complete) => is_complete,
+        None => drain_later(socket, drain).await,
+    }
+}
+
+/// Drains as [`drain`] does, in rounds of the runtime, as long as records can be taken. Returns `None` if some can be taken only
+/// later: the socket is throttled, or a thread has still work to do for a record.
+pub(crate) async fn drain_now(socket: &Socket, drain: &mut Drain) -> Option<bool> {
+    let channel = socket.channel();
+    loop {
+        let Some(is_complete) = drain.step(socket) else {
+            yield_now().await;
+            continue;
         };
-        if is_complete && channel.awaits_thread() {
-            channel.readable().await;
-            drain.take(socket);
+        let waits = if drain.has_taken_all(socket) { channel.awaits_thread() } else { channel.takes_later() };
+        return (!waits).then_some(is_complete);
+    }
+}
+
+/// Continues a drain that [`drain_now`] has left, once records can be taken. Returns as [`drain`].
+pub(crate) async fn drain_later(socket: &Socket, mut drain: Drain) -> bool {
+    let drained = async {
+        loop {
+            let has_taken_all = drain.has_taken_all(socket);
+            socket.channel().readable().await;
+            if has_taken_all {
+                drain.take(socket);
+                return true;
+            }
+            if let Some(is_complete) = drain_now(socket, &mut drain).await {
+                return is_complete;
+            }
         }
-        is_complete
     };
     timeout(STUCK_WAIT, drained).await.unwrap_or(false)
 }
