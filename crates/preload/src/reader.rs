@@ -188,6 +188,8 @@ impl<'a> Reader<'a> {
                         system::discard(fd)?;
                     }
                 }
+                // The page says less than what the pair contains: the rest of the message is gone.
+                Some(header) if fits && bytes != header.bytes as usize => return Err(Errno(libc::EPROTO)),
                 Some(header) if fits => {
                     self.pages.sharers.on_message_taken(&header);
                     let whole = header.flags.contains(Flags::END);

@@ -140,11 +140,14 @@ impl Channel {
         self.pages.set_bundles(announced.bundles);
     }
 
-    /// Announces messages of this length that are put into a pair from which the program has not read yet.
+    /// Announces messages of this length: they are put into a pair from which the program has not read yet, or no reader finds them
+    /// alone before it has read the page again.
     pub(crate) fn expect_length(&self, bytes: u32) {
         let mut announced = self.announced();
-        announced.longest = announced.longest.max(bytes);
-        self.pages.set_longest(announced.longest);
+        if bytes > announced.longest {
+            announced.longest = bytes;
+            self.pages.set_longest(bytes);
+        }
     }
 
     /// Starts a task that returns the memory of the receive ring once that is idle, if the ring has memory and no task waits.

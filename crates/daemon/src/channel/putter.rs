@@ -120,13 +120,13 @@ impl Putter {
         fill: impl FnOnce(&mut BundleWriter<'_>),
     ) -> Result<bool, (NotPut, u32)> {
         // Before any is written, one counts.
-        let mut messages = 1;
+        let (mut messages, mut longest) = (1, 0);
         self.begin().map_err(|not_put| (not_put, messages))?;
         let channel = Rc::clone(&self.channel);
         let put = channel.announce_bundle().and_then(|()| {
             channel.daemon_end().try_put_bundle(first_bytes, |bundle| {
                 fill(bundle);
-                messages = bundle.messages();
+                (messages, longest) = (bundle.messages(), bundle.longest());
             })
         });
         if put == Ok(false) {
@@ -134,6 +134,8 @@ impl Putter {
         }
         RecordAttempt::of(&mut self.record, &channel, messages);
         if put.is_ok() {
+            // If the records are taken out, the messages may come back alone.
+            channel.expect_length(longest);
             self.on_put(None, Put::Record);
         }
         if !matches!(put, Err(NotPut::Blocked(_))) {
@@ -403,6 +405,22 @@ mod tests {
             .collect();
         let in_part = plain.iter().filter(|byte| **byte == number).count();
         assert_eq!(records, [vec![number; 1500 - in_part], vec![number + 1; 10]]);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn messages_of_bundles_are_announced_because_they_may_come_back_alone() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::OneToOne);
+        let (channel, mut putter) = (socket.channel(), Putter::new(socket.channel()));
+        channel.daemon_end().ring_has_memory(20_000).await;
+        let longest = || channel.pages.field(StatusPage::LONGEST_AT);
+        let short: Vec<_> = [7, 3000, 90].map(|bytes| message(1, bytes)).into();
+        assert_eq!(try_put_bundle(&mut putter, &short), Ok(true));
+        assert_eq!(longest(), 3000);
+        assert_eq!(try_put_bundle(&mut putter, &[message(2, 2000)]), Ok(true));
+        assert_eq!(longest(), 3000);
+        assert_eq!(try_put_bundle(&mut putter, &[message(3, 10_000)]), Ok(true));
+        assert_eq!(longest(), 10_000);
     }
 
     #[tokio::test(flavor = "local")]

@@ -295,6 +295,7 @@ pub(crate) struct BundleWriter<'a> {
     short: Vec<u8>,
     limit: usize,
     messages: u32,
+    longest: u32,
 }
 
 impl<'a> BundleWriter<'a> {
@@ -307,6 +308,7 @@ impl<'a> BundleWriter<'a> {
             short: Vec::new(),
             limit: free.end,
             messages: 0,
+            longest: 0,
         }
     }
 
@@ -317,6 +319,7 @@ impl<'a> BundleWriter<'a> {
             return false;
         }
         self.messages += 1;
+        self.longest = self.longest.max(header.bytes);
         if header.record_bytes() <= SHORT_BYTES_MAX {
             self.push_short(header, content);
             return true;
@@ -362,6 +365,11 @@ impl<'a> BundleWriter<'a> {
     /// Returns the number of messages.
     pub(crate) fn messages(&self) -> u32 {
         self.messages
+    }
+
+    /// Returns the length of the longest message.
+    pub(crate) fn longest(&self) -> u32 {
+        self.longest
     }
 
     /// Ends the bundle; returns its place.
