@@ -379,6 +379,9 @@ pub const REPLIES_MAX: usize = 256;
 pub const PEER_ADDRESSES_MAX: usize = 16;
 /// Memory that an association takes for each further address of its peer, as owners of associations count it.
 pub const PATH_BYTES: usize = 1536;
+/// Memory of each further local address of an association, for each address of its peer, as owners of associations count it:
+/// where several associations have one address of a peer, an index finds them by their local addresses.
+pub const OWNER_BYTES: usize = 52;
 /// Maximum number of parameters of an INIT or INIT ACK that are looked at. More than 187 addresses, 8 bytes each, do not fit into
 /// 1,500 bytes.
 pub const PARAMETERS_MAX: usize = 256;

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-pub use sctp::config::{PATH_BYTES, PEER_ADDRESSES_MAX};
+pub use sctp::config::{OWNER_BYTES, PATH_BYTES, PEER_ADDRESSES_MAX};
 pub use sctp::{
     AssociationView, MadeData, Notify, POOL_RESERVED_PART, PathView, ReceiveBudget, ReleaseWaiters,
     SEND_RESERVED_PART, SendBudget, TimeoutPacer,

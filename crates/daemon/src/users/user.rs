@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use swiftwater::internals::{MadeData, Notify, PATH_BYTES, ReceiveBudget, SendBudget, TimeoutPacer};
+use swiftwater::internals::{
+    MadeData, Notify, OWNER_BYTES, PATH_BYTES, ReceiveBudget, SendBudget, TimeoutPacer,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::budget::{Account, Budget, Charge};
@@ -17,9 +19,6 @@ use crate::system::lock::lock;
 pub(crate) const ASSOCIATION_BYTES: usize = 10 << 10;
 /// Memory of an association that has ended, besides what it has for the program.
 pub(crate) const ENDED_ASSOCIATION_BYTES: usize = 8 << 10;
-/// Memory of each further local address, for each path: where several associations have one address of a peer, an index finds
-/// them by their local addresses.
-const OWNER_BYTES: usize = 52;
 
 /// Time in which the associations of one user have one retransmission timer, heartbeat or probe of a window.
 const TIMEOUT_INTERVAL: Duration = Duration::from_micros(125);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use ::sctp::config::PATH_BYTES;
+use ::sctp::config::{OWNER_BYTES, PATH_BYTES};
 use ::sctp::{
     AssociationConfig, AssociationId, CloseReason, Endpoint, Event, Host, ListenerId, PathHints, Payload,
     ReceiveCharge, ReceivePool, ReceivedRun, RecvInfo, Restart, RunMessage, SendFailure,
@@ -18,16 +18,18 @@ use super::SctpDriver;
 use super::charges::Charges;
 use super::minor::{Minor, Minors, Owner};
 
-/// Memory that an association takes while it waits for an accept, besides its messages and further addresses of its peer.
+/// Memory that an association takes while it waits for an accept, besides its messages and further addresses.
 const WAITING_BYTES: usize = 10 << 10;
 
 /// Number of messages, or runs of them, that the user of a one-to-many stream has not read, with which the stream takes no
 /// further association: each leaves two that nobody charges, one when it is up, and one when it has ended.
 const UNREAD_MAX: usize = 16 << 10;
 
-/// Returns the memory that an association takes while it waits for an accept, whose peer has this many addresses.
-fn waiting_bytes(addresses: usize) -> usize {
-    WAITING_BYTES + addresses.saturating_sub(1) * PATH_BYTES
+/// Returns the memory that an association takes while it waits for an accept, whose peer has this many addresses, at a listener
+/// with so many.
+fn waiting_bytes(addresses: usize, local_addresses: usize) -> usize {
+    let owners = addresses.max(1) * local_addresses.saturating_sub(1);
+    WAITING_BYTES + addresses.saturating_sub(1) * PATH_BYTES + owners * OWNER_BYTES
 }
 
 /// The part of the provider that the core calls while it handles input.
@@ -195,7 +197,8 @@ impl Host for Upper<'_, '_> {
         let Some(s) = self.minors.listener(listener) else { return true };
         match self.minors.get(s) {
             Some(Minor::Listening { backlog, waiting, .. }) => {
-                waiting < backlog && self.pool_of(s).is_none_or(|pool| pool.has(waiting_bytes(addresses)))
+                waiting < backlog
+                    && self.pool_of(s).is_none_or(|pool| pool.has(self.waiting_bytes(s, addresses)))
             }
             Some(Minor::OneToMany { .. }) => self.cx.unread(s) < UNREAD_MAX,
             // A listening stream with an association of its own.
@@ -285,6 +288,13 @@ impl Upper<'_, '_> {
         self.configs.get(&s)?.receive_pool.as_ref()
     }
 
+    /// Returns the memory that an association of this listener takes while it waits for an accept, whose peer has so many
+    /// addresses.
+    fn waiting_bytes(&self, s: StreamId, addresses: usize) -> usize {
+        let local_addresses = self.configs.get(&s).map_or(0, |config| config.local_addresses.len());
+        waiting_bytes(addresses, local_addresses)
+    }
+
     fn notify(&mut self, id: AssociationId, kind: NotificationKind, data: Bytes) {
         let association = self.minors.which(id);
         let primitive = Primitive::NotificationInd(Box::new(Notification { association, kind }));
@@ -308,7 +318,8 @@ impl Upper<'_, '_> {
             Some((s, Minor::Listening { port, backlog, waiting, .. })) => {
                 self.minors.set(s, Minor::Listening { port, listener, backlog, waiting: waiting + 1 });
                 self.minors.on_event(s, tpi::Event::ConnInd);
-                let memory = self.pool_of(s).and_then(|pool| pool.charge(waiting_bytes(addresses)));
+                let bytes = self.waiting_bytes(s, addresses);
+                let memory = self.pool_of(s).and_then(|pool| pool.charge(bytes));
                 let sequence = self.minors.wait(s, id, streams, memory);
                 let indication = Primitive::ConnInd { addresses: peer.into(), sequence };
                 self.cx.putnext(s, Message::proto(indication));

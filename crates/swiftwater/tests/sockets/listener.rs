@@ -119,6 +119,26 @@ fn each_further_address_of_a_peer_that_waits_is_charged() {
 }
 
 #[test]
+fn each_further_address_of_the_listener_is_charged_for_each_of_a_peer_that_waits() {
+    must_end(|| {
+        const LIMIT_BYTES: usize = 40 << 10;
+        let pool = ReceivePool::with_limit(LIMIT_BYTES);
+        let options = StackOptions::default()
+            .with_association(AssociationOptions::default().with_receive_pool(pool.clone()));
+        let server = Stack::bind(&options.with_udp_port(0)).unwrap();
+        let three = [1, 2, 3].map(|host| [127, 0, 0, host].into());
+        let listener = server.with_local_addresses(&three).listen(0).unwrap();
+        let two: [IpAddr; 2] = [[127, 0, 0, 1].into(), [127, 0, 0, 2].into()];
+        let client =
+            Stack::bind(&StackOptions::default().with_local_addresses(two).with_udp_port(0)).unwrap();
+        let waiting = client.connect(listener.address()).unwrap();
+        let free_bytes = LIMIT_BYTES - (10 << 10) - 1536 - 2 * 2 * 52;
+        assert!(pool.has(free_bytes) && !pool.has(free_bytes + 1));
+        drop(waiting);
+    });
+}
+
+#[test]
 fn a_backlog_of_any_size_is_one() {
     must_end(|| {
         for backlog in [0, u32::MAX] {
