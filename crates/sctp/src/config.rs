@@ -338,8 +338,8 @@ pub struct EndpointConfig {
     /// port without listener may then belong to them, and is not answered with ABORT. Default: false.
     pub shares_host: bool,
     /// Maximum number of associations of each listener with peers of one source prefix (the first 24 bits of an IPv4
-    /// address, 56 of an IPv6 address); further peers are refused with ABORT. Peers on this host count as one prefix.
-    /// Default: 16,384.
+    /// address, 56 of an IPv6 address); further peers are refused with ABORT. Peers on this host count as one prefix,
+    /// but those of this endpoint by their [`ReceivePool`], if they have one. Default: 16,384.
     pub prefix_associations_max: usize,
 }
 

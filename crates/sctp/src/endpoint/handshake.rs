@@ -10,7 +10,7 @@ use sctp_wire::chunk::{CookieEcho, Init};
 use sctp_wire::packet::{HEADER_BYTES, Header};
 use sctp_wire::parameter::Parameters;
 
-use super::admissions::{AtLimit, Limits};
+use super::admissions::{AtLimit, Limits, Source};
 use super::answer_budget::InitSource;
 use super::incoming::{Handled, Incoming};
 use super::listeners::Listener;
@@ -26,6 +26,7 @@ use crate::event::{Event, Host};
 use crate::extensions::Extensions;
 use crate::identity::Identity;
 use crate::local_addresses::LocalAddresses;
+use crate::receive_pool::ReceivePool;
 use crate::route::Route;
 use crate::time::Time;
 
@@ -176,7 +177,8 @@ impl Endpoint {
             self.reply(route, header, peer.tag, |out| write_abort(false, out));
             return None;
         }
-        if self.refuse_at_limit(&listener, route, host) {
+        let ports = Ports { local: header.destination_port, peer: header.source_port };
+        if self.refuse_at_limit(&listener, &self.source_of(route, ports, host)) {
             self.reply(route, header, peer.tag, |out| {
                 out.extend_from_slice(&abort_chunk(&Cause::OutOfResource(OutOfResource)));
             });
@@ -429,11 +431,12 @@ impl Endpoint {
             // The listener has been closed.
             return self.abort_cookie(now, route, cookie, &abort_chunk_without_cause());
         };
-        if self.refuse_at_limit(&listener, route, host) {
+        let ports = Ports { local: cookie.local_port, peer: cookie.peer_port };
+        let source = self.source_of(route, ports, host);
+        if self.refuse_at_limit(&listener, &source) {
             let chunk = abort_chunk(&Cause::OutOfResource(OutOfResource));
             return self.abort_cookie(now, route, cookie, &chunk);
         }
-        let ports = Ports { local: cookie.local_port, peer: cookie.peer_port };
         let listed = cookie.addresses.iter().copied();
         let takes_place = listener.config.distinct_peers && host.is_own_endpoint(route.remote);
         if takes_place && !self.abort_other_ways(now, ports.with(route.remote), &listener.local, host) {
@@ -457,7 +460,6 @@ impl Endpoint {
         }
         self.statistics.accepted += 1;
         let remotes = cookie_remotes(cookie, route, host);
-        let source = source_of(route, host);
         let id = self.associations.next_id();
         let mut cx = Context {
             now,
@@ -503,13 +505,31 @@ impl Endpoint {
         granted
     }
 
+    /// Returns the source of a peer that shares these ports with a listener.
+    fn source_of<H: Host + ?Sized>(&self, route: Route, ports: Ports, host: &H) -> Source {
+        if !host.is_same_host(route.remote.ip()) {
+            return Source::remote(route.remote.ip());
+        }
+        let is_own = host.is_own_endpoint(route.remote);
+        let pool = if is_own { self.pool_of_sender(route, ports) } else { None };
+        pool.map_or(Source::ThisHost, Source::Pool)
+    }
+
+    /// Returns the memory of the association of this endpoint that has sent a packet to another one with these ports.
+    fn pool_of_sender(&self, route: Route, ports: Ports) -> Option<ReceivePool> {
+        let destination = SocketAddr::new(route.local?, route.remote.port());
+        let seen_by_sender = Ports { local: ports.peer, peer: ports.local };
+        let sender = self.owner(&seen_by_sender.with(destination), Some(route.remote.ip()))?;
+        self.associations.get(sender)?.config().receive_pool.clone()
+    }
+
     /// Returns whether a limit forbids another association; counts a refusal.
-    fn refuse_at_limit<H: Host + ?Sized>(&mut self, listener: &Listener, route: Route, host: &H) -> bool {
+    fn refuse_at_limit(&mut self, listener: &Listener, source: &Source) -> bool {
         let limits = Limits {
             listener_max: listener.config.listener_associations_max,
             prefix_max: self.config.prefix_associations_max,
         };
-        match self.admissions.limit(listener.id, source_of(route, host), limits) {
+        match self.admissions.limit(listener.id, source, limits) {
             Some(AtLimit::Listener) => self.statistics.refused_at_listener_limit += 1,
             Some(AtLimit::Prefix) => self.statistics.refused_at_prefix_limit += 1,
             None => return false,
@@ -522,11 +542,6 @@ fn abort_chunk_without_cause() -> Vec<u8> {
     let mut chunk = Vec::new();
     write_abort(false, &mut chunk);
     chunk
-}
-
-/// Returns the address of a peer; `None` if the peer is on this host.
-fn source_of<H: Host + ?Sized>(route: Route, host: &H) -> Option<IpAddr> {
-    Some(route.remote.ip()).filter(|address| !host.is_same_host(*address))
 }
 
 /// Returns the maximum length of the chunks in an answer to a stranger: the answer has at most three times the bytes of the

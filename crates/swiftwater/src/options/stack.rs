@@ -74,7 +74,8 @@ pub struct StackOptions {
     pub busy_poll: Duration,
     /// Maximum number of simultaneous associations of each listener of the stack with peers of one source prefix: the
     /// first 24 bits of an IPv4 address, 56 bits of an IPv6 address. The stack refuses further ones with ABORT. Peers
-    /// on this host count as one prefix. Default: 16,384.
+    /// on this host count as one prefix, but those of this stack by their [`ReceivePool`](crate::ReceivePool), if they have
+    /// one. Default: 16,384.
     pub prefix_associations_max: usize,
     /// Receives a record of every event of each association; see [`crate::trace`]. Default: none, at no cost.
     pub trace: Option<TraceSink>,

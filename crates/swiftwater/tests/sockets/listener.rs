@@ -139,6 +139,35 @@ fn each_further_address_of_the_listener_is_charged_for_each_of_a_peer_that_waits
 }
 
 #[test]
+fn clients_of_one_stack_with_pools_of_their_own_do_not_take_the_places_of_each_other() {
+    must_end(|| {
+        let options = StackOptions::default()
+            .with_local_addresses([IpAddr::from([127, 0, 0, 1])])
+            .with_udp_port(0)
+            .with_prefix_associations_max(2);
+        let stack = Stack::bind(&options).unwrap();
+        let listener = stack.listen(0).unwrap();
+        let client = || {
+            let pool = ReceivePool::with_limit(1 << 20);
+            stack.with_options(&AssociationOptions::default().with_receive_pool(pool))
+        };
+        let (one, other) = (client(), client());
+        let elsewhere = Stack::bind(&StackOptions::default().with_udp_port(0)).unwrap();
+        let connect = |from: &Stack| from.connect(listener.address());
+        let mut connected: Vec<_> = [&one, &one].map(|from| connect(from).unwrap()).into();
+        let has_no_place = |from: &Stack| {
+            let refused = connect(from).unwrap_err().to_string();
+            assert!(refused.contains("out of resource"), "{refused}");
+        };
+        has_no_place(&one);
+        // Peers past this stack count for this host.
+        connected.extend([&other, &elsewhere, &elsewhere, &other].map(|from| connect(from).unwrap()));
+        [&other, &elsewhere].into_iter().for_each(has_no_place);
+        drop(connected);
+    });
+}
+
+#[test]
 fn a_backlog_of_any_size_is_one() {
     must_end(|| {
         for backlog in [0, u32::MAX] {

@@ -52,7 +52,8 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "COUNT", default_value_t = ListenerOptions::default().associations_max)]
     pub listener_associations: usize,
     /// Most associations that one listening socket may have at a time with peers of one source prefix, the first 24 bits of an
-    /// IPv4 address or 56 of an IPv6 address. Further ones are refused with ABORT. Peers on this host count as one prefix.
+    /// IPv4 address or 56 of an IPv6 address. Further ones are refused with ABORT. Peers on this host count as one prefix, but
+    /// programs of this daemon by their user.
     #[arg(long, value_name = "COUNT", default_value_t = StackOptions::default().prefix_associations_max)]
     pub prefix_associations: usize,
 }
