@@ -511,6 +511,26 @@ mod tests {
         assert_eq!(failed.raw_os_error(), Some(Errno::INVAL.raw_os_error()));
     }
 
+    #[tokio::test(flavor = "local")]
+    async fn a_user_with_its_share_of_descriptors_is_told_to_ask_again() {
+        let (registry, owner) = (registry(), rustix::process::geteuid());
+        let mut arrivals = FairQueue::new(9);
+        let place = place("share");
+        let listener = place.listen().expect("a free name");
+        let listener = register(listener, Interest::READABLE).expect("a descriptor");
+        let descriptors = registry.resources().descriptors();
+        let (_, share) = descriptors.division().part(Use::Requests);
+        let mut all = Some(descriptors.count(Use::Requests, owner.as_raw(), share));
+        for has_share in [false, true] {
+            all = all.filter(|_| !has_share);
+            let caller = place.connect().expect("room");
+            drop(soon(listener.readable()).await.expect("a socket"));
+            accept_some(&listener, owner, &registry, &mut arrivals).expect("one waits");
+            assert_eq!(arrivals.next().is_some(), has_share);
+            assert!(has_share || !is_carried_out(&caller));
+        }
+    }
+
     #[test]
     fn connections_that_lost_their_permit_give_their_descriptors_back_before_more_are_accepted() {
         let place = place("silent");

@@ -131,10 +131,15 @@ fn write_at(memfd: &OwnedFd, mut rest: &[u8], mut at: usize) -> Result<(), Errno
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use rustix::fs::{SealFlags, fcntl_add_seals, fstat};
 
     use super::*;
+    use crate::testing::soon;
     use crate::users::budget::{Budget, ByteLimits};
+    use crate::users::closer::{Closers, Source};
     use crate::users::descriptor_budget::DescriptorBudget;
     use crate::users::division::Use;
 
@@ -162,6 +167,23 @@ pub(super) mod tests {
         message.empty();
         assert_eq!(fstat(&kept).expect("it is open").st_size, 0);
         assert_eq!(account.charged_bytes(), 0);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_message_waits_for_descriptors_of_its_user_alone() {
+        let closers = Closers::new(DescriptorBudget::with_max(1000));
+        let [one, other] = [1, 2].map(|user| closers.of(user, Source::Pairs));
+        let account = account();
+        let of_message = |closer: &Closer| LentMemfd::of_message(&[Bytes::new()], &account, closer, None);
+        let mut messages: Vec<LentMemfd> = std::iter::from_fn(|| of_message(&one).ok()).collect();
+        assert!(matches!(of_message(&one), Err((Blocked::Descriptors, Some(_)))));
+        assert!(one.has_room(), "what comes by pairs has a part of its own");
+        assert!(of_message(&other).is_ok());
+        let mut room = pin!(one.room_for_long_message(LentMemfd::DESCRIPTORS));
+        assert!(room.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        messages.pop();
+        soon(room).await;
+        assert!(of_message(&one).is_ok());
     }
 
     #[test]
