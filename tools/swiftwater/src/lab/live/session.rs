@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_part_of_an_experiment_is_kept_behind_the_experiments_before_it() {
-        let folder = std::env::temp_dir().join(format!("swiftwater-part-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("swiftwater-parts-{}", std::process::id()));
         let archive = Some(Archive::create(&folder, 1).expect("a folder"));
         let mut session = Session { archive, ..session() };
         session.on_results("lossy", "", Results { failure: None, ..failed("lossy", 1) }, None, None);
