@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
-/// Size of the blocks that waiting messages are copied into; longer messages get their own. Queues whose messages share blocks are
-/// read from the front, so the remaining messages hold at most one block too many.
+/// Size of the blocks that waiting messages are copied into; longer messages get their own. Queues whose messages share blocks
+/// are read from the front, so the remaining messages hold at most one block too many.
 const BLOCK_BYTES: usize = 16 * 1024;
 /// Maximum number of used-up blocks that are kept for reuse: those of two default receive buffers.
 const SPENT_BLOCKS_MAX: usize = 128;

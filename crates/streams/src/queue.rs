@@ -200,8 +200,8 @@ impl Queue {
         }
     }
 
-    /// Copies the data of messages that came since the last call out of shared memory. Messages that leave the queue from its front
-    /// share `blocks`; without them each gets a block of its own.
+    /// Copies the data of messages that came since the last call out of shared memory. Messages that leave the queue from its
+    /// front share `blocks`; without them each gets a block of its own.
     pub(crate) fn detach(&mut self, blocks: Option<&mut DetachedBlocks>) {
         let from = self.messages.len() - self.attached;
         self.attached = 0;

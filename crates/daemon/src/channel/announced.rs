@@ -4,8 +4,8 @@
 /// longer than its buffer and no bundles are announced.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Announced {
-    /// Length of the longest message so far, also of those in bundles: once records were taken out and put back, it may lie in the
-    /// pair alone.
+    /// Length of the longest message so far, also of those in bundles: once records were taken out and put back, it may lie in
+    /// the pair alone.
     pub(super) longest: u32,
     /// Number of times that `longest` has grown.
     size_hints: u32,

@@ -140,8 +140,8 @@ impl Channel {
         self.pages.set_bundles(announced.bundles);
     }
 
-    /// Announces messages of this length: they are put into a pair from which the program has not read yet, or no reader finds them
-    /// alone before it has read the page again.
+    /// Announces messages of this length: they are put into a pair from which the program has not read yet, or no reader finds
+    /// them alone before it has read the page again.
     pub(crate) fn expect_length(&self, bytes: u32) {
         let mut announced = self.announced();
         if bytes > announced.longest {
