@@ -1,7 +1,7 @@
 //! Pops of modules with many messages, which go on in steps (`streamio(7)` I_POP).
 
 use bytes::Bytes;
-use streams::{Message, Module, ModuleInfo, PopError, Q, QueueInfo, RecvInfo};
+use streams::{Executive, Message, Module, ModuleInfo, PopError, Q, QueueInfo, RecvInfo};
 
 use crate::support::{Noting, ONE, Rig, epoch};
 
@@ -122,6 +122,18 @@ fn modules_that_come_and_go_meanwhile_keep_the_order() {
     rig.release();
     rig.write("201").unwrap();
     assert_eq!(rig.received(), numbers(202));
+}
+
+#[test]
+fn the_places_of_popped_modules_are_free_once_their_messages_have_gone_on() {
+    let mut rig = Rig::new();
+    for _ in 0..=Executive::MODULES_MAX {
+        rig.executive.push(rig.s, Box::new(Hoarding)).unwrap();
+        (0..65).for_each(|number| rig.write(&number.to_string()).unwrap());
+        rig.executive.pop(rig.s).unwrap();
+        rig.run_all();
+    }
+    assert_eq!(rig.received().len(), 65 * (Executive::MODULES_MAX + 1));
 }
 
 #[test]
