@@ -457,6 +457,22 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
+    async fn a_socket_shares_its_address_except_while_it_listens() {
+        let registry = registry();
+        let listener = Arc::new(registry.stack().listen(7).expect("a free port"));
+        let [(first, _first_end), (second, _second_end)] = [(); 2].map(|()| opened(&registry));
+        for socket in [&first, &second] {
+            socket.options_mut().set_reuse_address(true);
+        }
+        bind(&registry, &first, ANY, requester(1)).expect("a free port");
+        let bind_second = || bind(&registry, &second, first.local_address(), requester(1));
+        registry.on_listening(&first, &listener);
+        assert_eq!(bind_second(), Err(Errno::ADDRINUSE));
+        registry.on_unlistened(&first);
+        assert_eq!(bind_second(), Ok(()));
+    }
+
+    #[tokio::test(flavor = "local")]
     async fn sockets_with_associations_of_a_closed_one_hold_its_port() {
         for style in [Style::OneToOne, Style::OneToMany] {
             let registry = registry();

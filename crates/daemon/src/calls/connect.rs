@@ -196,6 +196,7 @@ mod tests {
     use crate::system::addresses::Family;
     use crate::testing::{ID, opened, registry, server_address, soon, until};
     use crate::users::owner::Owner;
+    use crate::users::user::AssociationPermit;
 
     const PORT: u16 = 7000;
     const UNCONFIRMED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 77));
@@ -244,6 +245,23 @@ mod tests {
         let begun = connect(registry, &opened.socket, args, opened.program_end.as_fd());
         let assoc = begun.map(|assoc| opened.socket.remove(&assoc));
         assoc.err()
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn each_path_of_an_association_that_begins_is_charged() {
+        let registry = registry();
+        let charged_bytes = || registry.resources().users().user(1).pages().charged_bytes();
+        let socket = bound_to(&registry, 1, local(2));
+        let charge_of = |hosts: &[u8]| {
+            let peers: Vec<SocketAddr> = hosts.iter().map(|host| SocketAddr::new(local(*host), 7)).collect();
+            let before = charged_bytes();
+            let peer = Addresses::new(&peers).expect("a few");
+            let args = ConnectArgs { peer, start: Start::Now, init: InitMessage::default() };
+            connect(&registry, &socket.socket, args, socket.program_end.as_fd()).expect("room");
+            charged_bytes() - before
+        };
+        assert_eq!(charge_of(&[10]), AssociationPermit::bytes_of(1, 1));
+        assert_eq!(charge_of(&[11, 12, 13]), AssociationPermit::bytes_of(3, 1));
     }
 
     #[tokio::test(flavor = "local")]

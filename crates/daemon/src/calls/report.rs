@@ -254,6 +254,27 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
+    async fn a_user_sees_its_own_charges_and_root_those_of_all() {
+        let registry = registry();
+        let (_socket, _program_end) = opened(&registry, Style::OneToOne);
+        let all = registry.resources().users();
+        let others = [2, 3, 4].map(|id| all.user(id));
+        let _sent = others[0].sent().take(100).expect("room");
+        let _received = others[1].received().take(100).expect("room");
+        let seen_by =
+            |uid| -> Vec<u32> { users(&registry, requester(uid)).iter().map(|status| status.user).collect() };
+        assert_eq!(seen_by(0), [1, 2, 3], "the fourth has nothing");
+        assert_eq!((1..=4).map(seen_by).collect::<Vec<_>>(), [vec![1], vec![2], vec![3], vec![]]);
+    }
+
+    #[test]
+    fn sockets_for_which_there_is_no_room_are_counted() {
+        let mut sockets = Room { left: 2, omitted: 0 };
+        let taken: Vec<bool> = std::iter::repeat_with(|| sockets.take()).take(4).collect();
+        assert_eq!((taken, sockets.left, sockets.omitted), (vec![true, true, false, false], 0, 2));
+    }
+
+    #[tokio::test(flavor = "local")]
     async fn a_closed_socket_is_reported_until_its_association_has_ended() {
         let registry = registry();
         let listener = registry.stack().listen(7).expect("a free port");

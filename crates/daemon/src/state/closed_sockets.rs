@@ -261,6 +261,25 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
+    async fn as_many_give_way_as_a_user_has_above_its_maximum() {
+        let registry = registry_with(&Limits { user_associations: 2, ..Limits::default() });
+        let listener = registry.stack().listen(7).expect("a free port");
+        let user = registry.resources().users().user(1);
+        let peers = [
+            closed_socket(&registry, &listener, true).await,
+            closed_socket(&registry, &listener, true).await,
+        ];
+        let third = user.admit_association_anyway(AssociationPermit::bytes_of(1, 1));
+        let (socket, _program_end) = opened(&registry, Style::OneToMany);
+        let fourth = registry.admit_association(&socket, 1);
+        assert_eq!((fourth.is_some(), user.associations(), user.associations_refused()), (true, 2, 2));
+        for peer in &peers {
+            assert!(is_aborted(peer).await);
+        }
+        drop((third, fourth));
+    }
+
+    #[tokio::test(flavor = "local")]
     async fn the_oldest_is_the_one_that_was_left_first() {
         let registry = registry_with(&Limits { user_associations: 2, ..Limits::default() });
         let listener = registry.stack().listen(7).expect("a free port");

@@ -319,6 +319,13 @@ mod tests {
         assert_eq!(ports.bind(Holder { socket: 1, user: 1 }, at("0.0.0.0"), 7, ALONE), Ok(7));
         assert_eq!(ports.bind(Holder { socket: 2, user: 1 }, at("::"), 7, ALONE), Err(Errno::ADDRINUSE));
         assert_eq!(ports.bind(Holder { socket: 3, user: 1 }, alone.clone(), 7, ALONE), Ok(7));
+        ports.release(1, 7);
+        ports.release(3, 7);
+        assert_eq!(ports.bind(Holder { socket: 2, user: 1 }, at("::"), 7, ALONE), Ok(7));
+        for taken in ["0.0.0.0", "127.0.0.1", "::1"] {
+            let bound = ports.bind(Holder { socket: 1, user: 1 }, at(taken), 7, ALONE);
+            assert_eq!(bound, Err(Errno::ADDRINUSE), "{taken}");
+        }
         let v4 = "192.0.2.1".parse().expect("an address");
         assert!(at("::").covers(v4) && at("0.0.0.0").covers(v4) && !alone.covers(v4));
     }
@@ -336,6 +343,17 @@ mod tests {
         );
         assert_eq!(ports.bind(Holder { socket: 2, user: 1 }, at("127.0.0.3"), 7, ALONE), Ok(7));
         assert_eq!(ports.rebind(2, both, Some(at("127.0.0.1")), 7), Err(Errno::ADDRINUSE));
+    }
+
+    #[test]
+    fn as_many_sockets_that_exclude_another_are_found_as_are_wanted() {
+        let mut ports = Ports::new(0, 1024);
+        for (socket, ip) in [(1, "127.0.0.1"), (2, "127.0.0.2"), (3, "127.0.0.3")] {
+            assert_eq!(ports.bind(Holder { socket, user: 1 }, at(ip), 7, ALONE), Ok(7));
+        }
+        let newcomer = Holder { socket: 9, user: 2 };
+        let found = |count| ports.excluding(newcomer, at("0.0.0.0"), 7, ALONE, count);
+        assert_eq!([1, 2, 3, 4].map(|count| found(count).len()), [1, 2, 3, 3]);
     }
 
     #[test]
@@ -439,6 +457,9 @@ mod tests {
         assert!(bind(&mut ports, 1, 7).is_ok(), "another port");
         assert!(bind(&mut ports, 2, 0).is_ok() && bind(&mut ports, 2, free).is_ok(), "another user");
         own.iter().take(1).for_each(|(socket, port)| ports.release(*socket, *port));
-        assert!(bind(&mut ports, 1, 0).is_ok(), "one was given back");
+        let last = bind(&mut ports, 1, 0).expect("one was given back");
+        assert_eq!(bind(&mut ports, 1, 0), Err(Errno::ADDRINUSE), "and no more");
+        own.iter().skip(1).chain([&last]).for_each(|(socket, port)| ports.release(*socket, *port));
+        assert!(!ports.ephemeral_of_users.contains_key(&1), "a user without ports takes no memory");
     }
 }

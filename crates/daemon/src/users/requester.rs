@@ -98,10 +98,13 @@ pub(crate) mod tests {
         let rights = |user| {
             let requester = Requester::of_daemon(credentials(user), Uid::from_raw(5));
             let manages = [5, 6].map(|owner| requester.may_manage(owner));
-            (manages, requester.sees_daemon(), requester.may_unanchor(), requester.may_bind_any_port())
+            let administers = [5, 6].map(|owner| requester.administers(owner));
+            let others = (requester.sees_daemon(), requester.may_unanchor(), requester.may_bind_any_port());
+            (manages, administers, others)
         };
-        assert_eq!(rights(0), ([true; 2], true, true, true));
-        assert_eq!(rights(5), ([true; 2], true, true, false), "the kernel lets root alone bind such a port");
-        assert_eq!(rights(6), ([false, true], false, false, false));
+        assert_eq!(rights(0), ([true; 2], [true; 2], (true, true, true)));
+        let of_daemon = ([true; 2], [false, true], (true, true, false));
+        assert_eq!(rights(5), of_daemon, "the kernel lets root alone bind such a port");
+        assert_eq!(rights(6), ([false, true], [false; 2], (false, false, false)));
     }
 }

@@ -53,6 +53,26 @@ async fn one_that_is_stuck_keeps_no_other_user_waiting() {
     assert!(!one.is_stuck());
 }
 
+#[test]
+fn a_user_of_whom_nothing_is_left_takes_no_memory() {
+    let closers = Closers::new(DescriptorBudget::with_max(1 << 16));
+    let of = |user| closers.of(user, Source::Requests);
+    let known = || {
+        let mut known: Vec<u32> = lock(&closers.users).keys().copied().collect();
+        known.sort_unstable();
+        known
+    };
+    let _has_threads = of(1);
+    let has_a_socket = Arc::clone(&of(2).time);
+    of(3).time().throttle_for(Duration::from_secs(60));
+    drop(of(4));
+    drop(of(5));
+    assert_eq!(known(), [1, 2, 3, 5], "the fourth had nothing when the fifth came");
+    drop(has_a_socket);
+    drop(of(6));
+    assert_eq!(known(), [1, 3, 6]);
+}
+
 #[tokio::test(flavor = "local")]
 async fn a_user_has_room_for_so_much() {
     let closers = Closers::new(DescriptorBudget::with_max(1 << 16));
