@@ -397,7 +397,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::Ordering::Relaxed;
 
-    use rustix::io::pwrite;
+    use rustix::io::{FdFlags, fcntl_getfd, pwrite};
 
     use super::*;
 
@@ -440,6 +440,10 @@ mod tests {
         assert_eq!(ftruncate(&theirs, 0).err(), Some(Errno::INVAL));
         assert_eq!(fallocate(&theirs, HOLE, 0, BYTES as u64), Err(Errno::BADF));
         assert_eq!(fcntl_add_seals(&theirs, SealFlags::WRITE), Err(Errno::PERM));
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        assert_eq!(fcntl_get_seals(&theirs), Ok(seals));
+        assert_eq!(fcntl_add_seals(&ours.memfd, SealFlags::WRITE), Err(Errno::PERM), "nobody adds a seal");
+        assert_eq!(fcntl_getfd(&theirs), Ok(FdFlags::CLOEXEC));
         let mapping = Mapping::new(&theirs, BYTES, ProtFlags::READ).expect("it may read");
         assert_eq!(mapping.word(BYTES - 4).load(Relaxed), u32::from_ne_bytes(*b"more"));
         // SAFETY: the range is that of a shared mapping, and no reference into it is left.
