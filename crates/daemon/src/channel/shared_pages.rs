@@ -423,6 +423,15 @@ mod tests {
     }
 
     #[test]
+    fn a_page_has_a_limited_number_of_entries() {
+        let pages = pages(Style::OneToMany, &account()).expect("room");
+        let mut enter = || pages.enter(AssocId::FIRST, 1, &([192, 0, 2, 1], 7).into());
+        let entered: Vec<EntryIndex> = std::iter::from_fn(&mut enter).take(ENTRIES + 1).collect();
+        assert_eq!((entered.len(), enter().is_some()), (ENTRIES, false));
+        assert_eq!(pages.field(Layout::ENTRIES_USED_AT), ENTRIES as u32);
+    }
+
+    #[test]
     fn each_error_is_counted() {
         let pages = pages(Style::OneToOne, &account()).expect("room");
         let error = || (pages.field(Layout::ERROR_AT), pages.field(Layout::ERRORS_AT));

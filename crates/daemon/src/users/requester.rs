@@ -94,6 +94,12 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn the_daemon_of_a_user_serves_no_other_one() {
+        let served = [5, 6].map(|user| requester(user).is_served_by(Uid::from_raw(5)));
+        assert_eq!(served, [true, false]);
+    }
+
+    #[test]
     fn root_and_the_user_of_the_daemon_administer_it() {
         let rights = |user| {
             let requester = Requester::of_daemon(credentials(user), Uid::from_raw(5));
