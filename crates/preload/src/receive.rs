@@ -237,8 +237,8 @@ fn await_message(
     flags: c_int,
     patience: &Patience,
 ) -> Result<Option<RawFd>> {
-    let waits = system::waits(fd, flags);
-    let left = if waits && patience.begin() { patience.left() } else { None };
+    let waits = || system::waits(fd, flags);
+    let left = if patience.begin() && waits() { patience.left() } else { None };
     if left == Some(Duration::ZERO) {
         return Err(Errno(libc::EAGAIN));
     }
@@ -246,7 +246,8 @@ fn await_message(
     let is_alone = sharers.begin_wait();
     let leave = || sharers.end_wait();
     let slept = cancel::undoing(leave, || {
-        asleep(fd, descriptor, || match is_alone && left.is_none() || !waits {
+        asleep(fd, descriptor, || match is_alone && left.is_none() || !waits() {
+            // The kernel knows whether the descriptor blocks.
             true => system::await_record(fd, flags),
             // Each wake-up makes `poll` look the number up again, which may be another file's by then.
             false => system::await_record_among_others(table::lasting(fd, descriptor), left),

@@ -127,6 +127,7 @@ fn calls_for_several_messages_are_as_many_calls_for_one() {
 fn a_stream_of_short_messages_costs_few_system_calls() {
     run("few_calls", &[]);
     run_for("few_calls-at-once", "few_calls", &["at-once"]);
+    run_for("few_calls-dialogue", "few_calls", &["dialogue"]);
 }
 
 #[test]

@@ -1,9 +1,12 @@
 /* A stream of short messages passes through shared memory: neither end makes a system call for each message. The program prints
- * the numbers of calls. With an argument, each call sends or receives 32 messages. */
+ * the numbers of calls. With "at-once", each call sends or receives 32 messages. With "dialogue", each message is answered, and
+ * costs each end a wake record, a wait, and the receipt of the record. */
 #include "check.h"
 #include "traced.h"
 
 enum { PORT = 6740, MESSAGES = 10000, BYTES = 64, AT_ONCE = 32, CALLS_MAX = MESSAGES / 2 };
+/* Every 17th receive of a dialogue looks before it waits. */
+enum { EXCHANGES = 200, DIALOGUE_CALLS_MAX = EXCHANGES * 7 / 2 };
 enum { SENDER, RECEIVER, ENDS };
 
 static int client, server;
@@ -45,6 +48,19 @@ static void receive_all(int at_once)
     }
 }
 
+static void talk(int end)
+{
+    int fd = end == SENDER ? client : server;
+    char message[BYTES] = {0};
+    if (end == SENDER)
+        CHECK(send(fd, message, BYTES, 0) == BYTES);
+    for (int i = 0; i < EXCHANGES; i++) {
+        CHECK(recv(fd, message, BYTES, 0) == BYTES);
+        if (end == RECEIVER || i + 1 < EXCHANGES)
+            CHECK(send(fd, message, BYTES, 0) == BYTES);
+    }
+}
+
 /* Counts the system calls of the children until both have ended: each stops when it enters one and when it leaves it. */
 static void count_calls(const pid_t children[ENDS], unsigned calls[ENDS])
 {
@@ -72,18 +88,23 @@ int main(int argc, char **argv)
 {
     pid_t children[ENDS];
     unsigned calls[ENDS];
-    (void)argv;
+    int dialogue = argc > 1 && strcmp(argv[1], "dialogue") == 0;
+    unsigned calls_max = dialogue ? DIALOGUE_CALLS_MAX : CALLS_MAX;
     begin();
     joined(PORT, &client, &server);
     for (int end = 0; end < ENDS; end++) {
         children[end] = forked_to_be_traced();
         if (children[end] == 0) {
-            end == SENDER ? send_all(argc > 1) : receive_all(argc > 1);
+            if (dialogue)
+                talk(end);
+            else
+                end == SENDER ? send_all(argc > 1) : receive_all(argc > 1);
             _exit(0);
         }
     }
     count_calls(children, calls);
-    printf("%d messages: %u calls of the sender, %u of the receiver\n", MESSAGES, calls[SENDER], calls[RECEIVER]);
-    CHECK(calls[SENDER] < CALLS_MAX && calls[RECEIVER] < CALLS_MAX);
+    printf("%d %s: %u calls of the sender, %u of the receiver\n", dialogue ? EXCHANGES : MESSAGES,
+           dialogue ? "exchanges" : "messages", calls[SENDER], calls[RECEIVER]);
+    CHECK(calls[SENDER] < calls_max && calls[RECEIVER] < calls_max);
     return 0;
 }
