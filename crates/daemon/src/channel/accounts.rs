@@ -82,6 +82,11 @@ impl Accounts {
         Ok(charge.on(content.to_vec()))
     }
 
+    /// Charges the user for a notification that waits for the end of a message, if half of the memory stays free.
+    pub(super) fn charge_notification(&self, bytes: usize) -> Option<Charge> {
+        self.received.take_spare(cost_of(bytes))
+    }
+
     /// Charges the user for a message that waits for room in the pair.
     pub(super) fn charge_waiting(&self, bytes: usize) -> Charge {
         self.received.charge_anyway(cost_of(bytes))

@@ -51,6 +51,7 @@ use receive_ring::IDLE_TIME;
 use shared_pages::SharedPages;
 use window_credit::WindowCredit;
 
+use crate::users::budget::Charge;
 use crate::users::close_watches::CloseWatch;
 use crate::users::round_share::Turn;
 
@@ -217,6 +218,11 @@ impl Channel {
     /// Resets a pair again that programs have filled meanwhile.
     pub(crate) fn repeat_reset(&self) {
         self.endpoint.repeat_reset();
+    }
+
+    /// Charges the user for a notification that waits for the end of a message, if half of the memory stays free.
+    pub(crate) fn charge_notification(&self, bytes: usize) -> Option<Charge> {
+        self.endpoint.accounts().charge_notification(bytes)
     }
 
     /// Returns the number of bytes that the program has sent and the daemon has not taken.

@@ -131,6 +131,7 @@ impl<'a> Inbound<'a> {
             };
             self.tell_end(held.take_ending().or(last), ended);
             if last.is_some() {
+                held.end_message();
                 if held.is_empty() {
                     return None;
                 }
@@ -169,8 +170,21 @@ impl<'a> Inbound<'a> {
     }
 
     fn take_event(&self, held: &mut InboundQueue, event: &Event) {
+        // Others wait for the end of a message that comes in parts.
+        let ends_message = matches!(event, Event::PartialDeliveryAborted { .. });
+        if matches!(event, Event::Down(_)) {
+            held.end_message();
+        }
         for notification in notifications::of(self.socket, self.assoc, event) {
-            held.push(notification);
+            if ends_message {
+                held.push(notification);
+            } else {
+                let channel = self.socket.channel();
+                held.push_notification(notification, |bytes| channel.charge_notification(bytes));
+            }
+        }
+        if ends_message {
+            held.end_message();
         }
         match event {
             Event::PeerShutdown => {

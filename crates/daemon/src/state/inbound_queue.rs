@@ -10,6 +10,7 @@ use swiftwater::internals::{self, MessageRun, Taken};
 use swiftwater::{LossKind, Message, Received, RecvError};
 use tokio::time::{Instant, timeout_at};
 
+use crate::users::budget::Charge;
 use crate::users::quantum;
 
 /// Size from which a message goes into a bundle even if no other is there to share it: the kernel's copy costs more.
@@ -18,6 +19,9 @@ const BUNDLED_ALONE_BYTES: usize = 8 * 1024;
 /// Messages that have waited for the program so long are copied. Until then they keep the blocks in which they arrived: a whole
 /// receive block, or the whole message of a sender on this host, which its user is charged with.
 const ATTACHED_TIME_MAX: Duration = Duration::from_millis(50);
+
+/// Maximum number of bytes of the notifications of an association that wait for the end of a message.
+const WAITING_NOTIFICATIONS_BYTES_MAX: usize = 1024 * 1024;
 
 /// The result of reading an association.
 pub(crate) type ReadResult = Result<Option<Taken>, RecvError>;
@@ -43,6 +47,13 @@ pub(crate) struct InboundQueue {
     /// The result of a read behind these items and runs that cannot share a record with them: an event, an end, an error, or
     /// a message.
     next: Option<ReadResult>,
+    /// Whether the last message that was pushed lacks its end.
+    is_message_open: bool,
+    /// Notifications that wait for that end, with their charges: a program that gathers the parts of a message expects nothing
+    /// else among them.
+    notifications: VecDeque<(ToProgram, Charge)>,
+    /// Number of bytes that these notifications take in records.
+    notification_bytes: usize,
     /// Whether the peer has shut the association down.
     is_shut_down: bool,
     /// Whether the end must be reported once all items and runs were put.
@@ -56,12 +67,52 @@ pub(crate) struct InboundQueue {
 
 /// Input: results of reading the association.
 impl InboundQueue {
-    /// Appends an item; returns the number of bytes that it takes in a record.
+    /// Appends an item; returns the number of bytes that it takes in a record. The notifications that have waited for the end of
+    /// a message follow that end.
     pub(crate) fn push(&mut self, item: ToProgram) -> usize {
         debug_assert!(self.runs.is_empty(), "the item would overtake the runs");
         let bytes = item.record_bytes();
+        let is_message_open = match item {
+            ToProgram::Message(..) => !item.has_end(),
+            ToProgram::Notification(..) => self.is_message_open,
+        };
         self.queue.push_back(item);
+        if !is_message_open {
+            self.end_message();
+        }
+        self.is_message_open = is_message_open;
         bytes
+    }
+
+    /// Appends a notification, or keeps it until the message that lacks its end has ended, if there is memory: `charge` returns
+    /// the charge of a number of bytes. Without memory all of them go up at once.
+    pub(crate) fn push_notification(
+        &mut self,
+        notification: ToProgram,
+        charge: impl FnOnce(usize) -> Option<Charge>,
+    ) {
+        let bytes = notification.record_bytes();
+        if self.is_message_open
+            && self.notification_bytes + bytes <= WAITING_NOTIFICATIONS_BYTES_MAX
+            && let Some(charge) = charge(bytes)
+        {
+            self.notification_bytes += bytes;
+            self.notifications.push_back((notification, charge));
+            return;
+        }
+        self.release_notifications();
+        self.push(notification);
+    }
+
+    /// Records that no further part of the last message comes.
+    pub(crate) fn end_message(&mut self) {
+        self.is_message_open = false;
+        self.release_notifications();
+    }
+
+    fn release_notifications(&mut self) {
+        self.queue.extend(self.notifications.drain(..).map(|(notification, _)| notification));
+        self.notification_bytes = 0;
     }
 
     /// Appends messages; returns the number of bytes that they take in records.
