@@ -167,6 +167,7 @@ impl Association {
     fn feed_slow(&self, fed: &mut FedMessages, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.hand_over(fed)?;
         if fed.batch.push(info, message) {
+            fed.on_appended();
             return Ok(());
         }
         self.shared.socket.write(Which::Only, info, message, Wait::Forever)

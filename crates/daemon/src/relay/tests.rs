@@ -325,6 +325,25 @@ async fn a_turn_of_a_peer_ends_however_often_it_is_interrupted() {
 }
 
 #[tokio::test(flavor = "local")]
+async fn messages_for_an_ended_association_are_discarded_if_the_user_has_no_memory_for_them() {
+    for wants_them in [false, true] {
+        let joined = Joined::new().await;
+        let (channel, mut outbound) = (joined.socket.channel(), joined.outbound());
+        let kind = NotificationType::SendFailedEvent;
+        joined.assoc.options_mut().subscribe(kind.subscription(), wants_them);
+        let _all = channel.accounts().sent().charge_anyway(2 * Limits::default().user_memory_bytes);
+        joined.send(&[7; 3000]);
+        joined.send(&[7; 3000]);
+        let waits_for_memory = OutboundWait::Own(ChannelWait::UserMemory);
+        assert_eq!(past_turns(&mut outbound).await.ok(), Some(waits_for_memory));
+        joined.peer.abort("it ends");
+        until("the end", || joined.assoc.has_ended()).await;
+        let waits = past_turns(&mut outbound).await.is_ok_and(|wait| wait == waits_for_memory);
+        assert_eq!((waits, channel.waiting_bytes() > 0), (wants_them, wants_them));
+    }
+}
+
+#[tokio::test(flavor = "local")]
 async fn a_long_message_whose_memory_has_come_is_read_when_the_thread_is_free() {
     let joined = Joined::new().await;
     let (channel, mut outbound) = (joined.socket.channel(), joined.outbound());

@@ -41,6 +41,8 @@ pub(crate) fn check_peer(peer: SocketAddr) -> Result<IpAddr, Errno> {
         true => Err(Errno::INVAL),
         // No socket listens on port 0.
         false if peer.port() == 0 => Err(Errno::CONNREFUSED),
+        // Packets to it would need a scope, which the endpoint's addresses do not have.
+        false if matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()) => Err(Errno::HOSTUNREACH),
         false => Ok(ip),
     }
 }
@@ -195,6 +197,15 @@ mod tests {
             assert_eq!(is_local(ip), Err(Errno::ADDRNOTAVAIL), "{ip}");
         }
         assert_eq!((is_local("127.0.0.1"), is_local("0.0.0.0")), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn peers_have_addresses_that_packets_can_be_sent_to() {
+        let check = |text: &str| check_peer(text.parse().expect("an address"));
+        assert_eq!(check("[::ffff:192.0.2.1]:7"), Ok([192, 0, 2, 1].into()));
+        assert_eq!([check("224.0.0.1:7"), check("[::]:7")], [Err(Errno::INVAL); 2]);
+        assert_eq!(check("192.0.2.1:0"), Err(Errno::CONNREFUSED));
+        assert_eq!([check("[fe80::1%3]:7"), check("[fe80::1]:7")], [Err(Errno::HOSTUNREACH); 2]);
     }
 
     #[test]

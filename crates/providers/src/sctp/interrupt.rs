@@ -129,7 +129,7 @@ impl SctpDriver {
     /// Tells the link which packets are expected, while it separates unknown senders.
     #[inline]
     pub(super) fn tell_expected(&mut self, now: Time) {
-        // A link that refuses tags is told the ports alone, by the second update.
+        // A link that refuses tags is told only the ports, by the second update.
         while let Some(packets) = self.endpoint.poll_expected(now) {
             let cookies =
                 packets.cookies.map(|mark| links::CookieMark { mask: mark.mask, factor: mark.factor });

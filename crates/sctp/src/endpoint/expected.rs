@@ -31,7 +31,7 @@ impl Endpoint {
         let mut update = self.strays.poll(now)?;
         if update == Update::TagsAndPorts && self.by_tag.len() > TAGS_MAX {
             self.strays.on_tags_refused(now);
-            update = Update::Ports;
+            update = self.strays.poll(now)?;
         }
         Some(self.expected_packets(update))
     }

@@ -71,7 +71,7 @@ impl Endpoint {
         steps: &mut usize,
     ) -> Elsewhere {
         // Without a user, nobody takes one peer for the other, and what is left is still to be delivered.
-        let has_user = |id: &AssociationId| self.associations.get(*id).is_some_and(|of| !of.is_orphan());
+        let has_user = |id| self.associations.get(id).is_some_and(|of| !of.is_orphan());
         let local_of = |id| self.associations.get(id).map(Association::local);
         for (other, owners) in self.by_peer.range(key.with_udp_ports_from(from)) {
             let udp_port = other.remote.port();
@@ -80,7 +80,7 @@ impl Endpoint {
             }
             let Some(left) = steps.checked_sub(1) else { return Elsewhere::NotBefore { udp_port } };
             *steps = left;
-            if let Some(id) = owners.overlapping(local, local_of).filter(has_user) {
+            if let Some(id) = owners.overlapping(local, local_of, has_user) {
                 return Elsewhere::At { udp_port, id };
             }
         }

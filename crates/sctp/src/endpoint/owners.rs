@@ -6,6 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::identifiers::AssociationId;
 use crate::local_addresses::LocalAddresses;
 
+/// Number of associations with one peer, at different local addresses, that a search through all addresses of a family looks at.
+const LOOKED_AT_MAX: usize = 64;
+
 /// The associations with one peer. No two of them share a local address.
 #[derive(Debug)]
 pub(super) enum Owners {
@@ -61,16 +64,21 @@ impl Owners {
         }
     }
 
-    /// Returns an association that uses one of these local addresses, any one of several. `local_of` returns the addresses of
-    /// one.
+    /// Returns an association that uses one of these local addresses and `counts`, any one of several. `local_of` returns the
+    /// addresses of one.
     pub(super) fn overlapping<'a>(
         &self,
         local: &LocalAddresses,
         local_of: impl FnOnce(AssociationId) -> Option<&'a LocalAddresses>,
+        counts: impl Fn(AssociationId) -> bool,
     ) -> Option<AssociationId> {
         match self {
-            Owners::One(id) => Some(*id).filter(|id| local_of(*id).is_some_and(|other| other.overlap(local))),
-            Owners::Several(index) => places(local).find_map(|place| index.any_at(place)),
+            Owners::One(id) => {
+                Some(*id).filter(|id| counts(*id) && local_of(*id).is_some_and(|other| other.overlap(local)))
+            }
+            Owners::Several(index) => {
+                places(local).find_map(|place| index.all_at(place).take(LOOKED_AT_MAX).find(|id| counts(*id)))
+            }
         }
     }
 
@@ -122,12 +130,13 @@ impl Index {
         owner.copied()
     }
 
-    fn any_at(&self, place: IpAddr) -> Option<AssociationId> {
-        match place {
-            IpAddr::V4(Ipv4Addr::UNSPECIFIED) => self.ipv4.values().next().copied(),
-            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => self.ipv6.values().next().copied(),
-            ip => self.at(ip),
-        }
+    /// Returns the associations that share this place.
+    fn all_at(&self, place: IpAddr) -> impl Iterator<Item = AssociationId> + '_ {
+        let of_ipv4 = (place == Ipv4Addr::UNSPECIFIED).then(|| self.ipv4.values());
+        let of_ipv6 = (place == Ipv6Addr::UNSPECIFIED).then(|| self.ipv6.values());
+        let of_family = of_ipv4.into_iter().flatten().chain(of_ipv6.into_iter().flatten()).copied();
+        let of_one = if place.is_unspecified() { None } else { self.at(place) };
+        of_family.chain(of_one)
     }
 }
 
@@ -156,6 +165,21 @@ mod tests {
         scope.prop_map(|scope: Vec<IpAddr>| LocalAddresses::new(&scope, &Arc::default()))
     }
 
+    #[test]
+    fn an_association_that_does_not_count_hides_no_other() {
+        let ips = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse::<IpAddr>().expect("an address"));
+        let at = |ips: &[IpAddr]| LocalAddresses::new(ips, &Arc::default());
+        let [first, second] = [1, 2].map(|n| AssociationId::new(n, n));
+        let of_first = at(&ips[..1]);
+        let mut owners = Owners::One(first);
+        owners.insert(second, &at(&ips[1..]), |_| Some(&of_first));
+        for local in [at(&ips), at(&[])] {
+            for only in [first, second] {
+                assert_eq!(owners.overlapping(&local, |_| None, |id| id == only), Some(only));
+            }
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
         #[test]
@@ -178,7 +202,7 @@ mod tests {
                     looked_at.set(looked_at.get() + 1);
                     known.get(&id)
                 };
-                let overlapping = owners.as_ref().and_then(|owners| owners.overlapping(&local, local_of));
+                let overlapping = owners.as_ref().and_then(|owners| owners.overlapping(&local, local_of, |_| true));
                 let overlap = overlapping.is_some();
                 prop_assert_eq!(overlap, known.values().any(|other| other.overlap(&local)));
                 prop_assert!(overlapping.is_none_or(|id| known[&id].overlap(&local)));

@@ -42,7 +42,7 @@ impl Endpoint {
                     entry.insert(Owners::One(id));
                 }
                 Entry::Occupied(mut entry) => {
-                    if entry.get().overlapping(association.local(), local_of).is_some() {
+                    if entry.get().overlapping(association.local(), local_of, |_| true).is_some() {
                         continue;
                     }
                     entry.get_mut().insert(id, association.local(), local_of);
@@ -66,7 +66,7 @@ impl Endpoint {
     /// Returns whether an association with this peer uses one of these local addresses.
     pub(super) fn is_taken(&self, key: &PeerKey, local: &LocalAddresses) -> bool {
         let local_of = |id| self.associations.get(id).map(Association::local);
-        self.by_peer.get(key).is_some_and(|owners| owners.overlapping(local, local_of).is_some())
+        self.by_peer.get(key).is_some_and(|owners| owners.overlapping(local, local_of, |_| true).is_some())
     }
 
     /// Returns the association with this peer that receives packets at this local address.

@@ -81,6 +81,7 @@ impl Association {
         }
         self.hand_over(fed).await?;
         if fed.batch.push(info, message) {
+            fed.on_appended();
             return Ok(());
         }
         let socket = self.shared.socket();

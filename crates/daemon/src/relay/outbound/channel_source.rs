@@ -12,6 +12,7 @@ use crate::channel::endpoint::Progress;
 use crate::channel::incoming::Incoming;
 use crate::relay::{Departure, abort};
 use crate::state::inbound_queue::ToProgram;
+use crate::state::notification_type::NotificationType;
 use crate::state::send_queue::Messages;
 use crate::system::journal::{Cause, log};
 use crate::users::quantum;
@@ -90,6 +91,13 @@ impl<'a> ChannelSource<'a> {
         }
     }
 
+    /// Returns whether the association has ended, and the program does not want back what can no longer be sent.
+    fn is_in_vain(&self) -> bool {
+        let Ends { assoc, .. } = self.ends;
+        let returns = [NotificationType::SendFailed, NotificationType::SendFailedEvent];
+        assoc.has_ended() && !returns.into_iter().any(|kind| assoc.wants(kind))
+    }
+
     /// Takes the next message of the program from the channel.
     fn take(&self) -> Result<Next<ChannelWait>, Departure> {
         let Ends { socket, assoc, association } = self.ends;
@@ -109,6 +117,8 @@ impl<'a> ChannelSource<'a> {
                 );
                 Err(Departure::Broken)
             }
+            // Nobody gets it, and the call of the program that waits for room behind it must return.
+            Err(Errno::NOBUFS) if self.is_in_vain() && channel.discard() => Ok(Next::Handled { weight: 1 }),
             Err(error @ (Errno::AGAIN | Errno::NOBUFS)) => {
                 // No further message is available to share a packet with those that the association has taken.
                 association.flush();
