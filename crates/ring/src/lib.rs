@@ -1,4 +1,4 @@
-//! Records from one process to another, in memory that each side shares for reading alone.
+//! Records from one process to another, in memory that each side shares for reading only.
 //!
 //! Any number of writers take turns under a lock of their own; there is one reader. The writers' memory, which the reader may map
 //! without the right to write, has two parts:

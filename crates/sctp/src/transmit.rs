@@ -133,8 +133,8 @@ impl TransmitBuffer {
     }
 
     /// Returns whether the receiver may keep a block that the batch refers to, if the packet returns to its endpoint in memory
-    /// ([`Arrival::shared`](crate::Arrival::shared)). It may if the block is the user data of one DATA chunk, and longer than the
-    /// messages that lie in one block with others, which a receiver would keep with it.
+    /// ([`Arrival::shared`](crate::Arrival::shared)). It may if the block is the user data of one DATA chunk, and longer than
+    /// messages that the send buffer copies into a block with others, which a receiver would keep with it.
     pub fn may_share(&self, block: &Bytes) -> bool {
         !self.refers_to_runs && block.len() > COPIED_BYTES_MAX
     }

@@ -236,7 +236,7 @@ impl Socket {
         let _ = program.map(|program| self.program.set(program));
     }
 
-    /// Lets the other end of an association that this socket has got find it here, until it is dropped or another socket gets it.
+    /// Registers the ends of an association, so that the other end finds this socket.
     pub(crate) fn let_be_found(self: &Rc<Self>, assoc: &SocketAssociation) {
         assoc.keep_entries(Box::new(self.relayed().enter(self, assoc)));
     }

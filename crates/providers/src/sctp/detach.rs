@@ -13,7 +13,8 @@ use streams::Cx;
 use super::SctpDriver;
 
 /// After this much has been received, waiting payloads are copied before the next receive: together, all associations
-/// hold no more of the receive blocks than this and one receive.
+/// hold no more of the receive blocks than this and one receive. A payload that came in the memory of its sender, on the same
+/// stack, counts by its own length, and keeps the whole message until then.
 const RECEIVED_BYTES_MAX: usize = 256 * 1024;
 /// Waiting payloads are copied after this time, if little else is received.
 const WAIT_MAX: Duration = Duration::from_millis(50);

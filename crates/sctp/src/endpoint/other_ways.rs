@@ -61,7 +61,7 @@ impl OtherWays {
 }
 
 impl Endpoint {
-    /// Searches an association at one of these local addresses that has this peer, but through another UDP port, `from` a UDP
+    /// Searches for an association at one of these local addresses that has this peer, but through another UDP port, `from` a UDP
     /// port on. Looks at as many UDP ports as there are `steps`, which it takes.
     pub(super) fn find_elsewhere(
         &self,
