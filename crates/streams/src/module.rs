@@ -305,8 +305,8 @@ impl<'a> Q<'a> {
 
     /// Tells those who wait to pop this module that [`Module::leave`] would return true now, after it has returned false.
     pub fn may_leave(&mut self) {
-        // Others above this one are popped first.
-        if self.above.is_empty() {
+        // Others above this one are popped first. Of those that were popped only messages are left.
+        if self.above.iter().all(|slot| slot.popped) {
             self.head.on_poppable(self.stream, self.scheduler);
         }
     }

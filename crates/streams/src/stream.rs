@@ -417,6 +417,8 @@ impl Stream {
         let module = self.modules.get_mut(index)?.take_module(serial);
         self.on_input();
         self.enable_queued(s, scheduler);
+        // A queue that waited for room further along may find it here, and would not be enabled past this place.
+        self.back_enable_past(s, index, scheduler);
         Some(module)
     }
 

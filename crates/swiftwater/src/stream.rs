@@ -144,6 +144,11 @@ impl<'a> Stream<'a> {
         names.unwrap_or_default()
     }
 
+    /// Returns the number of modules on the stream, with those that were popped and whose messages have not all gone on.
+    pub fn places(&self) -> usize {
+        self.inspect(|executive, s| executive.places(s)).unwrap_or_default()
+    }
+
     /// Returns a description of the modules on the stream, with watermarks and counts; `None` once the association has
     /// ended.
     pub fn describe(&self) -> Option<StreamDescription> {

@@ -110,8 +110,8 @@ fn push_with(
 ) -> Result<(Reply, Rc<SocketAssociation>), Errno> {
     let (socket, assoc) = stream(registry, id, requester)?;
     let association = assoc.stack_association().ok_or(Errno::NOTCONN)?;
-    // The list contains the driver, too.
-    let has_room = association.stream().list().len() <= MODULES_MAX;
+    // A popped module has a place until its messages have gone on.
+    let has_room = association.stream().places() < MODULES_MAX;
     let pushed = if has_room { push(association) } else { Err(PushError::TooMany) };
     let reply = match pushed {
         Ok(()) => {

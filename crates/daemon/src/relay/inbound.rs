@@ -16,7 +16,7 @@ use crate::state::association::SocketAssociation;
 use crate::state::inbound_queue::{Ended, InboundQueue, ToProgram};
 use crate::state::notification_type::NotificationType;
 use crate::state::socket::Socket;
-use crate::users::quantum::TurnState;
+use crate::users::quantum::{self, RECORDS_PER_TURN, TurnState};
 use crate::users::round_share::Turn;
 
 /// The event that the inbound direction waits for before its next step.
@@ -82,8 +82,13 @@ impl<'a> Inbound<'a> {
         loop {
             // The last notification of an association follows the report of its end.
             let kept = held.items_behind_end();
+            if held.is_copy_due() && self.turn.spend(quantum::weight(held.copy_out())) == TurnState::Over {
+                return Some(InboundWait::Turn);
+            }
             let weight = held.weight();
             if let Err(wait) = self.put_all_but(kept, held) {
+                // A turn that ends here is the end of the one below.
+                let _ = self.turn.spend(weight.saturating_sub(held.weight()));
                 self.putter.charge_held(held.memory_bytes());
                 // The program may read only once its call returns that waits for room in the channel.
                 if self.socket.style().is_one_to_one() {
@@ -207,8 +212,9 @@ impl<'a> Inbound<'a> {
         !self.assoc.bounds_unread()
     }
 
-    /// Puts all held messages but the last `kept`, short ones in bundles.
+    /// Puts all held messages but the last `kept`, short ones in bundles; as many others as a turn has.
     fn put_all_but(&mut self, kept: usize, held: &mut InboundQueue) -> Result<(), InboundWait> {
+        let mut put_alone = 0;
         while held.len() > kept {
             if kept == 0
                 && self.may_bundle()
@@ -221,6 +227,10 @@ impl<'a> Inbound<'a> {
             let Some(first) = held.first(|message| to_program(self.assoc, message)) else { continue };
             self.put(first)?;
             held.pop_first();
+            put_alone += 1;
+            if put_alone >= RECORDS_PER_TURN {
+                return Err(InboundWait::Turn);
+            }
         }
         Ok(())
     }

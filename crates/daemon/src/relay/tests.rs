@@ -245,12 +245,37 @@ async fn notifications_without_memory_come_in_the_middle_of_a_message() {
         held.push_notification(notification, charge);
         held.items().len()
     };
-    let most = 1024 * 1024;
+    let most = 64 * 1024;
     let lefts = [left(1, true), left(1, false), left(1, true), left(most, true), left(1, true)];
     assert_eq!(lefts, [1, 3, 3, 5, 5]);
     // Those that have waited are in front of the one that finds no memory.
     let bytes: Vec<_> = held.items().iter().map(|item| item.header().bytes as usize).collect();
     assert_eq!(bytes[1..], [1, 1, 1, most]);
+}
+
+#[tokio::test(flavor = "local")]
+async fn notifications_that_have_waited_go_up_in_turns() {
+    let joined = Joined::new().await;
+    let mut held = InboundQueue::default();
+    let mut inbound = Inbound::new(&joined.socket, &joined.assoc, joined.association());
+    for _ in 0..2 * RECORDS_PER_TURN {
+        let header = Header { kind: Kind::Notification, ..testing::header(ID, 1) };
+        held.push(ToProgram::Notification(header, Bytes::from_static(b"7")));
+    }
+    let mut all = 0;
+    while all < 2 * RECORDS_PER_TURN {
+        let wait = inbound.step(&mut held, &mut |_| ());
+        let records = std::iter::from_fn(|| read_bundled(&joined.socket, &joined.program_end));
+        let kinds = records.filter_map(|record| Header::parse(&record).map(|header| header.kind));
+        let read = kinds.filter(|kind| *kind == Kind::Notification).count();
+        assert!(read <= RECORDS_PER_TURN, "{read} in a step");
+        all += read;
+        match wait {
+            Some(InboundWait::Turn) => soon(inbound.next_turn()).await,
+            Some(InboundWait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
+            _ => assert_eq!(all, 2 * RECORDS_PER_TURN),
+        }
+    }
 }
 
 #[tokio::test(flavor = "local")]

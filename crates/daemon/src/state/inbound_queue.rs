@@ -1,7 +1,6 @@
 //! Messages on their way from an association to the program.
 
 use std::collections::VecDeque;
-use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +20,7 @@ const BUNDLED_ALONE_BYTES: usize = 8 * 1024;
 const ATTACHED_TIME_MAX: Duration = Duration::from_millis(50);
 
 /// Maximum number of bytes of the notifications of an association that wait for the end of a message.
-const WAITING_NOTIFICATIONS_BYTES_MAX: usize = 1024 * 1024;
+const WAITING_NOTIFICATIONS_BYTES_MAX: usize = 64 * 1024;
 
 /// The result of reading an association.
 pub(crate) type ReadResult = Result<Option<Taken>, RecvError>;
@@ -61,6 +60,8 @@ pub(crate) struct InboundQueue {
     /// How the association has ended; reported once all but the last item was put. No message follows an end, so that item is
     /// in `queue`.
     ending: Option<Ended>,
+    /// Whether a message was added since all were copied.
+    is_attached: bool,
     /// When the messages must be copied, if they have begun to wait for the program.
     copied_at: Option<Instant>,
 }
@@ -76,6 +77,7 @@ impl InboundQueue {
             ToProgram::Message(..) => !item.has_end(),
             ToProgram::Notification(..) => self.is_message_open,
         };
+        self.is_attached |= matches!(item, ToProgram::Message(..));
         self.queue.push_back(item);
         if !is_message_open {
             self.end_message();
@@ -118,12 +120,14 @@ impl InboundQueue {
     /// Appends messages; returns the number of bytes that they take in records.
     pub(crate) fn push_run(&mut self, run: MessageRun) -> usize {
         let bytes = record_bytes(&run);
+        self.is_attached = true;
         self.runs.push_back(run);
         bytes
     }
 
     /// Keeps the result of a read that comes after all items and messages.
     pub(crate) fn set_next(&mut self, next: Option<ReadResult>) {
+        self.is_attached |= next.is_some();
         self.next = next;
     }
 
@@ -188,35 +192,50 @@ impl InboundQueue {
 
     fn on_removed(&mut self) {
         if self.is_empty() {
-            self.copied_at = None;
+            (self.copied_at, self.is_attached) = (None, self.next.is_some());
         }
     }
 
-    /// Waits until the program has made room. Copies what waits for longer than [`ATTACHED_TIME_MAX`], however often room for a
-    /// part of it was made meanwhile.
+    /// Waits until the program has made room, or the messages must be copied: after [`ATTACHED_TIME_MAX`], however often there
+    /// was room for a part of them meanwhile.
     pub(crate) async fn wait_for_room(&mut self, room: impl Future<Output = ()>) {
-        let mut room = pin!(room);
-        let copied_at = *self.copied_at.get_or_insert_with(|| Instant::now() + ATTACHED_TIME_MAX);
-        if timeout_at(copied_at, room.as_mut()).await.is_err() {
-            self.copy_out();
-            room.await;
+        if !self.is_attached {
+            return room.await;
         }
+        let copied_at = *self.copied_at.get_or_insert_with(|| Instant::now() + ATTACHED_TIME_MAX);
+        let _ = timeout_at(copied_at, room).await;
     }
 
-    /// Copies the messages out of the blocks in which they arrived.
-    fn copy_out(&mut self) {
-        self.copied_at = None;
+    /// Returns whether the messages must be copied now.
+    pub(crate) fn is_copy_due(&self) -> bool {
+        self.copied_at.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Copies the messages out of the blocks in which they arrived; returns their number of bytes.
+    pub(crate) fn copy_out(&mut self) -> usize {
+        (self.copied_at, self.is_attached) = (None, false);
+        let mut bytes = 0;
+        let mut copy_out = |message: &mut Message| {
+            bytes += message.len();
+            internals::copy_out(message);
+        };
         for item in &mut self.queue {
             if let ToProgram::Message(_, message) = item {
-                internals::copy_out(message);
+                copy_out(message);
             }
         }
-        self.runs.iter_mut().for_each(MessageRun::copy_out);
-        match &mut self.next {
-            Some(Ok(Some(Taken::One(Received::Message(message))))) => internals::copy_out(message),
-            Some(Ok(Some(Taken::Run(run)))) => run.copy_out(),
-            _ => {}
+        if let Some(Ok(Some(Taken::One(Received::Message(message))))) = &mut self.next {
+            copy_out(message);
         }
+        let mut copy_run = |run: &mut MessageRun| {
+            run.copy_out();
+            bytes += run.block_bytes();
+        };
+        self.runs.iter_mut().for_each(&mut copy_run);
+        if let Some(Ok(Some(Taken::Run(run)))) = &mut self.next {
+            copy_run(run);
+        }
+        bytes
     }
 
     /// Returns the number of items that stay until the end of the association is reported.

@@ -42,17 +42,24 @@ pub(super) async fn relay_outbound(
     let ends = Ends { socket, assoc, association };
     let (mut outbound, mut grace) = (Outbound::from_channel(ends, unsent), ShutdownGrace::default());
     let mut inbound_done = pin!(assoc.inbound_done());
+    let mut knows_end = false;
     let departure = loop {
         let wait = match outbound.step() {
             Ok(wait) => wait,
             Err(departure) => break departure,
         };
-        let is_idle = matches!(wait, OutboundWait::Message | OutboundWait::Own(ChannelWait::UserMemory));
+        let awaits_memory = wait == OutboundWait::Own(ChannelWait::UserMemory);
+        let is_idle = awaits_memory || wait == OutboundWait::Message;
         let over = tokio::select! {
             biased;
             over = until_over(wait, ends, &mut outbound, &mut grace) => over,
             // The next step takes the last messages that return to the program.
             () = &mut inbound_done, if is_idle && !assoc.is_inbound_done() => Ok(()),
+            // The program may be blocked in a call, and read nothing before it returns: the next step makes room for that.
+            _ = association.closed(), if awaits_memory && !knows_end => {
+                knows_end = true;
+                Ok(())
+            }
         };
         if let Err(departure) = over {
             break departure;
@@ -195,6 +202,9 @@ pub(super) async fn relay_inbound(
             InboundWait::Channel(blocked) => {
                 let room = held.wait_for_room(inbound.unblocked(blocked));
                 wait_for_program(socket, assoc, unread, room).await;
+                if held.is_copy_due() {
+                    inbound.next_turn().await;
+                }
             }
             InboundWait::Departure => inbound.left().await,
         }
@@ -409,6 +419,32 @@ mod tests {
     use crate::users::limits::Limits;
     use crate::users::requester::tests::requester;
     use crate::users::round_share::RECORDS_PER_ROUND;
+
+    /// The program, which is blocked in a call, reads nothing, so it is not told of the end either.
+    #[tokio::test(flavor = "local")]
+    async fn what_waits_for_memory_is_discarded_as_soon_as_the_association_has_ended() {
+        let registry = registry();
+        let listener = registry.stack().listen(7).expect("a free port");
+        let connecting = registry.stack().connect(server_address(&registry));
+        let (connected, accepted) = tokio::join!(connecting, listener.accept());
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let peer = (IpAddr::from([127, 0, 0, 1]), 7).into();
+        let assoc =
+            SocketAssociation::with(ID, peer, connected.expect("it listens"), socket.future_options());
+        let channel = socket.channel();
+        let _all = channel.accounts().sent().charge_anyway(2 * Limits::default().user_memory_bytes);
+        send(&program_end, ID, &[7; 3000]);
+        let association = assoc.stack_association().expect("it is up");
+        let discarded = async {
+            accepted.expect("an association comes").0.abort("it ends");
+            until("it is discarded", || channel.waiting_bytes() == 0).await;
+        };
+        tokio::select! {
+            _ = relay_outbound(&socket, &assoc, association, Messages::new()) => {}
+            () = discarded => {}
+        }
+        assert_eq!(channel.waiting_bytes(), 0);
+    }
 
     #[tokio::test(flavor = "local")]
     async fn a_drain_that_may_take_nothing_has_not_taken_all() {

@@ -176,4 +176,9 @@ impl Executive {
         let modules = self.streams.get(s).into_iter().flat_map(Stream::visible_modules);
         modules.map(|slot| slot.module.name().to_owned()).collect()
     }
+
+    /// Returns the number of modules on a stream, with those that were popped and whose messages have not all gone on.
+    pub fn places(&self, s: StreamId) -> usize {
+        self.streams.get(s).map_or(0, |stream| stream.modules().len())
+    }
 }

@@ -1,7 +1,7 @@
 //! Pops of modules with many messages, which go on in steps (`streamio(7)` I_POP).
 
 use bytes::Bytes;
-use streams::{Executive, Message, Module, ModuleInfo, PopError, Q, QueueInfo, RecvInfo};
+use streams::{Executive, Interest, Message, Module, ModuleInfo, PopError, Q, QueueInfo, RecvInfo};
 
 use crate::support::{Noting, ONE, Rig, epoch};
 
@@ -92,7 +92,7 @@ fn a_popped_module_is_gone_for_all_commands_while_its_messages_go_on() {
     let mut rig = with_messages(MANY);
     rig.executive.pop(rig.s).unwrap();
     assert!(rig.executive.modules(rig.s).is_empty());
-    assert_eq!(rig.executive.look(rig.s), None);
+    assert_eq!((rig.executive.look(rig.s), rig.executive.places(rig.s)), (None, 1));
     assert!(!rig.executive.find(rig.s, "hoarding"));
     assert!(rig.executive.describe(rig.s).unwrap().modules.is_empty());
     assert!(matches!(rig.executive.pop(rig.s), Err(PopError::NoModule)));
@@ -156,4 +156,42 @@ fn the_window_of_what_a_popped_module_has_left_returns_when_the_stream_ends() {
     rig.executive.at(epoch()).close_now(rig.s);
     let returned: usize = rig.state().consumed.iter().map(|(_, bytes)| bytes).sum();
     assert_eq!(returned, numbers(MANY).iter().map(String::len).sum::<usize>());
+}
+
+/// Keeps all messages on their way up, and has no queue downward.
+struct HoardingUp;
+
+impl Module for HoardingUp {
+    fn name(&self) -> &str {
+        "hoarding up"
+    }
+    fn info(&self) -> ModuleInfo {
+        ModuleInfo { read: QueueInfo::served(1 << 20, 1 << 10), write: QueueInfo::PASS }
+    }
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        q.putq(m);
+    }
+    fn rsrv(&mut self, _q: &mut Q<'_>) {}
+}
+
+#[test]
+fn a_writer_that_waits_behind_a_popped_module_is_woken() {
+    let mut rig = Rig::new();
+    rig.executive.push(rig.s, Box::new(HoardingUp)).unwrap();
+    (0..100).for_each(|number| up(&mut rig, number));
+    rig.state().busy = true;
+    while rig.write(&"x".repeat(4096)).is_ok() {}
+    rig.executive.want(rig.s, Interest::WRITABLE);
+    rig.executive.pop(rig.s).unwrap();
+    // The reader has paused: what the module has left cannot go up.
+    rig.executive.set_hiwat(rig.s, 1);
+    rig.executive.set_lowat(rig.s, 0);
+    rig.run_all();
+    let mut woken = Vec::new();
+    rig.executive.take_wakeups(&mut woken);
+    woken.clear();
+    rig.executive.want(rig.s, Interest::WRITABLE);
+    rig.release();
+    rig.executive.take_wakeups(&mut woken);
+    assert_eq!((woken, rig.executive.places(rig.s)), (vec![rig.s], 1));
 }
