@@ -114,7 +114,8 @@ fn member((at, serial): Waiter) -> Member {
 #[derive(Debug, Default)]
 pub(crate) struct MemoryWaits {
     lines: HashMap<usize, Line>,
-    /// The queue that has left its line for a try, and the line.
+    /// The queue that has left its line for a try, and the line. No other one is taken from a line before its service procedure
+    /// has run, which may be put off to a later round.
     trying: Option<(usize, Waiter)>,
     signal: Arc<Signal>,
 }
@@ -228,8 +229,10 @@ impl MemoryWaits {
 
     /// Forgets the queue of a module that is gone.
     pub(crate) fn forget(&mut self, stream: StreamId, serial: u32) {
-        for line in self.lines.values_mut() {
-            if line.remove((stream, serial)) {
+        let is_trying = |(_, waiter): &(usize, Waiter)| member(*waiter) == (stream, serial);
+        let tried = self.trying.take_if(|trying| is_trying(trying)).map(|(id, _)| id);
+        for (id, line) in &mut self.lines {
+            if line.remove((stream, serial)) || tried == Some(*id) {
                 // The next one may need less.
                 (line.notify)();
             }
@@ -242,10 +245,14 @@ impl MemoryWaits {
         self.signal.is_given.load(SeqCst)
     }
 
-    /// Takes the next queue that is to try again from its line.
+    /// Ends the try of a queue whose service procedure has run, or does not run.
+    pub(crate) fn end_try(&mut self, at: QueueRef) {
+        self.trying.take_if(|(_, (trying, _))| *trying == at);
+    }
+
+    /// Takes the next queue that is to try again from its line, unless another one has yet to try.
     pub(crate) fn next_due(&mut self) -> Option<Waiter> {
-        self.trying = None;
-        if !self.signal.is_given.swap(false, SeqCst) {
+        if self.trying.is_some() || !self.signal.is_given.swap(false, SeqCst) {
             return None;
         }
         self.lines.retain(|_, line| !line.queues.is_empty());

@@ -145,6 +145,8 @@ impl Streams {
             && let Some((stream, scheduler)) = self.parts(at.stream)
         {
             stream.enable_module(at, index.into(), serial, scheduler);
+        } else {
+            self.scheduler.memory.end_try(at);
         }
         true
     }
@@ -729,6 +731,8 @@ impl Stream {
         if let Some(slot) = self.modules.get_mut(index).filter(|slot| slot.serial == serial) {
             scheduler.qenable(slot.queues.side(at.side), at);
             self.on_input();
+        } else {
+            scheduler.memory.end_try(at);
         }
     }
 

@@ -61,6 +61,7 @@ impl Executive {
         let before = self.streams.scheduler.work();
         self.streams.scheduler.count_work();
         self.run_service(at, turn);
+        self.streams.scheduler.memory.end_try(at);
         self.deliver_posts();
         self.remove_popped(at.stream);
         if let Some(memory) = &memory {

@@ -462,3 +462,37 @@ fn a_link_passes_a_bounded_number_of_bytes_in_a_round() {
     }
     assert!(rounds > MESSAGES * of_message / (2 * ROUND_WORK_MAX), "{rounds} rounds");
 }
+
+/// A try that is put off to a later round must not lose its place to the next one in line, or nobody ever gets the memory.
+#[test]
+fn modules_that_wait_for_memory_go_on_in_rounds() {
+    const STREAMS: usize = 200;
+    let (mut rig, memory) = rig(FEW_BYTES);
+    let streams: Vec<StreamId> = (0..STREAMS).map(|_| rig.executive.open(rig.driver).unwrap()).collect();
+    let first = compressed(&[7, 7, 7, 7]);
+    for s in &streams {
+        share(&mut rig, *s, &memory);
+        rig.executive.push_named(*s, "compress", &[]).unwrap();
+        let driver = rig.driver;
+        let up = |_: &mut Device, cx: &mut streams::Cx<'_>| {
+            first.iter().for_each(|m| cx.putnext(*s, own(m.data.clone())));
+        };
+        rig.executive.at(epoch()).with_driver(driver, up).unwrap();
+    }
+    let mut read = 0;
+    for round in 0.. {
+        work_of_round(&mut rig, &memory);
+        for s in &streams {
+            while take(&mut rig.executive, *s).is_some() {
+                read += 1;
+            }
+        }
+        if read == 4 * STREAMS {
+            break;
+        }
+        assert!(round < 20 * STREAMS, "{read} were read");
+    }
+    // Eight for each message, and as many tries again.
+    let work = memory.counted().work;
+    assert!(work < 4 * STREAMS * 20, "{work}");
+}
