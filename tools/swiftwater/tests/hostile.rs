@@ -650,7 +650,7 @@ fn a_program_that_sends_without_pause_delays_nobody() {
 #[ignore = "needs root: ./test --all"]
 fn sockets_of_one_user_that_hold_a_port_at_many_addresses_delay_no_bind_of_another() {
     /// More than a comparison with each holder and its addresses allows before the alarm.
-    const BINDS: &str = "2000";
+    const BINDS: &str = "1000";
     let Some(scene) = Scene::set("port-holders") else { return };
     let victim = Held::start(scene.victim("victim", &["hold"]));
     let holders = Held::start(scene.neighbour("port_holders", &["hold", "2500"]));
