@@ -194,6 +194,11 @@ impl Chain {
         front
     }
 
+    /// Copies the bytes into one block of their own.
+    pub fn copy_out(&mut self) {
+        *self = self.to_vec().into();
+    }
+
     /// Moves the bytes into one block at the front of `room`, which has room for them.
     pub(crate) fn move_into(&mut self, room: &mut BytesMut) {
         self.blocks().iter().for_each(|block| room.extend_from_slice(block));

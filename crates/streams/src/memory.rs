@@ -114,9 +114,9 @@ fn member((at, serial): Waiter) -> Member {
 #[derive(Debug, Default)]
 pub(crate) struct MemoryWaits {
     lines: HashMap<usize, Line>,
-    /// The queue that has left its line for a try, and the line. No other one is taken from a line before its service procedure
-    /// has run, which may be put off to a later round.
-    trying: Option<(usize, Waiter)>,
+    /// The queue of each line that has left it for a try. No other one leaves the line before its service procedure has run,
+    /// which may be put off to a later round.
+    trying: HashMap<usize, Waiter>,
     signal: Arc<Signal>,
 }
 
@@ -201,7 +201,7 @@ impl MemoryWaits {
     /// Charges bytes on their way up. If that fails, the queue waits in line.
     pub(crate) fn take(&mut self, memory: &Arc<dyn StreamMemory>, waiter: Waiter, bytes: usize) -> bool {
         let id = memory.id();
-        let is_trying = self.trying == Some((id, waiter));
+        let is_trying = self.trying.get(&id) == Some(&waiter);
         if !is_trying
             && let Some(line) = self.lines.get_mut(&id)
             && !line.queues.is_empty()
@@ -215,7 +215,9 @@ impl MemoryWaits {
         if memory.take_read(bytes) {
             return true;
         }
-        self.trying = None;
+        if is_trying {
+            self.trying.remove(&id);
+        }
         let line = self.lines.entry(id).or_insert_with(|| Line::new(Arc::clone(memory), &self.signal));
         line.is_due.store(false, SeqCst);
         memory.when_released(Arc::downgrade(&line.notify));
@@ -229,10 +231,12 @@ impl MemoryWaits {
 
     /// Forgets the queue of a module that is gone.
     pub(crate) fn forget(&mut self, stream: StreamId, serial: u32) {
-        let is_trying = |(_, waiter): &(usize, Waiter)| member(*waiter) == (stream, serial);
-        let tried = self.trying.take_if(|trying| is_trying(trying)).map(|(id, _)| id);
         for (id, line) in &mut self.lines {
-            if line.remove((stream, serial)) || tried == Some(*id) {
+            let is_trying = self.trying.get(id).is_some_and(|waiter| member(*waiter) == (stream, serial));
+            if is_trying {
+                self.trying.remove(id);
+            }
+            if line.remove((stream, serial)) || is_trying {
                 // The next one may need less.
                 (line.notify)();
             }
@@ -247,18 +251,26 @@ impl MemoryWaits {
 
     /// Ends the try of a queue whose service procedure has run, or does not run.
     pub(crate) fn end_try(&mut self, at: QueueRef) {
-        self.trying.take_if(|(_, (trying, _))| *trying == at);
+        let tries = self.trying.len();
+        self.trying.retain(|_, (trying, _)| *trying != at);
+        if self.trying.len() < tries {
+            // The next one in the line may be due.
+            self.signal.is_given.store(true, SeqCst);
+        }
     }
 
-    /// Takes the next queue that is to try again from its line, unless another one has yet to try.
+    /// Takes the next queue that is to try again from its line, if no other one of the line has yet to try.
     pub(crate) fn next_due(&mut self) -> Option<Waiter> {
-        if self.trying.is_some() || !self.signal.is_given.swap(false, SeqCst) {
+        if !self.signal.is_given.swap(false, SeqCst) {
             return None;
         }
-        self.lines.retain(|_, line| !line.queues.is_empty());
-        let (id, line) = self.lines.iter_mut().find(|(_, line)| line.is_due.load(SeqCst))?;
+        let trying = &mut self.trying;
+        self.lines.retain(|id, line| !line.queues.is_empty() || trying.contains_key(id));
+        let may_try =
+            |id, line: &Line| line.is_due.load(SeqCst) && !line.queues.is_empty() && !trying.contains_key(id);
+        let (id, line) = self.lines.iter_mut().find(|(id, line)| may_try(id, line))?;
         let waiter = line.pop_front()?;
-        self.trying = Some((*id, waiter));
+        trying.insert(*id, waiter);
         // The others in the line, and other lines, come next.
         self.signal.is_given.store(true, SeqCst);
         Some(waiter)

@@ -208,7 +208,7 @@ impl Queue {
         let is_copied = |m: &Message| !m.data.is_empty() && !m.marks.contains(Marks::CHARGED);
         let Some(blocks) = blocks else {
             let copied = self.messages.range_mut(from..).filter(|m| is_copied(m));
-            return copied.for_each(|m| m.data = m.data.to_vec().into());
+            return copied.for_each(|m| m.data.copy_out());
         };
         let copied = self.messages.range(from..).filter(|m| is_copied(m));
         let mut left_bytes: usize = copied.map(|m| m.data.len()).sum();

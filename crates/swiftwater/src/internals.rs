@@ -227,7 +227,7 @@ pub fn hold_window_from(association: &Association, bytes: usize) {
 /// Copies the bytes of a message out of the blocks in which they arrived, which may be those of a sender on the same stack.
 /// [`MessageRun::copy_out`] does so for a run.
 pub fn copy_out(message: &mut Message) {
-    crate::message::copy_out(message);
+    message.data.copy_out();
 }
 
 /// Releases receive window that [`hold_window_from`] has kept: [`window_bytes`] for each message.

@@ -62,11 +62,6 @@ pub(crate) fn from_block(message: streams::Message) -> Message {
     Message { info, data: message.data }
 }
 
-/// Copies the bytes into one block of their own.
-pub(crate) fn copy_out(message: &mut Message) {
-    message.data = Chain::from(message.to_vec());
-}
-
 pub(crate) fn window_bytes(data: &Chain) -> usize {
     data.len()
 }

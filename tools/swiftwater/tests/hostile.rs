@@ -340,7 +340,7 @@ fn requests_of_some_users_that_wait_leave_places_to_others() {
     let crowds: Vec<Held> = (0..5)
         .map(|n| {
             let mut crowd = scene.attacker_of(ATTACKER + n, "crowd");
-            crowd.args(["waiting", "1100"]);
+            crowd.args([if n == 0 { "waiting" } else { "crowded" }, "1100"]);
             Held::start(crowd)
         })
         .collect();

@@ -87,7 +87,7 @@ impl<'a> Inbound<'a> {
             }
             let weight = held.weight();
             if let Err(wait) = self.put_all_but(kept, held) {
-                // A turn that ends here is the end of the one below.
+                // If this ends the turn, the next step waits for another one.
                 let _ = self.turn.spend(weight.saturating_sub(held.weight()));
                 self.putter.charge_held(held.memory_bytes());
                 // The program may read only once its call returns that waits for room in the channel.

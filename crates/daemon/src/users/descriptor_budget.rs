@@ -3,9 +3,9 @@
 //! If the receiver lacks numbers for the descriptors of a message, the kernel closes them on the receiving thread. So
 //! the daemon receives only while it has numbers for the maximum that one message can contain.
 //!
-//! Each use of descriptors has a part of its own, and one user has at most three quarters of each: so requests take no numbers
-//! from sockets, and other users always get some. What has come already is counted in any case, also beyond the share of its
-//! user: more than one descriptor with a message, and connections whose close is stuck.
+//! Each use of descriptors has a part of its own, and one user has at most three quarters of each. So requests take no numbers
+//! from sockets, and one user leaves some to others. A descriptor that has come is counted even beyond the share of its user:
+//! a message may bring several, and the close of a connection may be stuck.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -496,3 +496,35 @@ fn modules_that_wait_for_memory_go_on_in_rounds() {
     let work = memory.counted().work;
     assert!(work < 4 * STREAMS * 20, "{work}");
 }
+
+#[test]
+fn a_try_that_is_put_off_holds_up_no_other_user() {
+    const STREAMS: usize = 100;
+    let (mut rig, other) = rig(FEW_BYTES);
+    let others_bytes = other.leave(0);
+    up(&mut rig, compressed(&[7]));
+    let greedy = Memory::of(FEW_BYTES);
+    let messages = compressed(&[1, 1, 1, 1]);
+    let streams: Vec<StreamId> = (0..STREAMS).map(|_| rig.executive.open(rig.driver).unwrap()).collect();
+    for s in &streams {
+        share(&mut rig, *s, &greedy);
+        rig.executive.push_named(*s, "compress", &[]).unwrap();
+        let up = |_: &mut Device, cx: &mut streams::Cx<'_>| {
+            messages.iter().for_each(|m| cx.putnext(*s, own(m.data.clone())));
+        };
+        rig.executive.at(epoch()).with_driver(rig.driver, up).unwrap();
+    }
+    // Its tries use up this round.
+    rig.executive.begin_round();
+    let run = |rig: &mut Rig| (0..STEPS_OF_ROUND).for_each(|_| rig.executive.at(epoch()).run());
+    while greedy.counted().work < ROUND_WORK_MAX {
+        run(&mut rig);
+        let read = streams.iter().filter(|s| take(&mut rig.executive, **s).is_some()).count();
+        assert!(read > 0, "it goes on");
+    }
+    run(&mut rig);
+    assert!(take(&mut rig.executive, rig.s).is_none());
+    other.release_read(others_bytes);
+    run(&mut rig);
+    assert_eq!(take(&mut rig.executive, rig.s).unwrap(), [7; PLAIN_BYTES][..]);
+}
