@@ -1,5 +1,12 @@
 //! The receive window that the messages on their way up a stream occupy.
 
+use std::collections::BTreeMap;
+
+use crate::Which;
+use crate::identifiers::StreamId;
+use crate::message::{Credit, Message};
+use crate::scheduler::{DriverCall, Scheduler};
+
 /// Account of the bytes of user data that a driver has sent up a stream with modules, and that no reader has taken yet. It
 /// detects modules that discard messages and do not return their receive window ([`Q::freemsg`](crate::Q::freemsg)): that
 /// window would stay closed.
@@ -31,5 +38,25 @@ impl CreditAccount {
     #[inline]
     pub(crate) fn is_owed(self) -> bool {
         self.unreturned_bytes > 0
+    }
+}
+
+/// The receive window of discarded messages, summed up for each association: there may be a hundred thousand messages.
+#[derive(Debug, Default)]
+pub(crate) struct DiscardedCredit(BTreeMap<Which, Credit>);
+
+impl DiscardedCredit {
+    /// Discards a message.
+    pub(crate) fn discard(&mut self, m: &Message) {
+        if let Some(credit) = m.receive_credit() {
+            self.0.entry(credit.association).or_insert(Credit { bytes: 0, charges: 0, ..credit }).add(credit);
+        }
+    }
+
+    /// Returns the window to the driver of the stream.
+    pub(crate) fn return_to(self, s: StreamId, scheduler: &mut Scheduler) {
+        for credit in self.0.into_values().filter(|credit| credit.bytes > 0) {
+            scheduler.defer(DriverCall::Consumed { stream: s, credit });
+        }
     }
 }

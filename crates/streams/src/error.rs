@@ -147,7 +147,7 @@ pub enum PopError {
     NoModule,
     /// The module is anchored, and the user is not privileged.
     Anchored,
-    /// The module is about to leave, and waits for its other end or the end of a record.
+    /// The module is about to leave, and waits for its other end, for the end of a record, or until what it holds has gone up.
     Busy,
     /// The stream is closed.
     Closed,
@@ -159,7 +159,10 @@ impl fmt::Display for PopError {
             Self::NoModule => write!(f, "the stream has no module to pop; push one first"),
             Self::Anchored => write!(f, "an anchor stands on the module; a privileged user pops it"),
             Self::Busy => {
-                write!(f, "the module waits for its other end, or for the end of a record; pop it again soon")
+                write!(
+                    f,
+                    "the module waits for its other end, for the reader, or for the end of a record; pop it again soon"
+                )
             }
             Self::Closed => write!(f, "the stream is closed; open another one"),
         }

@@ -193,10 +193,10 @@ impl Executive {
         if self.flush_head(s) == Err(WriteError::WouldBlock) {
             self.send_coalesced(s);
         }
+        self.discard_unread(s);
         while self.pop_at_close(s) {}
-        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
-        stream.head.return_all_credit(s, scheduler);
-        self.deliver_posts();
+        // What the modules have sent up as they closed.
+        self.discard_unread(s);
         let Some(stream) = self.streams.get(s) else { return };
         let (driver, minor) = (stream.driver(), stream.minor());
         self.drivers[driver.0].close(&mut Cx::new(&mut self.streams), s);
@@ -205,6 +205,13 @@ impl Executive {
             stream.head.coalesced.clear(&mut self.streams.pool);
         }
         self.close_connections(s);
+        self.deliver_posts();
+    }
+
+    /// Discards what waits for the reader, so that modules do no work on it.
+    fn discard_unread(&mut self, s: StreamId) {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        stream.discard_unread(s, scheduler);
         self.deliver_posts();
     }
 

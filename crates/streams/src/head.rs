@@ -14,16 +14,16 @@ pub use readiness::{Interest, Readiness, WaiterId, Woken};
 pub use stats::HeadStats;
 pub use waiters::{SignalEvents, SignalNotice};
 
+use crate::credit::DiscardedCredit;
 use crate::driver::info::DriverInfo;
 use crate::identifiers::{LinkId, Side, StreamId};
 use crate::memory::StreamMemory;
-use crate::message::{Control, Credit, Kind, Message, Signal};
+use crate::message::{Control, Kind, Message, Signal};
 use crate::queue::Queue;
 use crate::scheduler::{DriverCall, Scheduler};
 use crate::{Chain, Errno, ReadError, RecvInfo, Which, WriteError};
 use coalesce::Coalesced;
 pub(crate) use ioctl::IoctlState;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -326,20 +326,13 @@ impl Head {
         all
     }
 
-    /// Discards all unread messages, and returns the sum of their credit: there may be a hundred thousand.
-    pub(crate) fn return_all_credit(&mut self, s: StreamId, scheduler: &mut Scheduler) {
-        let mut credits: BTreeMap<Which, Credit> = BTreeMap::new();
+    /// Discards all unread messages, and returns their receive window.
+    fn discard_unread(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        let mut discarded = DiscardedCredit::default();
         while let Some(m) = self.queue.getq() {
-            if let Some(credit) = m.receive_credit() {
-                credits
-                    .entry(credit.association)
-                    .or_insert(Credit { bytes: 0, charges: 0, ..credit })
-                    .add(credit);
-            }
+            discarded.discard(&m);
         }
-        for credit in credits.into_values().filter(|credit| credit.bytes > 0) {
-            scheduler.defer(DriverCall::Consumed { stream: s, credit });
-        }
+        discarded.return_to(s, scheduler);
     }
 
     /// Returns the link of the stream, if it is linked.
@@ -451,7 +444,7 @@ impl Head {
     /// Begins the close by the stream's users.
     pub(crate) fn begin_close(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         self.diverted = true;
-        self.return_all_credit(s, scheduler);
+        self.discard_unread(s, scheduler);
         self.on_failure(s, SignalEvents::NONE, scheduler);
         self.closing = true;
         self.waiters = Waiters::default();

@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use slab::Slab;
 
-use crate::credit::CreditAccount;
+use crate::credit::{CreditAccount, DiscardedCredit};
 use crate::detached_blocks::DetachedBlocks;
 use crate::driver::info::{DriverInfo, Open};
 use crate::head::{Head, Readiness};
@@ -684,6 +684,18 @@ impl Stream {
         }
         q.finish();
         self.hang_up_if_drained(s, scheduler);
+    }
+
+    /// Discards what waits in modules and in the head for the reader of a stream that ends, and returns the receive window.
+    pub(crate) fn discard_unread(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        let mut discarded = DiscardedCredit::default();
+        let of_modules = self.modules.iter_mut().map(|slot| &mut slot.queues.read);
+        for queue in of_modules.chain([&mut self.head.queue]) {
+            while let Some(m) = queue.getq() {
+                discarded.discard(&m);
+            }
+        }
+        discarded.return_to(s, scheduler);
     }
 
     /// Returns whether a module holds messages on their way up.

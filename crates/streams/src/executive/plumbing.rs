@@ -81,9 +81,8 @@ impl Executive {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
         let index = stream.uppermost().ok_or(PopError::NoModule)?;
         stream.head.on_pop();
-        let writes = matches!(stream.head.check_write(), Ok(()) | Err(WriteError::WouldBlock));
-        let works = writes && stream.head.check_read().is_ok();
-        if works && stream.run(s, index, Side::Write, Procedure::Leave, scheduler) == Err(Errno::EBUSY) {
+        let is_broken = stream.is_broken();
+        if !is_broken && stream.run(s, index, Side::Write, Procedure::Leave, scheduler) == Err(Errno::EBUSY) {
             self.deliver_posts();
             return Err(PopError::Busy);
         }

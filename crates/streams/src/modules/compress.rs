@@ -71,7 +71,7 @@ enum Leaving {
     Announced,
     /// The other end has wrapped this many messages, and will wrap no more.
     Until(i64),
-    /// For [`Compress::LEAVE_WAIT`] it has not answered, or not all of its messages have come.
+    /// For [`Compress::LEAVE_WAIT`] it has not answered, or not all of its messages have come; or it cannot be told.
     Overdue,
 }
 
@@ -204,12 +204,8 @@ impl Compress {
 
     /// Fails the stream after the other end has broken the rules: nothing that follows can be relied upon.
     fn refuse(&self, q: &mut Q<'_>, m: Message) {
-        Self::fail(q, m, Errno::EBADMSG);
-    }
-
-    fn fail(q: &mut Q<'_>, m: Message, errno: Errno) {
         q.freemsg(m);
-        q.putnext(Message::new(Kind::Error { read: Some(errno), write: Some(errno) }));
+        q.putnext(Message::new(Kind::Error { read: Some(Errno::EBADMSG), write: Some(Errno::EBADMSG) }));
     }
 
     /// Returns the compressed or wrapped form of a message on its way down; `None` leaves the message unchanged.
@@ -445,6 +441,10 @@ impl Module for Compress {
 
     /// Tells the other end, and waits for what it has compressed. An end that was not announced is not known to the other one.
     fn leave(&mut self, q: &mut Q<'_>) -> bool {
+        if q.is_cut_off() {
+            // The other end hears nothing any more. What it has sent still goes up.
+            (self.leaving, self.in_record) = (Leaving::Overdue, false);
+        }
         match self.leaving {
             Leaving::No if !self.announced && !self.answered => true,
             Leaving::No => {
@@ -465,16 +465,5 @@ impl Module for Compress {
             _ => {}
         }
         self.tell_poppers(q);
-    }
-
-    /// Sends up the waiting messages now: behind the module nothing could decompress them. The stream fails if there is no memory
-    /// for them, unless it is closed. A module that was asked to leave has none.
-    fn close(&mut self, q: &mut Q<'_>) {
-        let mut q = q.other();
-        while let Some(m) = self.take_queued(&mut q) {
-            if let Err(m) = self.take(&mut q, m) {
-                Self::fail(&mut q, m, Errno::ENOBUFS);
-            }
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use streams::drivers::Splice;
 use streams::modules::Compress;
 use streams::{
-    Chain, Errno, Executive, Message, Notify, PopError, ReadError, RecvInfo, SendInfo, StateCharge, StreamId,
+    Chain, Errno, Executive, Kind, Message, Notify, PopError, RecvInfo, SendInfo, StateCharge, StreamId,
     StreamMemory, Which,
 };
 
@@ -294,18 +294,38 @@ fn a_module_that_has_no_memory_for_what_waits_is_not_popped() {
     assert_eq!(memory.read_bytes(), 0);
 }
 
-/// A stream that was hung up pops its modules at once.
+/// The pop waits for no answer of the other end, which hears nothing any more.
 #[test]
-fn a_stream_fails_whose_module_is_popped_without_memory_for_what_waits() {
+fn a_module_of_a_stream_that_was_cut_off_is_popped_once_what_waits_has_gone_up() {
     let (mut rig, memory) = rig(FEW_BYTES);
     up(&mut rig, compressed(&[1, 2, 3]));
-    rig.up(Message::new(streams::Kind::Hangup));
+    let others_bytes = memory.leave(0);
+    rig.up(Message::new(Kind::Error { read: None, write: Some(Errno::EPIPE) }));
     rig.executive.at(epoch()).run();
+    assert_eq!(rig.executive.pop(rig.s).err(), Some(PopError::Busy), "messages wait for memory");
+    memory.release_read(others_bytes);
     take(&mut rig.executive, rig.s).unwrap();
-    memory.leave(0);
-    rig.device(|cx, s| cx.error(s, Errno::EIO));
+    rig.executive.at(epoch()).run();
+    assert!(rig.executive.poll(rig.s).poppable);
     rig.executive.pop(rig.s).unwrap();
-    assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::ENOBUFS)));
+    let content = |byte| Some(Chain::from(vec![byte; PLAIN_BYTES]));
+    for byte in [2, 3] {
+        assert_eq!(rig.executive.getmsg(rig.s).unwrap().map(|m| m.data), content(byte));
+    }
+}
+
+#[test]
+fn a_close_unpacks_nothing_and_returns_the_window_of_what_waits() {
+    let (mut rig, memory) = rig(FEW_BYTES);
+    let sent = compressed(&[1, 2, 3]);
+    let sent_bytes: usize = sent.iter().map(|m| m.data.len()).sum();
+    up(&mut rig, sent);
+    let refusals = memory.counted().refusals;
+    rig.executive.at(epoch()).close_now(rig.s);
+    assert_eq!(memory.counted().refusals, refusals, "the third was not unpacked");
+    assert_eq!(memory.read_bytes(), 0);
+    let returned_bytes: usize = rig.state().consumed.iter().map(|(_, bytes)| bytes).sum();
+    assert_eq!(returned_bytes, sent_bytes);
 }
 
 /// Writes a message on each of these streams, and returns what has gone at once.
