@@ -193,10 +193,10 @@ impl Executive {
         if self.flush_head(s) == Err(WriteError::WouldBlock) {
             self.send_coalesced(s);
         }
-        self.discard_unread(s);
+        self.discard_queued(s);
         while self.pop_at_close(s) {}
         // What the modules have sent up as they closed.
-        self.discard_unread(s);
+        self.discard_queued(s);
         let Some(stream) = self.streams.get(s) else { return };
         let (driver, minor) = (stream.driver(), stream.minor());
         self.drivers[driver.0].close(&mut Cx::new(&mut self.streams), s);
@@ -208,10 +208,10 @@ impl Executive {
         self.deliver_posts();
     }
 
-    /// Discards what waits for the reader, so that modules do no work on it.
-    fn discard_unread(&mut self, s: StreamId) {
+    /// Discards what waits in modules and for the reader. No module works on it: there may be thousands of messages in each.
+    fn discard_queued(&mut self, s: StreamId) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
-        stream.discard_unread(s, scheduler);
+        stream.discard_queued(s, scheduler);
         self.deliver_posts();
     }
 

@@ -187,7 +187,13 @@ impl Scheduler {
 
     /// Counts that a message was taken from the middle of a queue, and that this has moved so many others.
     pub(crate) fn count_removal(&mut self, moved: usize) {
-        self.work += 1 + moved / MOVED_PER_WORK;
+        self.work += 1;
+        self.count_moved(moved);
+    }
+
+    /// Counts that so many messages were moved or discarded.
+    pub(crate) fn count_moved(&mut self, messages: usize) {
+        self.work += messages / MOVED_PER_WORK;
     }
 
     /// Returns whether the step has had its part of work.

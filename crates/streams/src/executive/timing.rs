@@ -8,6 +8,7 @@ use crate::driver::{Cx, Driver};
 use crate::error::{Refused, WriteError};
 use crate::identifiers::{DriverId, Place, StreamId};
 use crate::message::Message;
+use crate::queue::SERVED_MAX;
 use crate::shares::PutOff;
 use crate::timers::{Alarm, TimerId, TimerKey};
 
@@ -96,14 +97,14 @@ impl At<'_> {
         self.executive.flush_head(s)
     }
 
-    /// Closes a stream for one of its users. The last close ends the stream: written data still goes down, for the close time at
-    /// most (`I_SETCLTIME`), modules are popped, unread messages return their credit, and the driver ends its part. Closing a
-    /// closed stream does nothing.
+    /// Closes a stream for one of its users. The last close ends the stream: written data still goes down, as there is room, and
+    /// after the close time (`I_SETCLTIME`) whether there is room or not. Then modules are popped, unread messages return their
+    /// credit, and the driver ends its part. Closing a closed stream does nothing.
     pub fn close(&mut self, s: StreamId) {
         self.executive.close(s);
     }
 
-    /// Ends a stream at once; messages on their way down may be lost.
+    /// Ends a stream at once. Messages on their way down that have not reached the driver are lost.
     pub fn close_now(&mut self, s: StreamId) {
         self.executive.close_now(s);
     }
@@ -150,7 +151,8 @@ impl Executive {
         let mut expired = 0;
         for _ in 0..DUE_MAX {
             let Some((s, timer, alarm)) = self.streams.scheduler.timers.next_due() else { break };
-            let is_of_module = matches!(alarm, Alarm::Procedure { place: Place::Module(_), .. });
+            let is_of_module =
+                matches!(alarm, Alarm::Procedure { place: Place::Module(_), .. } | Alarm::Close);
             let memory = if is_of_module { self.streams.memory_of_modules(s) } else { None };
             if memory.is_some_and(|memory| self.streams.scheduler.put_off(&memory, PutOff::Timer(timer))) {
                 continue;
@@ -181,7 +183,7 @@ impl Executive {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         match alarm {
             Alarm::Ioctl { id } => stream.head.expire_ioctl(s, id, scheduler),
-            Alarm::Close => self.close_now(s),
+            Alarm::Close => self.end_close_time(s),
             Alarm::Procedure { place: Place::Module(index), serial, side } => {
                 stream.run_timer(s, index.into(), serial, side, timer, scheduler);
             }
@@ -207,24 +209,43 @@ impl Executive {
     /// Keeps a closed stream until no message is on its way down. Returns false if none is, or if waiting is futile.
     pub(super) fn begin_draining(&mut self, s: StreamId) -> bool {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return false };
-        let close_time = stream.head.close_time();
-        if close_time.is_zero() || !stream.is_draining() || stream.head.check_write().is_err() {
+        if !stream.is_draining() || stream.head.check_write().is_err() {
             return false;
         }
+        let close_time = stream.head.close_time();
         stream.head.begin_close(s, scheduler);
         scheduler.timers.start(s, Alarm::Close, close_time);
         scheduler.on_draining_began();
         true
     }
 
+    /// Sends what modules of a closed stream still hold down to the driver, whether it has room or not, and then ends the stream.
+    /// A part at a time, because there may be thousands of messages in each.
+    fn end_close_time(&mut self, s: StreamId) {
+        for _ in 0..SERVED_MAX {
+            let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+            if stream.head.is_failed() || !stream.force_down(s, scheduler) {
+                return self.close_now(s);
+            }
+            self.deliver_posts();
+        }
+        if let Some((_, scheduler)) = self.streams.parts(s) {
+            scheduler.timers.start(s, Alarm::Close, Duration::ZERO);
+        }
+    }
+
     /// Ends closed streams whose queues have drained. Looks only at those to which something has happened: very many may drain.
     /// If very many have drained, only some end, and [`Executive::deadline`] remains in the past.
     pub(super) fn end_drained(&mut self) {
+        self.streams.scheduler.begin_step();
         for _ in 0..ENDED_MAX {
             let Some(s) = self.streams.scheduler.next_drained() else { return };
             let Some(stream) = self.streams.get(s) else { continue };
             if !stream.is_draining() || stream.head.is_failed() {
                 self.close_now(s);
+            }
+            if self.streams.scheduler.is_step_over() {
+                return;
             }
         }
     }

@@ -1,7 +1,14 @@
 //! Pops of modules with many messages, which go on in steps (`streamio(7)` I_POP).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
-use streams::{Executive, Interest, Message, Module, ModuleInfo, PopError, Q, QueueInfo, RecvInfo};
+use streams::drivers::Nuls;
+use streams::{
+    Executive, Interest, Message, Module, ModuleInfo, PopError, Q, QUEUED_MESSAGES_MAX, QueueInfo, RecvInfo,
+};
 
 use crate::support::{Noting, ONE, Rig, epoch};
 
@@ -156,6 +163,90 @@ fn the_window_of_what_a_popped_module_has_left_returns_when_the_stream_ends() {
     rig.executive.at(epoch()).close_now(rig.s);
     let returned: usize = rig.state().consumed.iter().map(|(_, bytes)| bytes).sum();
     assert_eq!(returned, numbers(MANY).iter().map(String::len).sum::<usize>());
+}
+
+/// Returns a stream on which two modules have as many messages each on their way down.
+fn with_messages_in_two(count: usize) -> Rig {
+    let mut rig = with_messages(count);
+    rig.executive.push(rig.s, Box::new(Hoarding)).unwrap();
+    (count..2 * count).for_each(|number| rig.write(&number.to_string()).unwrap());
+    rig.run_all();
+    rig
+}
+
+#[test]
+fn what_modules_hold_at_the_end_of_the_close_time_goes_down_in_steps() {
+    for close_time in [Duration::ZERO, Duration::from_secs(1)] {
+        let mut rig = with_messages_in_two(MANY);
+        rig.executive.set_close_time(rig.s, close_time);
+        rig.executive.at(epoch()).close(rig.s);
+        let start = Instant::now();
+        rig.executive.timeout(start);
+        assert!(rig.executive.is_busy(), "the timer begins to run");
+        let (mut steps, end) = (0, start + close_time);
+        while rig.executive.is_busy() {
+            let before = rig.received().len();
+            rig.executive.timeout(end);
+            assert!(rig.received().len() - before <= STEP_MAX);
+            steps += 1;
+            assert!(steps < 2 * MANY, "it goes on");
+        }
+        // Those of the upper module pass two places.
+        assert!(steps >= 3 * MANY / STEP_MAX);
+        assert_eq!(rig.received(), numbers(2 * MANY));
+    }
+}
+
+/// Counts the messages that come down, and keeps them.
+struct Counting(Arc<AtomicUsize>);
+
+impl Module for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+    fn info(&self) -> ModuleInfo {
+        Hoarding.info()
+    }
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        self.0.fetch_add(1, Relaxed);
+        q.putq(m);
+    }
+    fn wsrv(&mut self, _q: &mut Q<'_>) {}
+}
+
+#[test]
+fn a_stream_that_ends_at_once_discards_what_modules_hold() {
+    let (puts, mut rig) = (Arc::new(AtomicUsize::new(0)), Rig::new());
+    rig.executive.push(rig.s, Box::new(Counting(Arc::clone(&puts)))).unwrap();
+    rig.write("below").unwrap();
+    rig.executive.push(rig.s, Box::new(Hoarding)).unwrap();
+    (0..MANY).for_each(|number| rig.write(&number.to_string()).unwrap());
+    rig.run_all();
+    rig.executive.at(epoch()).close_now(rig.s);
+    assert_eq!((puts.load(Relaxed), rig.received().len()), (1, 0), "no module works on it");
+}
+
+#[test]
+fn closed_streams_that_have_failed_end_in_steps_if_their_modules_hold_much() {
+    const STREAMS: usize = 16;
+    let mut executive = Executive::new(epoch());
+    let driver = executive.add_driver("nuls", Box::new(Nuls));
+    let streams: Vec<_> = (0..STREAMS).map(|_| executive.open(driver).unwrap()).collect();
+    for &s in &streams {
+        executive.push(s, Box::new(Counting(Arc::default()))).unwrap();
+        for _ in 0..QUEUED_MESSAGES_MAX {
+            executive.at(epoch()).putmsg(s, Message::data(b"x".to_vec())).unwrap();
+        }
+        executive.at(epoch()).close(s);
+    }
+    executive.at(epoch()).with_driver(driver, |_: &mut Nuls, cx| streams.iter().for_each(|&s| cx.hangup(s)));
+    let mut left = STREAMS;
+    while left > 0 {
+        executive.at(epoch()).run();
+        let ended = left - executive.streams().count();
+        assert!((1..=STREAMS / 4).contains(&ended), "{ended} in one step");
+        left -= ended;
+    }
 }
 
 /// Keeps all messages on their way up, and has no queue downward.
