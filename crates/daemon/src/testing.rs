@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use channel_protocol::assoc_id::AssocId;
@@ -30,6 +30,7 @@ use crate::users::descriptor_budget::DescriptorBudget;
 use crate::users::limits::Limits;
 use crate::users::owner::Owner;
 use crate::users::resources::Resources;
+use crate::users::worker::{WORKERS_MAX, Worker};
 
 /// Time after which a wait without end is a failure.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -130,6 +131,16 @@ pub(crate) async fn until(awaited: &str, mut holds: impl FnMut() -> bool) {
         assert!(tokio::time::Instant::now() < deadline, "waited in vain: {awaited}");
         tokio::time::sleep(CHECK_INTERVAL).await;
     }
+}
+
+/// Keeps all threads of a user busy until the result is dropped: work that is queued meanwhile begins later.
+pub(crate) fn keep_busy(worker: &Worker) -> Vec<mpsc::Sender<()>> {
+    let keep_one_busy = |_| {
+        let (end_it, ends) = mpsc::channel::<()>();
+        worker.run(move || ends.recv().unwrap_or_default());
+        end_it
+    };
+    (0..WORKERS_MAX).map(keep_one_busy).collect()
 }
 
 /// Returns the header of a message for the association.

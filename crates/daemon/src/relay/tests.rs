@@ -40,8 +40,8 @@ use crate::state::socket::Socket;
 use crate::system::lock::lock;
 use crate::tasks::relaying::drain;
 use crate::testing::{
-    self, ID, announce, opened, put, put_record, read, read_bundled, registry, send, send_long, send_memfd,
-    send_only, server_address, soon, until, with_writer,
+    self, ID, announce, keep_busy, opened, put, put_record, read, read_bundled, registry, send, send_long,
+    send_memfd, send_only, server_address, soon, until, with_writer,
 };
 use crate::users::limits::Limits;
 use crate::users::quantum::{BYTES_PER_TURN, RECORDS_PER_TURN};
@@ -277,9 +277,8 @@ async fn a_long_message_whose_memory_has_come_is_read_when_the_thread_is_free() 
     let all = channel.accounts().sent().charge_anyway(Limits::default().user_memory_bytes - 80_000);
     send_long(&joined.program_end, ID, 100_000);
     assert_eq!(outbound.step().expect("it is open"), OutboundWait::Own(ChannelWait::UserMemory));
-    // Work for another socket of this user is stuck, and so is the close of a descriptor.
-    let (end_it, ends) = mpsc::channel::<()>();
-    channel.daemon_end().closer().worker().run(move || ends.recv().unwrap_or_default());
+    // Work for other sockets of this user is stuck, and so is the close of a descriptor.
+    let busy = keep_busy(channel.daemon_end().closer().worker());
     let (_end_close, close_ends) = mpsc::channel::<()>();
     channel.daemon_end().closer().run(move || close_ends.recv().unwrap_or_default());
     while channel.daemon_end().closer().has_room() {
@@ -289,7 +288,7 @@ async fn a_long_message_whose_memory_has_come_is_read_when_the_thread_is_free() 
     soon(channel.room()).await;
     assert_eq!(outbound.step().expect("it is open"), OutboundWait::Message);
     assert!(channel.awaits_thread());
-    drop(end_it);
+    drop(busy);
     soon(channel.readable()).await;
     assert_eq!(outbound.step().expect("it is open"), OutboundWait::Message);
     let mut received = 0;

@@ -59,7 +59,9 @@ mod tests {
     use crate::relay::outbound::{Ends, Outbound, OutboundWait, Source};
     use crate::state::registry::Registry;
     use crate::state::send_queue::Messages;
-    use crate::testing::{header, opened, put, registry, send, send_long, server_address, soon, with_writer};
+    use crate::testing::{
+        header, keep_busy, opened, put, registry, send, send_long, server_address, soon, with_writer,
+    };
     use crate::users::limits::Limits;
     use crate::users::quantum::RECORDS_PER_TURN;
 
@@ -272,9 +274,12 @@ mod tests {
         assert!(matches!(outbound.step(), Ok(wait) if wait == waits_for_memory));
         // A step that another event has caused.
         assert!(matches!(outbound.step(), Ok(wait) if wait == waits_for_memory));
+        let busy = keep_busy(channel.daemon_end().closer().worker());
         drop(all);
         soon(channel.room()).await;
         assert!(matches!(outbound.step(), Ok(OutboundWait::Message)), "a thread reads it");
+        assert!(first.assoc.has_upper_data());
+        drop(busy);
         soon(channel.readable()).await;
         assert!(matches!(outbound.step(), Ok(OutboundWait::Message)));
         assert!(!first.assoc.has_upper_data());
