@@ -225,6 +225,8 @@ static void *connects(void *encapsulation)
 }
 
 enum { HALF_CLOSED = 8 };
+/* More than the buffers of a peer hold that does not read, so that the association does not end, and less than those of both. */
+enum { UNREAD_MESSAGES = 112, UNREAD_BYTES = 20000 };
 
 /* Waits for the end of a socket that the program has shut down, and whose peer does not read. */
 static void *reads_half_closed(void *socket)
@@ -236,11 +238,11 @@ static void *reads_half_closed(void *socket)
 
 static void half_close(int port, int *socket, pthread_t *reader)
 {
-    static char message[20000];
+    static char message[UNREAD_BYTES];
     int peer;
     joined(port, socket, &peer);
-    while (polls(*socket, POLLOUT, 50) == POLLOUT)
-        CHECK(send(*socket, message, sizeof message, MSG_DONTWAIT) > 0 || errno == EAGAIN);
+    for (int i = 0; i < UNREAD_MESSAGES; i++)
+        CHECK(send(*socket, message, sizeof message, 0) == sizeof message);
     CHECK(shutdown(*socket, SHUT_WR) == 0);
     CHECK(pthread_create(reader, NULL, reads_half_closed, socket) == 0);
 }
