@@ -140,6 +140,7 @@ mod tests {
 
     use super::*;
     use crate::state::registry::Opened;
+    use crate::state::socket_options::{SO_REUSEPORT, SOL_SOCKET};
     use crate::system::descriptor_io::polls;
     use crate::testing::{opened, opened_whole, registry, soon};
 
@@ -167,5 +168,25 @@ mod tests {
             soon(discarding).await;
         }
         assert!(is_writable());
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn sockets_listen_at_one_port_if_they_share_it() {
+        for shares in [true, false] {
+            let registry = registry();
+            let [first, second] = [(); 2].map(|()| opened_whole(&registry, Style::OneToMany));
+            for opened in [&first, &second] {
+                assert!(!registry.shares_port(&opened.socket), "it has none");
+                opened.socket.options_mut().keep((SOL_SOCKET, SO_REUSEPORT), i32::from(shares));
+            }
+            let listen = |opened: &Opened| listen(&registry, &opened.socket, 1, opened.program_end.as_fd());
+            registry.bind(&first.socket, SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+            assert_eq!(registry.shares_port(&first.socket), shares);
+            assert_eq!(listen(&first), Ok(()));
+            if shares {
+                registry.bind(&second.socket, first.socket.local_address()).expect("it is shared");
+                assert_eq!(listen(&second), Ok(()));
+            }
+        }
     }
 }

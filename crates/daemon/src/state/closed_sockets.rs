@@ -210,6 +210,7 @@ impl ClosedSockets {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::rc::Rc;
 
     use swiftwater::RecvError;
@@ -456,5 +457,28 @@ mod tests {
         let peer = closed_socket(&registry, &listener, true).await;
         assert_eq!(registry.resources().users().user(1).associations(), 1);
         assert!(!is_aborted(&peer).await);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn an_association_that_is_left_after_its_socket_has_released_the_port_is_shown_at_its_addresses() {
+        for is_released_first in [true, false] {
+            let registry = registry_with(&Limits::default());
+            let listener = registry.stack().listen(7).expect("a free port");
+            let (socket, _peer) = connected_socket(&registry, &listener).await;
+            send_beyond_window(&socket).await;
+            registry.bind(&socket, SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+            let local = socket.addresses().all_local();
+            if is_released_first {
+                registry.release_port(&socket);
+                registry.forget(&socket);
+            } else {
+                let taken = registry.take_associations(&socket);
+                registry.release_port(&socket);
+                taken.iter().for_each(|assoc| registry.leave(&socket, assoc));
+            }
+            assert!(!socket.addresses().is_bound());
+            let left = registry.closed().following(1, None, 2);
+            assert_eq!(left.iter().map(|(_, closed, _)| &closed.local).collect::<Vec<_>>(), [&local]);
+        }
     }
 }
