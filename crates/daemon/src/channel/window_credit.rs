@@ -230,6 +230,8 @@ impl WindowCredit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::lent_memfd::tests::{account, message};
+    use crate::testing::until;
     use crate::users::closer::{Closers, Source};
     use crate::users::descriptor_budget::DescriptorBudget;
 
@@ -302,5 +304,69 @@ mod tests {
         let (old, new) = (pair(&[10, 20, 30]), pair(&[]));
         old.move_to(&new, &[false, true], &[]);
         assert_eq!((kept(&old).1, kept(&new).1), (vec![20], vec![30]));
+    }
+
+    /// A window that counts what it was opened by.
+    #[derive(Default)]
+    struct Window(Cell<usize>);
+
+    impl ReceiveWindow for Window {
+        fn release(&self, bytes: usize) {
+            self.0.set(self.0.get() + bytes);
+        }
+    }
+
+    #[test]
+    fn a_window_opens_by_the_credits_of_the_messages_that_were_read() {
+        let (unread, window) = (pair(&[]), Rc::new(Window::default()));
+        let as_window: Rc<dyn ReceiveWindow> = Rc::<Window>::clone(&window);
+        for bytes in [10, 20, 30, 40] {
+            unread.attempt(1).on_put(Some(HeldCredit::new(Rc::downgrade(&as_window), bytes)));
+        }
+        let released = |taken| {
+            unread.on_read(taken, 0);
+            (unread.unread_count(taken), window.0.get())
+        };
+        assert_eq!([0, 2, 2, 3].map(released), [(4, 0), (2, 30), (2, 30), (1, 60)]);
+        unread.release_all();
+        assert_eq!(window.0.get(), 100);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn one_watcher_runs_while_a_credit_or_the_memory_of_a_long_message_is_held() {
+        for is_long in [false, true] {
+            let (unread, account) = (pair(&[]), account());
+            let watchers = RefCell::new(Vec::new());
+            let watch = || {
+                unread.watch(|| {
+                    let watcher = tokio::task::spawn_local(std::future::pending::<()>()).abort_handle();
+                    watchers.borrow_mut().push(watcher.clone());
+                    watcher
+                });
+                (watchers.borrow().len(), unread.needs_watcher())
+            };
+            let hold = || match is_long {
+                true => unread.hold_memory(message(&account, b"long")),
+                false => {
+                    unread.attempt(1).on_put(Some(HeldCredit { window: Weak::<NoWindow>::new(), bytes: 10 }))
+                }
+            };
+            let read = |count: u32| if is_long { unread.on_read(0, count) } else { unread.on_read(count, 0) };
+            assert_eq!(watch(), (0, false), "nothing is held");
+            hold();
+            assert_eq!([(); 2].map(|()| watch()), [(1, true); 2]);
+            read(1);
+            until("its memory is returned", || account.charged_bytes() == 0).await;
+            assert_eq!(watch(), (1, false), "the watcher ends");
+            hold();
+            assert_eq!(watch(), (2, true));
+            unread.on_watcher_ended();
+            assert_eq!(watch(), (3, true));
+            unread.close();
+            tokio::task::yield_now().await;
+            let ended: Vec<bool> = watchers.borrow().iter().map(AbortHandle::is_finished).collect();
+            assert_eq!(ended, [false, false, true], "a close stops the last one");
+            until("all memory is returned", || account.charged_bytes() == 0).await;
+        }
     }
 }
