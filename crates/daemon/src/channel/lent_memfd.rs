@@ -205,4 +205,18 @@ pub(super) mod tests {
         assert_eq!(memory.append(&[7; 5], 50), Err(Errno::NOBUFS));
         assert_eq!(fstat(&memory).expect("it is open").st_size, 56);
     }
+
+    #[test]
+    fn the_blocks_of_a_message_follow_one_another_and_what_is_appended_follows_them() {
+        let account = account();
+        let blocks = ["one", "", "three", "4"].map(|block| Bytes::from_static(block.as_bytes()));
+        let number = DescriptorBudget::with_max(1 << 16).count(Use::LongMessages, 1, LentMemfd::DESCRIPTORS);
+        let charge = account.take(100).expect("room");
+        let mut message = LentMemfd::new(&blocks, number, charge).expect("a memfd");
+        message.append(b"mo", 1).expect("room");
+        message.append(b"re", 1).expect("room");
+        let mut content = [0; 32];
+        let bytes = rustix::io::pread(&message, &mut content, 0).expect("it is open for reading");
+        assert_eq!(&content[..bytes], b"onethree4more");
+    }
 }
