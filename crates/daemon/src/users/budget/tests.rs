@@ -360,3 +360,10 @@ fn messages_that_had_to_wait_are_counted() {
     }
     drop(all);
 }
+
+#[test]
+fn charges_exceed_the_limit_of_their_user_only_beyond_the_excess() {
+    let account = budget(100, 50).account(1);
+    let _charge = account.charge_anyway(110);
+    assert!(account.exceeds_own_limit(9) && !account.exceeds_own_limit(10));
+}
