@@ -264,6 +264,14 @@ impl UserThreads {
 }
 
 #[cfg(test)]
+impl Threads {
+    /// Makes all threads look as if others had them, so that the work of a queue without one only waits.
+    pub(super) fn pretend_none_is_left(&self) {
+        self.state().running = THREADS_MAX;
+    }
+}
+
+#[cfg(test)]
 impl UserThreads {
     /// Makes the threads look as if they had finished nothing for a long time.
     pub(super) fn pretend_late(&self) {

@@ -199,3 +199,35 @@ async fn there_is_room_as_soon_as_another_closer_has_freed_numbers() {
     drop(taken);
     soon(room).await;
 }
+
+#[test]
+fn a_closer_is_behind_and_stuck_beyond_so_many_descriptors() {
+    let closers = Closers::new(DescriptorBudget::with_max(1 << 16));
+    closers.threads.pretend_none_is_left();
+    let one = closers.of(1, Source::Requests);
+    for pending in 1..=PENDING_MAX + 1 {
+        one.run(|| ());
+        let expected = (pending > BEHIND_AFTER, pending > PENDING_MAX);
+        assert_eq!((one.is_behind(), one.is_stuck()), expected, "{pending} wait");
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_closer_that_is_late_is_waited_for() {
+    let one = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Requests);
+    let is_pending = |wait: std::pin::Pin<&mut dyn Future<Output = ()>>| {
+        wait.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending()
+    };
+    assert!(!is_pending(std::pin::pin!(one.drained())), "it has no work");
+    let (end_it, ends) = std::sync::mpsc::channel::<()>();
+    one.run(move || ends.recv().unwrap_or_default());
+    one.thread.pretend_late();
+    assert!(one.is_stuck() && one.is_behind());
+    let mut goes_on = std::pin::pin!(one.goes_on());
+    assert!(is_pending(std::pin::pin!(async { _ = goes_on.as_mut().await })));
+    assert!(is_pending(std::pin::pin!(one.drained())));
+    drop(end_it);
+    assert!(soon(goes_on).await);
+    until("the work is done", || one.thread.pending() == 0).await;
+    assert!(!is_pending(std::pin::pin!(one.drained())) && soon(one.goes_on()).await);
+}
