@@ -314,6 +314,36 @@ mod tests {
         assert_eq!(more(ADDRESSES_MAX..=ADDRESSES_MAX + 1).await, Err(Errno::NOBUFS));
         assert_eq!(more(ADDRESSES_MAX..=ADDRESSES_MAX).await, Ok(()));
         assert_eq!(socket.addresses().bound().map(|bound| bound.ips().len()), Some(ADDRESSES_MAX));
+        let (fresh, _program_end) = opened(&registry);
+        assert_eq!(bind_more(&registry, &fresh, &list(1..=ADDRESSES_MAX), requester(1)).await, Ok(()));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn addresses_are_added_and_removed_with_the_port_of_the_socket_or_none() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry);
+        let at = |host, port| SocketAddr::from(([127, 0, 0, host], port));
+        let less = |addresses: &[SocketAddr]| {
+            let mut list = Vec::new();
+            addresses.iter().for_each(|address| append(&mut list, *address));
+            bind_less(&registry, &socket, &list)
+        };
+        let more = async |address| bind_more(&registry, &socket, &[address], requester(1)).await;
+        assert_eq!(less(&[at(1, 0)]), Err(Errno::BUSY), "it has none");
+        assert_eq!(bind(&registry, &socket, at(1, 0), requester(1)), Ok(()));
+        let port = socket.local_address().port();
+        let other = port ^ 1;
+        assert_eq!(more(at(2, other)).await, Err(Errno::INVAL));
+        assert_eq!((more(at(2, port)).await, more(at(3, 0)).await), (Ok(()), Ok(())));
+        let ips = || socket.addresses().bound().map(|bound| bound.ips().to_vec()).unwrap_or_default();
+        assert_eq!(less(&[at(1, other)]), Err(Errno::INVAL));
+        assert_eq!(less(&[at(9, port)]), Err(Errno::INVAL), "it has no such address");
+        assert_eq!(less(&[at(1, 0), at(2, 0), at(3, 0)]), Err(Errno::BUSY), "one stays");
+        assert_eq!(ips().len(), 3, "all of a list are removed, or none");
+        assert_eq!(less(&[at(1, port), at(3, 0)]), Ok(()));
+        assert_eq!((ips(), socket.local_address().port()), (vec![at(2, 0).ip()], port));
+        let (second, _program_end) = opened(&registry);
+        assert_eq!(bind(&registry, &second, at(1, port), requester(1)), Ok(()), "it is free again");
     }
 
     #[tokio::test(flavor = "local")]
