@@ -32,27 +32,45 @@ fn says_the_same(name: &str) {
     assert!(differences.is_empty() && expected.len() == said.len(), "{name}: {differences:#?}");
 }
 
-#[test]
-#[ignore = "needs user-mode Linux and root: ./test --all"]
-fn its_sockets_answer_as_ours_are_held_to() {
-    lab("its_sockets_answer_as_ours_are_held_to", || {
+/// Compares the answers of these programs. `test` is the name of the test that calls.
+fn answers_are_those_that_ours_are_held_to(test: &str, programs: &[&str]) {
+    lab(test, || {
         if !shell("uname -r").starts_with(VERSION) {
             return tools::skip("the texts are of another kernel");
         }
-        let ours = [
-            "addresses",
-            "calls",
-            "closing",
-            "endings",
-            "failed",
-            "linger",
-            "listeners",
-            "messages",
-            "notifications",
-            "options",
-            "shut",
-            "values",
-        ];
-        ours.into_iter().chain(IN_UDP).for_each(says_the_same);
+        programs.iter().for_each(|name| says_the_same(name));
     });
+}
+
+#[test]
+#[ignore = "needs user-mode Linux and root: ./test --all"]
+fn calls_and_options_are_answered_as_ours_are_held_to() {
+    answers_are_those_that_ours_are_held_to(
+        "calls_and_options_are_answered_as_ours_are_held_to",
+        &["addresses", "calls", "listeners", "options", "values"],
+    );
+}
+
+#[test]
+#[ignore = "needs user-mode Linux and root: ./test --all"]
+fn messages_are_answered_as_ours_are_held_to() {
+    answers_are_those_that_ours_are_held_to(
+        "messages_are_answered_as_ours_are_held_to",
+        &["failed", "messages", "notifications"],
+    );
+}
+
+#[test]
+#[ignore = "needs user-mode Linux and root: ./test --all"]
+fn ends_are_answered_as_ours_are_held_to() {
+    answers_are_those_that_ours_are_held_to(
+        "ends_are_answered_as_ours_are_held_to",
+        &["closing", "endings", "linger", "shut"],
+    );
+}
+
+#[test]
+#[ignore = "needs user-mode Linux and root: ./test --all"]
+fn packets_of_a_peer_are_answered_as_ours_are_held_to() {
+    answers_are_those_that_ours_are_held_to("packets_of_a_peer_are_answered_as_ours_are_held_to", &IN_UDP);
 }
