@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 use std::{env, fs};
 
 use crate::tools;
@@ -20,6 +21,8 @@ const PROGRAMS: [&str; 9] =
     ["linux.uml", "unshare", "ip", "tc", "insmod", "sysctl", "socat", "python3", "cc"];
 /// The kernel's shell.
 const SHELL_PORT: u16 = 9999;
+/// Time that a command in that shell may say nothing. Beside other programs, a kernel that is a process is slow.
+const SHELL_PATIENCE: Duration = Duration::from_secs(120);
 
 /// The kernel's addresses, one on each link.
 pub const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 2), Ipv4Addr::new(10, 78, 0, 2)];
@@ -82,7 +85,7 @@ pub fn shell(command: &str) -> String {
     let talk = || -> std::io::Result<String> {
         // Tests take the first link down.
         let mut stream = TcpStream::connect((ADDRESSES[1], SHELL_PORT))?;
-        stream.set_read_timeout(Some(crate::process::PATIENCE))?;
+        stream.set_read_timeout(Some(SHELL_PATIENCE))?;
         // The exit code does not come back by itself.
         writeln!(stream, "({command}) 2>&1; echo exit=$?")?;
         stream.shutdown(Shutdown::Write)?;
