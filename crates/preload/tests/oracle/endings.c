@@ -39,7 +39,7 @@ static int is_gone(int fd, int id)
 {
     struct sctp_status status = {.sstat_assoc_id = id};
     socklen_t bytes = sizeof status;
-    return getsockopt(fd, IPPROTO_SCTP, SCTP_STATUS, &status, &bytes) != 0 || status.sstat_state == SCTP_CLOSED;
+    return getsockopt(fd, IPPROTO_SCTP, SCTP_STATUS, &status, &bytes) != 0;
 }
 
 /* Sends to one association, with flags of its own. */

@@ -181,7 +181,9 @@ static void a_handler_jumps(void)
         CHECK(!"the call came back");
     }
     send_numbers(AT_ONCE, 1);
-    expect_numbers(0, AT_ONCE + 1);
+    /* The first message may have come before the handler looked, which has then read it. */
+    int taken = nested == 0;
+    expect_numbers(taken, AT_ONCE + 1 - taken);
 }
 
 /* A handler leaves a call that reads: what the call has received before that is gone, and the other messages are still there. */
