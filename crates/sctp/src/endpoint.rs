@@ -455,13 +455,14 @@ impl Endpoint {
         self.initial_tsn = Some(Tsn(tsn));
     }
 
-    /// Checks the counters of every association against a recount, and its place in the queues, and panics if they differ; for
-    /// tests.
+    /// Checks the counters of every association against a recount, and its place in the queues and tables, and panics if they
+    /// differ; for tests.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn assert_counters(&self) {
         self.associations.iter().for_each(Association::assert_counters);
         self.associations.assert_queued();
+        self.assert_tags();
     }
 
     /// Returns the number of associations.

@@ -143,4 +143,13 @@ impl Endpoint {
             }
         }
     }
+
+    /// Checks that each verification tag in the table is that of an association, and panics if not.
+    #[cfg(feature = "testing")]
+    pub(super) fn assert_tags(&self) {
+        for (&tag, &id) in &self.by_tag {
+            let association = self.associations.get(id);
+            assert_eq!(association.map(|a| a.identity().local_tag), Some(tag), "the tag of {id:?}");
+        }
+    }
 }

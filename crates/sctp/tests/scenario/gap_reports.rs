@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sctp::SendInfo;
-use sctp_wire::chunk::DataFlags;
+use sctp_wire::chunk::{DataFlags, NrSackBuilder};
 
 use lab::packets::sack_of;
 use lab::script::Peer;
@@ -24,6 +24,21 @@ fn blocks_grow_join_and_vanish() {
         peer.expects(sack);
     }
     assert_eq!(peer.app.contents().concat(), [0, 1, 2, 3, 4, 5, 6]);
+}
+
+/// draft-natarajan-tsvwg-sctp-nrsack §4: only who has listed the extension sends and takes NR-SACKs.
+#[test]
+fn an_nr_sack_that_was_not_agreed_acknowledges_nothing() {
+    let mut peer = Peer::established(12);
+    peer.app_sends(SendInfo::default(), "x");
+    peer.expects("DATA 0");
+    let sack = |p: &Peer, out: &mut Vec<u8>| {
+        let cum_tsn = p.endpoint_tsn(0);
+        NrSackBuilder { cum_tsn, a_rwnd: 100_000, nr_gap_blocks: &[], duplicates: &[] }.write(out);
+    };
+    peer.sends().chunk(sack).go();
+    peer.waits(Duration::from_secs(2));
+    peer.expects("DATA 0");
 }
 
 #[test]
