@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::Which;
 use crate::identifiers::StreamId;
-use crate::message::{Credit, Message};
+use crate::message::Credit;
+use crate::queue::Queue;
 use crate::scheduler::{DriverCall, Scheduler};
 
 /// Account of the bytes of user data that a driver has sent up a stream with modules, and that no reader has taken yet. It
@@ -46,10 +47,13 @@ impl CreditAccount {
 pub(crate) struct DiscardedCredit(BTreeMap<Which, Credit>);
 
 impl DiscardedCredit {
-    /// Discards a message.
-    pub(crate) fn discard(&mut self, m: &Message) {
-        if let Some(credit) = m.receive_credit() {
-            self.0.entry(credit.association).or_insert(Credit { bytes: 0, charges: 0, ..credit }).add(credit);
+    /// Discards all messages of a read queue.
+    pub(crate) fn discard(&mut self, queue: &mut Queue) {
+        while let Some(m) = queue.getq() {
+            if let Some(credit) = m.receive_credit() {
+                let none = Credit { bytes: 0, charges: 0, ..credit };
+                self.0.entry(credit.association).or_insert(none).add(credit);
+            }
         }
     }
 

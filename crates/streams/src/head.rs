@@ -329,9 +329,7 @@ impl Head {
     /// Discards all unread messages, and returns their receive window.
     fn discard_unread(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         let mut discarded = DiscardedCredit::default();
-        while let Some(m) = self.queue.getq() {
-            discarded.discard(&m);
-        }
+        discarded.discard(&mut self.queue);
         discarded.return_to(s, scheduler);
     }
 

@@ -12,7 +12,7 @@ use crate::message::{CopyRequest, Credit, Flush, IocAck, IocNak, Ioctl, Kind, Me
 use crate::queue::{Queue, QueueInfo, QueuePair, SERVED_MAX};
 use crate::scheduler::{DriverCall, Post, Scheduler};
 use crate::timers::{Alarm, TimerId};
-use crate::{Chain, Errno, Which, WriteError};
+use crate::{Chain, Errno, Which};
 use slot::Slot;
 
 /// The queues of a module.
@@ -81,7 +81,8 @@ pub trait Module: Send {
     }
 
     /// Returns whether the module may be popped now. A module that must first hear from its other end returns false and begins to
-    /// leave; it calls [`Q::may_leave`] when it may be popped, and a later call pops it. A close pops without this call.
+    /// leave; it calls [`Q::may_leave`] when it may be popped, and a later call pops it. A stream
+    /// that is closed pops its modules without this call.
     fn leave(&mut self, _q: &mut Q<'_>) -> bool {
         true
     }
@@ -304,7 +305,7 @@ impl<'a> Q<'a> {
 
     /// Returns whether nothing that is sent down the stream arrives any more: it has failed or was hung up.
     pub fn is_cut_off(&self) -> bool {
-        !matches!(self.head.check_write(), Ok(()) | Err(WriteError::WouldBlock))
+        self.head.is_failed()
     }
 
     /// Tells those who wait to pop this module that [`Module::leave`] would return true now, after it has returned false.

@@ -1,5 +1,6 @@
 //! Streams: a head, modules and the queues of a driver.
 
+mod ending;
 mod observing;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +10,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use slab::Slab;
 
-use crate::credit::{CreditAccount, DiscardedCredit};
+use crate::credit::CreditAccount;
 use crate::detached_blocks::DetachedBlocks;
 use crate::driver::info::{DriverInfo, Open};
 use crate::head::{Head, Readiness};
@@ -686,22 +687,6 @@ impl Stream {
         self.hang_up_if_drained(s, scheduler);
     }
 
-    /// Discards what waits in modules and in the head of a stream that ends, and returns the receive window.
-    pub(crate) fn discard_queued(&mut self, s: StreamId, scheduler: &mut Scheduler) {
-        let mut discarded = DiscardedCredit::default();
-        for Slot { queues, .. } in &mut self.modules {
-            scheduler.count_moved(queues.read.len() + queues.write.len());
-            while queues.write.getq().is_some() {}
-            while let Some(m) = queues.read.getq() {
-                discarded.discard(&m);
-            }
-        }
-        while let Some(m) = self.head.queue.getq() {
-            discarded.discard(&m);
-        }
-        discarded.return_to(s, scheduler);
-    }
-
     /// Returns whether a module holds messages on their way up.
     fn holds_for_reader(&self) -> bool {
         self.modules.iter().any(|slot| !slot.queues.read.is_empty())
@@ -805,29 +790,5 @@ impl Stream {
             self.fail(s, scheduler);
             Err(Errno::EIO)
         })
-    }
-
-    /// Sends the first message of the lowest module that holds some on their way down to the next place, whether that has room or
-    /// not. Returns false if there is none.
-    pub(crate) fn force_down(&mut self, s: StreamId, scheduler: &mut Scheduler) -> bool {
-        if self.broken {
-            return false;
-        }
-        let holding = self.modules.iter_mut().enumerate().find(|(_, slot)| !slot.queues.write.is_empty());
-        let Some((index, m)) = holding.and_then(|(index, slot)| Some((index, slot.queues.write.getq()?)))
-        else {
-            return false;
-        };
-        scheduler.count_work();
-        let driver = QueueRef { stream: s, place: Place::Driver, side: Side::Write };
-        let next = index.checked_sub(1).map_or(driver, |below| flow::module_at(s, below, Side::Write));
-        scheduler.post(next, m);
-        true
-    }
-
-    /// Returns whether messages are still on their way down.
-    pub(crate) fn is_draining(&self) -> bool {
-        let modules = self.modules.iter().map(|slot| &slot.queues.write);
-        !self.broken && modules.chain([&self.device.write]).any(|queue| !queue.is_empty())
     }
 }

@@ -21,7 +21,7 @@ const PROGRAMS: [&str; 9] =
     ["linux.uml", "unshare", "ip", "tc", "insmod", "sysctl", "socat", "python3", "cc"];
 /// The kernel's shell.
 const SHELL_PORT: u16 = 9999;
-/// Time that a command in that shell may say nothing. Beside other programs, a kernel that is a process is slow.
+/// Longest silence of a command in that shell: a kernel that is a process is slow beside other programs.
 const SHELL_PATIENCE: Duration = Duration::from_secs(120);
 
 /// The kernel's addresses, one on each link.

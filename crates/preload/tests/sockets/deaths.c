@@ -225,7 +225,7 @@ static void *connects(void *encapsulation)
 }
 
 enum { HALF_CLOSED = 8 };
-/* More than the buffers of a peer hold that does not read, so that the association does not end, and less than those of both. */
+/* A peer that does not read has no room for all of it, so the association does not end. Both ends together have. */
 enum { UNREAD_MESSAGES = 112, UNREAD_BYTES = 20000 };
 
 /* Waits for the end of a socket that the program has shut down, and whose peer does not read. */

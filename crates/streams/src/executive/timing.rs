@@ -242,7 +242,12 @@ impl Executive {
             let Some(s) = self.streams.scheduler.next_drained() else { return };
             let Some(stream) = self.streams.get(s) else { continue };
             if !stream.is_draining() || stream.head.is_failed() {
+                let memory = self.streams.memory_of_modules(s);
+                let before = self.streams.scheduler.work();
                 self.close_now(s);
+                if let Some(memory) = &memory {
+                    self.streams.scheduler.count_share(memory, before);
+                }
             }
             if self.streams.scheduler.is_step_over() {
                 return;

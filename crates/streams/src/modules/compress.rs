@@ -442,8 +442,9 @@ impl Module for Compress {
     /// Tells the other end, and waits for what it has compressed. An end that was not announced is not known to the other one.
     fn leave(&mut self, q: &mut Q<'_>) -> bool {
         if q.is_cut_off() {
-            // The other end hears nothing any more. What it has sent still goes up.
-            (self.leaving, self.in_record) = (Leaving::Overdue, false);
+            // The other end cannot be told, and no record can be ended. Only what waits for the reader is waited for.
+            self.leaving = Leaving::Overdue;
+            self.in_record = false;
         }
         match self.leaving {
             Leaving::No if !self.announced && !self.answered => true,

@@ -328,6 +328,22 @@ fn a_close_unpacks_nothing_and_returns_the_window_of_what_waits() {
     assert_eq!(returned_bytes, sent_bytes);
 }
 
+#[test]
+fn the_end_of_a_closed_stream_that_has_failed_is_work_of_its_user() {
+    const MESSAGES: usize = 640;
+    let (mut rig, _) = pushed("limit", &["messages=1"]);
+    let (memory, s) = (Memory::of(1 << 20), rig.s);
+    share(&mut rig, s, &memory);
+    write_on(&mut rig, &[0; MESSAGES]);
+    rig.executive.at(epoch()).close(rig.s);
+    let before = memory.counted().work;
+    rig.up(Message::new(Kind::Hangup));
+    rig.executive.at(epoch()).run();
+    assert!(!rig.executive.is_busy(), "it has ended");
+    let work = memory.counted().work - before;
+    assert!((MESSAGES / 64 - 1..MESSAGES / 8).contains(&work), "{work} pieces of work");
+}
+
 /// Writes a message on each of these streams, and returns what has gone at once.
 fn write_on(rig: &mut Rig, streams: &[u16]) -> Vec<String> {
     rig.state().received.clear();

@@ -2,6 +2,9 @@ use std::io::{ErrorKind, Write};
 use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::pin::{Pin, pin};
+use std::sync::mpsc;
+use std::task::{self, Waker};
 
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, send,
@@ -126,7 +129,7 @@ async fn unread_records_without_descriptors_cost_a_user_who_is_stuck_no_number()
 #[test]
 fn the_connections_of_a_throttled_user_are_closed_by_the_thread() {
     let one = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Requests);
-    let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
+    let (go_on, goes_on) = mpsc::channel::<()>();
     one.run(move || goes_on.recv().unwrap_or_default());
     drop(one.guard_connection(pair().0));
     assert_eq!(one.thread.pending(), 1, "an empty one is closed at once");
@@ -215,19 +218,19 @@ fn a_closer_is_behind_and_stuck_beyond_so_many_descriptors() {
 #[tokio::test(flavor = "local")]
 async fn a_closer_that_is_late_is_waited_for() {
     let one = Closers::new(DescriptorBudget::with_max(1 << 16)).of(1, Source::Requests);
-    let is_pending = |wait: std::pin::Pin<&mut dyn Future<Output = ()>>| {
-        wait.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending()
+    let is_pending = |wait: Pin<&mut dyn Future<Output = ()>>| {
+        wait.poll(&mut task::Context::from_waker(Waker::noop())).is_pending()
     };
-    assert!(!is_pending(std::pin::pin!(one.drained())), "it has no work");
-    let (end_it, ends) = std::sync::mpsc::channel::<()>();
+    assert!(!is_pending(pin!(one.drained())), "it has no work");
+    let (end_it, ends) = mpsc::channel::<()>();
     one.run(move || ends.recv().unwrap_or_default());
     one.thread.pretend_late();
     assert!(one.is_stuck() && one.is_behind());
-    let mut goes_on = std::pin::pin!(one.goes_on());
-    assert!(is_pending(std::pin::pin!(async { _ = goes_on.as_mut().await })));
-    assert!(is_pending(std::pin::pin!(one.drained())));
+    let mut goes_on = pin!(one.goes_on());
+    assert!(is_pending(pin!(async { _ = goes_on.as_mut().await })));
+    assert!(is_pending(pin!(one.drained())));
     drop(end_it);
     assert!(soon(goes_on).await);
     until("the work is done", || one.thread.pending() == 0).await;
-    assert!(!is_pending(std::pin::pin!(one.drained())) && soon(one.goes_on()).await);
+    assert!(!is_pending(pin!(one.drained())) && soon(one.goes_on()).await);
 }
