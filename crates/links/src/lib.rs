@@ -30,6 +30,8 @@ mod bpf;
 mod control;
 pub mod device;
 mod device_syscalls;
+mod ebpf;
+mod ebpf_syscalls;
 mod hairpin;
 mod icmp;
 mod interface;

@@ -11,6 +11,7 @@ use crate::link::{BatchLimits, CookieMark, Expected, Link, PathInfo, Sink, Trans
 use crate::sockets::{Socket, Sockets};
 use crate::strangers::Class;
 use crate::strangers::receive::Strangers;
+use crate::strangers::thinning::Filter;
 use crate::syscalls::{MESSAGES_MAX, attach_filter};
 use crate::{BindError, LinkStats};
 
@@ -109,7 +110,11 @@ fn attach_to(socket: &Socket, wanted: Wanted<'_>, apart: bool) -> Result<(), Err
         false => wanted.of_every_class(ipv6),
     };
     match socket.filter() {
-        Some(filter) => attach_filter(socket.inner.fd.as_fd(), &filter.after(program)),
+        Some(Filter::Sample(sample)) => attach_filter(socket.inner.fd.as_fd(), &sample.after(program)),
+        Some(Filter::Repetitions(repetitions)) => {
+            repetitions.set_ports(wanted.ports)?;
+            repetitions.attach_to(socket.inner.fd.as_fd())
+        }
         None => attach_filter(socket.inner.fd.as_fd(), &program),
     }
 }

@@ -19,8 +19,8 @@ use crate::own_addresses::OwnAddresses;
 use crate::route::{Routes, header_bytes, payload_bytes};
 use crate::strangers::readiness::Readiness;
 use crate::strangers::share::Share;
-use crate::strangers::thinning::filter::Filter;
-use crate::strangers::thinning::{self, Thinning};
+use crate::strangers::thinning::repetitions::Headers;
+use crate::strangers::thinning::{self, Filter, Thinning};
 use crate::strangers::{self, Class, SeparateSockets};
 use crate::{BindError, LinkStats};
 
@@ -108,17 +108,26 @@ impl Sockets {
         let of_peers = bound.len();
         let (mut list, mut apart, mut guards) = (Vec::with_capacity(bound.len()), Vec::new(), Vec::new());
         for mut inner in bound {
+            let headers = match (encapsulation_bytes, inner.ipv6) {
+                (0, false) => Headers::Ipv4,
+                (0, true) => Headers::Nothing,
+                _ => Headers::Udp,
+            };
             let beside = inner.strangers.take();
             let first_stranger = of_peers + apart.len();
             if let Some(SeparateSockets { strangers, guards: of_port }) = beside {
                 guards.extend(of_port);
                 for (class, fd) in strangers {
                     let interface = inner.interface.clone();
-                    apart.push(Socket::new(BoundSocket { fd, interface, strangers: None, ..inner }, class));
+                    apart.push(Socket::new(
+                        BoundSocket { fd, interface, strangers: None, ..inner },
+                        class,
+                        headers,
+                    ));
                 }
             }
             let strangers = first_stranger..of_peers + apart.len();
-            list.push(Socket { strangers, ..Socket::new(inner, Class::Peers) });
+            list.push(Socket { strangers, ..Socket::new(inner, Class::Peers, headers) });
         }
         let of_strangers = || apart.iter().map(|socket| socket.inner.fd.as_fd());
         let readiness = match list.first() {
@@ -226,7 +235,8 @@ impl Sockets {
         }
         let now = Instant::now();
         for socket in &mut self.list[self.of_peers..] {
-            if !socket.thinning.as_mut().is_some_and(|thinning| thinning.adapt(now)) {
+            let dropped = &mut self.stats.receive_thinned;
+            if !socket.thinning.as_mut().is_some_and(|thinning| thinning.adapt(now, dropped)) {
                 continue;
             }
             if attach(socket).is_err() {
@@ -305,12 +315,12 @@ impl Sockets {
 }
 
 impl Socket {
-    fn new(inner: BoundSocket, class: Class) -> Self {
+    fn new(inner: BoundSocket, class: Class, headers: Headers) -> Self {
         Socket {
             inner,
             class,
             share: class.share(),
-            thinning: Thinning::of_class(class),
+            thinning: Thinning::of_class(class, headers),
             strangers: 0..0,
             reports_waiting: false,
             idle_receives: 0,

@@ -12,7 +12,7 @@ pub struct LinkStats {
     pub bytes_received: u64,
     /// Datagrams that the kernel dropped because the receive buffer was full, and over UDP those of `receive_thinned`, too.
     pub receive_overflows: u64,
-    /// Datagrams of floods that the kernel dropped by a filter. An estimate, from those that the filter has kept.
+    /// Datagrams of floods that the kernel dropped by a filter. Of samples an estimate, from those that the filter has kept.
     pub receive_thinned: u64,
     /// Datagrams dropped here: empty, truncated, or from an unknown address family.
     pub receive_discarded: u64,

@@ -1,4 +1,4 @@
-//! The system calls of the data path; with `device_syscalls`, all unsafe code of this crate.
+//! The system calls of the data path; with `device_syscalls` and `ebpf_syscalls`, all unsafe code of this crate.
 //!
 //! `nix` allocates the control messages of each send and keeps received ones in vectors; here both are buffers of the caller, so
 //! that a batch costs no allocation.

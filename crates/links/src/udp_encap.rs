@@ -10,6 +10,7 @@ use crate::link::{BatchLimits, Expected, Link, PathInfo, Sink, Transmit};
 use crate::sockets::Sockets;
 use crate::strangers::Class;
 use crate::strangers::receive::Strangers;
+use crate::strangers::thinning::Filter;
 use crate::syscalls::{attach_filter, detach_filter};
 use crate::{BindError, LinkStats, UdpEncapConfig};
 
@@ -97,7 +98,8 @@ impl Link for UdpEncap {
             }
         });
         self.sockets.adapt_filters(&|socket| match socket.filter() {
-            Some(filter) => attach_filter(socket.inner.fd.as_fd(), &filter.program()),
+            Some(Filter::Sample(sample)) => attach_filter(socket.inner.fd.as_fd(), &sample.program()),
+            Some(Filter::Repetitions(repetitions)) => repetitions.attach_to(socket.inner.fd.as_fd()),
             None => detach_filter(socket.inner.fd.as_fd()),
         });
         received

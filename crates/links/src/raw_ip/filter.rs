@@ -84,7 +84,7 @@ fn load_port(ipv6: bool) -> Vec<sock_filter> {
 mod tests {
     use super::*;
     use crate::bpf::run;
-    use crate::strangers::thinning::filter::Filter;
+    use crate::strangers::thinning::sample::Sample;
 
     fn wanted(ports: &[u16]) -> Wanted<'_> {
         Wanted { ports, ranges_max: RANGES_MAX, expected: Expected::default() }
@@ -172,7 +172,7 @@ mod tests {
         let tags: Vec<u32> = (1..=steering::EXPECTED_TAGS_MAX as u32).collect();
         let expected = Expected { tags: Some(&tags), ..Expected::default() };
         let wanted = Wanted { expected, ..wanted(&ports) };
-        let filter = Filter::of_most_buckets();
+        let filter = Sample::of_most_buckets();
         let program = filter.after(wanted.of_class(Class::Inits, false).unwrap());
         assert!(program.len() <= libc::BPF_MAXINSNS as usize, "{}", program.len());
     }

@@ -1,25 +1,31 @@
 //! Thins a flood in the kernel, before its packets take room and time.
 //!
 //! A stranger's packet costs some microseconds until the protocol finds that it has no answer left for its sender. Where most
-//! packets of a flood meet that end, the socket gets a [`Filter`] that keeps as many of them as there are answers, chosen at
-//! random. It thins only *busy* prefixes (/24, /56), those that send more than [`PREFIX_RATE`]: they share one part of the
-//! answers in any case, and all other strangers arrive as before. A flood from everywhere has no busy prefixes and is not
-//! thinned, because a repeated INIT is worth more than a new one, and a filter has no memory: of new peers that send at 0, 1 and
-//! 3 s, a filter that keeps a part q serves q² by the second INIT and 3q² - 2q³ by the third. To serve 95 %, q is 0.975 or 0.865,
-//! so it could drop an eighth at most. Strays are all thinned.
+//! packets of a flood meet that end, the socket gets a [`Filter`]:
 //!
-//! All rates are leaky buckets that count each received packet as those for which the filter kept it. So they know the rate of
+//! - Of *busy* prefixes (/24, /56), those that send more than [`PREFIX_RATE`], a [`Sample`] keeps as many packets as there are
+//!   answers. They share one part of the answers in any case, and all other strangers arrive as before. Strays are all sampled.
+//! - A flood of INITs from everywhere has no busy prefixes. There a repeated INIT is worth more than a new one: of new peers that
+//!   send at 0, 1 and 3 s, a sample of a part q serves q² by the second INIT and 3q² - 2q³ by the third, so it could drop an
+//!   eighth at most to serve 95 %. [`Repetitions`] has the memory that this wants. It needs a privilege (`CAP_BPF`); without
+//!   it all INITs of such a flood are received.
+//!
+//! All rates are leaky buckets that count each received packet as those for which the sample kept it. So they know the rate of
 //! the flood while it is thinned, and the filter ends with it. A keyed hash assigns prefixes to buckets ([`prefix_hash`]); the
 //! key changes every ten seconds.
 
-pub(crate) mod filter;
 pub(crate) mod prefix_hash;
+pub(crate) mod repetitions;
+pub(crate) mod sample;
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use self::filter::{Filter, Thinned};
+use nix::errno::Errno;
+
 use self::prefix_hash::{BUCKETS, PrefixHash};
+use self::repetitions::{Counts, Headers, Repetitions};
+use self::sample::{Sample, Thinned};
 use super::Class;
 
 /// Rate of one busy prefix in packets a second.
@@ -36,6 +42,12 @@ const HASH_LIFE: Duration = Duration::from_secs(10);
 const THINNED_BUCKETS_MAX: usize = BUCKETS / 8;
 /// Largest ratio of a flood to the packets that are kept.
 const KEEP_ONE_IN_MAX: f64 = 1000.0;
+/// Rate of INITs beyond which those that come for the first time are dropped. To receive so many takes 3 % of a processor.
+const INITS_RATE: u32 = 10_000;
+/// Time in which the bucket of that rate becomes empty, and the level at which such a flood is over. A burst of twice the INITs
+/// that are answered at once is no flood. A peer whose first INIT comes before the kernel remembers them needs a third one.
+const INITS_CAPACITY: Duration = Duration::from_millis(500);
+const INITS_LEVEL_AT_END: Duration = Duration::from_millis(250);
 
 /// A leaky bucket, kept as the time at which it is empty.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,9 +57,9 @@ struct Leaky {
 
 impl Leaky {
     /// Adds packets. Returns whether the bucket has overflowed.
-    fn add(&mut self, now: Instant, packets: u32, per_s: u32) -> bool {
+    fn add(&mut self, now: Instant, packets: u32, per_s: u32, capacity: Duration) -> bool {
         let drained = Duration::from_nanos(1_000_000_000 * u64::from(packets) / u64::from(per_s));
-        let (empty_at, full) = (self.empty_at.map_or(now, |at| at.max(now)) + drained, now + CAPACITY);
+        let (empty_at, full) = (self.empty_at.map_or(now, |at| at.max(now)) + drained, now + capacity);
         self.empty_at = Some(empty_at.min(full));
         empty_at > full
     }
@@ -107,6 +119,63 @@ impl Prefixes {
     }
 }
 
+/// What the kernel drops of the packets of a socket.
+#[derive(Debug)]
+pub(crate) enum Filter {
+    Sample(Sample),
+    Repetitions(Repetitions),
+}
+
+/// INITs from prefixes that are not busy, which may be a flood from everywhere.
+#[derive(Debug)]
+struct InitFlood {
+    rate: Leaky,
+    /// Whether the rate has been exceeded since the last look.
+    begins: bool,
+    /// `None`: this process may not have the filter.
+    load: Option<fn(Headers) -> Result<Repetitions, Errno>>,
+    headers: Headers,
+    counts: Counts,
+}
+
+impl InitFlood {
+    fn new(headers: Headers, load: fn(Headers) -> Result<Repetitions, Errno>) -> Self {
+        InitFlood {
+            rate: Leaky::default(),
+            begins: false,
+            load: Some(load),
+            headers,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Records INITs.
+    fn add(&mut self, now: Instant, inits: u32) {
+        self.begins |= self.rate.add(now, inits, INITS_RATE, INITS_CAPACITY) && self.load.is_some();
+    }
+
+    /// Returns the filter for a flood that begins.
+    fn begin(&mut self) -> Option<Repetitions> {
+        self.begins = false;
+        self.counts = Counts::default();
+        let loaded = self.load?(self.headers);
+        if loaded.is_err() {
+            self.load = None;
+        }
+        loaded.ok()
+    }
+
+    /// Counts what has come since the last call. Returns the number of INITs that were dropped; `None`: the flood is over.
+    fn go_on(&mut self, now: Instant, repetitions: &Repetitions) -> Option<u64> {
+        let before = self.counts;
+        self.counts = repetitions.counts().ok()?;
+        self.add(now, u32::try_from(self.counts.offered - before.offered).unwrap_or(u32::MAX));
+        self.begins = false;
+        let is_over = self.rate.level(now) <= INITS_LEVEL_AT_END;
+        (!is_over).then(|| self.counts.dropped - before.dropped)
+    }
+}
+
 /// Decides which packets of a socket for strangers the kernel drops.
 #[derive(Debug)]
 pub(crate) struct Thinning {
@@ -120,12 +189,14 @@ pub(crate) struct Thinning {
     rate: Leaky,
     is_flooded: bool,
     window: Option<Window>,
+    /// `None`: the packets are no INITs.
+    init_flood: Option<InitFlood>,
     filter: Option<Filter>,
 }
 
 impl Thinning {
-    /// Returns the state for the socket of a class. `None`: its packets are never thinned.
-    pub(crate) fn of_class(class: Class) -> Option<Self> {
+    /// Returns the state for the socket of a class, whose filters see these headers. `None`: its packets are never thinned.
+    pub(crate) fn of_class(class: Class, headers: Headers) -> Option<Self> {
         let (per_s, by_prefix) = match class {
             Class::Peers => return None,
             // Twice the answers to busy prefixes.
@@ -133,7 +204,8 @@ impl Thinning {
             // Twice the rate of answers to packets out of the blue. Most of those get no answer.
             Class::Strays => (2_000, false),
         };
-        Some(Self::new(per_s, by_prefix, PrefixHash::random))
+        let init_flood = (class == Class::Inits).then(|| InitFlood::new(headers, Repetitions::load));
+        Some(Thinning { init_flood, ..Self::new(per_s, by_prefix, PrefixHash::random) })
     }
 
     fn new(per_s: u32, by_prefix: bool, new_hash: fn() -> PrefixHash) -> Self {
@@ -145,6 +217,7 @@ impl Thinning {
             rate: Leaky::default(),
             is_flooded: false,
             window: None,
+            init_flood: None,
             filter: None,
         }
     }
@@ -154,43 +227,77 @@ impl Thinning {
         self.filter.as_ref()
     }
 
-    /// Records a received packet. Returns the number of packets that the filter has probably dropped for it.
+    /// Records a received packet. Returns the number of packets that a sample has probably dropped for it.
     pub(crate) fn on_packet(&mut self, now: Instant, source: IpAddr) -> u32 {
-        let kept_one_in = self.filter.as_ref().map_or(1, |filter| filter.keep_one_in);
+        let kept_one_in = match &self.filter {
+            None => 1,
+            Some(Filter::Sample(sample)) => sample.keep_one_in,
+            // It counts itself.
+            Some(Filter::Repetitions(_)) => return 0,
+        };
+        let window = self.window.get_or_insert(Window { began: now, packets: 0 });
         let mut stands_for = kept_one_in;
         if self.by_prefix {
             let prefixes = self.prefixes.get_or_insert_with(|| Prefixes::new(now, (self.new_hash)()));
             let index = prefixes.hash.bucket(source);
             let bucket = &mut prefixes.buckets[index];
             stands_for = if bucket.is_thinned { kept_one_in } else { 1 };
-            let overflows = bucket.rate.add(now, stands_for, PREFIX_RATE);
+            let overflows = bucket.rate.add(now, stands_for, PREFIX_RATE, CAPACITY);
             if overflows && !bucket.is_busy && prefixes.busy.len() < THINNED_BUCKETS_MAX {
                 bucket.is_busy = true;
                 prefixes.busy.push(index);
             }
             if !bucket.is_busy {
+                self.init_flood.iter_mut().for_each(|flood| flood.add(now, 1));
                 return 0;
             }
         }
-        self.is_flooded |= self.rate.add(now, stands_for, self.per_s);
-        let window = self.window.get_or_insert(Window { began: now, packets: 0 });
+        self.is_flooded |= self.rate.add(now, stands_for, self.per_s, CAPACITY);
         window.packets += u64::from(stands_for);
         stands_for - 1
     }
 
-    /// Adapts the filter to the flood, once in `INTERVAL`. Returns whether the socket needs another one, or none any more.
-    pub(crate) fn adapt(&mut self, now: Instant) -> bool {
+    /// Adapts the filter to the flood, once in `INTERVAL`, and as soon as one of INITs begins. Adds the packets that the kernel
+    /// has counted as dropped. Returns whether the socket needs another filter, or none any more.
+    pub(crate) fn adapt(&mut self, now: Instant, dropped: &mut u64) -> bool {
         let Some(window) = self.window else { return false };
+        if let Some(repetitions) =
+            self.init_flood.as_mut().filter(|flood| flood.begins).and_then(InitFlood::begin)
+        {
+            self.filter = Some(Filter::Repetitions(repetitions));
+            return true;
+        }
         let elapsed = now.saturating_duration_since(window.began);
         if elapsed < INTERVAL {
             return false;
         }
         self.window = Some(Window { began: now, packets: 0 });
+        if let (Some(flood), Some(Filter::Repetitions(repetitions))) = (&mut self.init_flood, &self.filter) {
+            match flood.go_on(now, repetitions) {
+                Some(more) => *dropped += more,
+                None => (self.filter, self.prefixes) = (None, None),
+            }
+            return self.filter.is_none();
+        }
+        let sample = self.fitting_sample(now, window.packets as f64 / elapsed.as_secs_f64());
+        let changed = sample.as_ref() != self.sample();
+        self.filter = sample.map(Filter::Sample);
+        changed
+    }
+
+    fn sample(&self) -> Option<&Sample> {
+        match &self.filter {
+            Some(Filter::Sample(sample)) => Some(sample),
+            Some(Filter::Repetitions(_)) | None => None,
+        }
+    }
+
+    /// Returns the sample that fits a flood of this rate.
+    fn fitting_sample(&mut self, now: Instant, busy_per_s: f64) -> Option<Sample> {
         self.is_flooded &= self.rate.level(now) > LEVEL_AT_END;
-        let busy_per_s = window.packets as f64 / elapsed.as_secs_f64();
         let keep_one_in = if self.is_flooded { self.keep_one_in(busy_per_s) } else { 1 };
-        let filter = match &mut self.prefixes {
-            None => (keep_one_in > 1).then_some(Filter { thinned: Thinned::Every, keep_one_in }),
+        match &mut self.prefixes {
+            None => (keep_one_in > 1).then_some(Sample { thinned: Thinned::Every, keep_one_in }),
             Some(prefixes) => {
                 if now.saturating_duration_since(prefixes.hash_since) >= HASH_LIFE {
                     *prefixes = Prefixes::new(now, (self.new_hash)());
@@ -198,24 +305,23 @@ impl Thinning {
                 prefixes.calm(now);
                 let thins = keep_one_in > 1 && !prefixes.busy.is_empty();
                 let thinned = Thinned::Buckets(prefixes.hash, prefixes.thin(thins));
-                thins.then_some(Filter { thinned, keep_one_in })
+                thins.then_some(Sample { thinned, keep_one_in })
             }
-        };
-        let changed = filter != self.filter;
-        self.filter = filter;
-        changed
+        }
     }
 
     /// Returns the ratio for a flood of this rate: the present one unless it is far off, since each change costs a system call.
     fn keep_one_in(&self, busy_per_s: f64) -> u32 {
-        let present = self.filter.as_ref().map_or(1, |filter| filter.keep_one_in);
+        let present = self.sample().map_or(1, |sample| sample.keep_one_in);
         let fitting = (busy_per_s / f64::from(self.per_s)).round().clamp(1.0, KEEP_ONE_IN_MAX) as u32;
         if fitting > 1 && fitting.abs_diff(present) <= present / 4 { present } else { fitting }
     }
 
     /// Records that the kernel does not accept the filter, so that the socket receives all packets.
     pub(crate) fn on_refused(&mut self) {
-        self.filter = None;
+        if let (Some(Filter::Repetitions(_)), Some(flood)) = (self.filter.take(), &mut self.init_flood) {
+            flood.load = None;
+        }
         if let Some(prefixes) = &mut self.prefixes {
             prefixes.thin(false);
         }
@@ -258,8 +364,8 @@ mod tests {
             self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let random = self.random;
             let input = crate::bpf::Input { packet: &[], network: &network, random };
-            let keeps = |filter: &Filter| crate::bpf::run_on(&filter.program(), input) == crate::bpf::TAKE;
-            let kept = self.thinning.filter().is_none_or(keeps);
+            let keeps = |sample: &Sample| crate::bpf::run_on(&sample.program(), input) == crate::bpf::TAKE;
+            let kept = self.thinning.sample().is_none_or(keeps);
             if kept {
                 self.thinning.on_packet(self.now, source);
             }
@@ -274,10 +380,15 @@ mod tests {
                 for n in 0..per_ms {
                     kept += u32::from(self.offer(source(millisecond * per_ms + n)));
                 }
-                self.changes += usize::from(self.thinning.adapt(self.now));
+                self.changes += usize::from(self.thinning.adapt(self.now, &mut 0));
             }
             kept
         }
+    }
+
+    /// Returns a source of its own for each packet.
+    fn everywhere(n: u32) -> IpAddr {
+        IpAddr::from(n.wrapping_mul(0x9e37_79b1).to_be_bytes())
     }
 
     #[test]
@@ -316,9 +427,9 @@ mod tests {
                     thinning.on_packet(now, from.ip());
                     kept += u32::from(millisecond >= 1_000 && sender == [1]);
                 }
-                if thinning.adapt(now) {
-                    let filter = thinning.filter().expect("the flood goes on");
-                    attach_filter(socket.as_fd(), &filter.program()).unwrap();
+                if thinning.adapt(now, &mut 0) {
+                    let sample = thinning.sample().expect("the flood goes on");
+                    attach_filter(socket.as_fd(), &sample.program()).unwrap();
                 }
             }
             assert!((2_500..10_000).contains(&kept), "{at}: {kept} of 30,000");
@@ -350,19 +461,89 @@ mod tests {
     #[test]
     fn a_flood_from_everywhere_is_not_thinned_by_prefix() {
         let mut socket = Socket::by_prefix();
-        let everywhere = |n: u32| IpAddr::from(n.wrapping_mul(0x9e37_79b1).to_be_bytes());
         assert_eq!(socket.play(3000, 100, everywhere), 300_000);
         assert_eq!(socket.changes, 0);
     }
 
     #[test]
+    fn a_process_that_may_load_no_program_receives_a_flood_from_everywhere() {
+        let mut socket = Socket::by_prefix();
+        socket.thinning.init_flood = Some(InitFlood::new(Headers::Udp, |_| Err(Errno::EPERM)));
+        assert_eq!(socket.play(1000, 100, everywhere), 100_000);
+        assert_eq!(socket.changes, 0);
+        assert!(socket.thinning.init_flood.unwrap().load.is_none(), "it does not try again");
+    }
+
+    #[test]
+    fn a_burst_of_peers_from_everywhere_is_no_flood() {
+        let mut socket = Socket::by_prefix();
+        socket.thinning.init_flood = Some(InitFlood::new(Headers::Udp, |_| panic!("a filter for a burst")));
+        assert_eq!(socket.play(50, 100, everywhere), 5_000);
+        assert_eq!(socket.play(1000, 9, everywhere), 9_000);
+    }
+
+    /// The clock is virtual, but for the interval between the INITs of a peer; the kernel executes the filter.
+    #[test]
+    fn beside_a_flood_from_everywhere_the_second_init_of_a_peer_is_received() {
+        if matches!(Repetitions::load(Headers::Udp), Err(Errno::EPERM | Errno::ENOSYS)) {
+            return;
+        }
+        let bound = |ip: String| UdpSocket::bind((ip, 0)).unwrap();
+        let (socket, peer) = (bound("127.0.0.1".into()), bound("127.0.3.1".into()));
+        let flood: Vec<_> = (0..100).map(|n| bound(format!("127.1.{n}.1"))).collect();
+        socket.set_nonblocking(true).unwrap();
+        let at = socket.local_addr().unwrap();
+        let init = |n: u32| [&[0; 12][..], &[1, 0, 0, 20], &n.to_be_bytes(), &[0; 12]].concat();
+        let mut thinning = Thinning::of_class(Class::Inits, Headers::Udp).unwrap();
+        let (mut now, mut sent, mut received, mut dropped) = (Instant::now(), 0, 0, 0);
+        let mut millisecond = |thinning: &mut Thinning, packets: u32| {
+            now += Duration::from_millis(1);
+            for n in 0..packets {
+                sent += 1;
+                flood[n as usize % flood.len()].send_to(&init(sent), at).unwrap();
+                while let Ok((_, from)) = socket.recv_from(&mut [0; 64]) {
+                    thinning.on_packet(now, from.ip());
+                    received += 1;
+                }
+            }
+            if thinning.adapt(now, &mut dropped) {
+                match thinning.filter() {
+                    Some(Filter::Repetitions(repetitions)) => repetitions.attach_to(socket.as_fd()).unwrap(),
+                    other => assert!(other.is_none(), "{other:?}"),
+                }
+            }
+            (sent, received, dropped)
+        };
+        for _ in 0..80 {
+            millisecond(&mut thinning, 80);
+        }
+        assert!(matches!(thinning.filter(), Some(Filter::Repetitions(_))));
+        let passes = || {
+            peer.send_to(&init(u32::MAX), at).unwrap();
+            socket.recv(&mut [0; 64]).is_ok()
+        };
+        assert!(!passes(), "the first");
+        for _ in 0..500 {
+            millisecond(&mut thinning, 80);
+        }
+        std::thread::sleep(Duration::from_millis(600));
+        assert!(passes(), "the second");
+        let (sent, received, dropped) = millisecond(&mut thinning, 80);
+        assert!(received < 10_000, "{received} of {sent}");
+        assert!((30_000..46_000).contains(&dropped), "{dropped} of {sent}");
+        for _ in 0..600 {
+            millisecond(&mut thinning, 0);
+        }
+        assert!(thinning.filter().is_none(), "the flood is over");
+    }
+
+    #[test]
     fn strays_are_thinned_whatever_their_source_is() {
-        let mut socket = Socket::new(Thinning::of_class(Class::Strays).unwrap());
-        let everywhere = |n: u32| IpAddr::from(n.wrapping_mul(0x9e37_79b1).to_be_bytes());
+        let mut socket = Socket::new(Thinning::of_class(Class::Strays, Headers::Udp).unwrap());
         socket.play(500, 100, everywhere);
         let kept = socket.play(1000, 100, everywhere);
         assert!((1_000..4_000).contains(&kept), "{kept} of 100,000");
-        assert!(Thinning::of_class(Class::Peers).is_none());
+        assert!(Thinning::of_class(Class::Peers, Headers::Udp).is_none());
     }
 
     #[test]

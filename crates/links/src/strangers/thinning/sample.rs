@@ -1,4 +1,4 @@
-//! The classic BPF program that keeps some packets of a flood.
+//! The classic BPF program that keeps some packets of a flood, chosen at random.
 
 use libc::{
     BPF_ABS, BPF_JA, BPF_JGT, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SKF_AD_OFF, SKF_AD_RANDOM, sock_filter,
@@ -17,12 +17,12 @@ pub(super) enum Thinned {
 
 /// A filter that keeps one in so many packets of a flood, chosen at random, and all others.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Filter {
+pub(crate) struct Sample {
     pub(super) thinned: Thinned,
     pub(super) keep_one_in: u32,
 }
 
-impl Filter {
+impl Sample {
     /// Returns the program for a socket that accepts every packet otherwise.
     pub(crate) fn program(&self) -> Vec<sock_filter> {
         let random = (SKF_AD_OFF + SKF_AD_RANDOM) as u32;
@@ -55,11 +55,11 @@ impl Filter {
 }
 
 #[cfg(test)]
-impl Filter {
+impl Sample {
     /// Returns the filter with the longest program.
     pub(crate) fn of_most_buckets() -> Self {
         let buckets = (0..super::THINNED_BUCKETS_MAX as u32).collect();
-        Filter { thinned: Thinned::Buckets(PrefixHash::random(), buckets), keep_one_in: 2 }
+        Sample { thinned: Thinned::Buckets(PrefixHash::random(), buckets), keep_one_in: 2 }
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
         let hot = ["198.51.100.1", "2001:db8::1", "10.0.0.1"];
         let mut buckets: Vec<u32> = hot.map(|text| hash.bucket(text.parse().unwrap()) as u32).into();
         buckets.sort_unstable();
-        let program = Filter { thinned: Thinned::Buckets(hash, buckets), keep_one_in: 10 }.program();
+        let program = Sample { thinned: Thinned::Buckets(hash, buckets), keep_one_in: 10 }.program();
         for source in ["198.51.100.77", "2001:db8::2", "10.0.0.255"] {
             assert!(takes(&program, source, u32::MAX / 10), "{source}");
             assert!(!takes(&program, source, u32::MAX / 10 + 1), "{source}");
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_filter_for_every_packet_looks_at_no_source() {
-        let program = Filter { thinned: Thinned::Every, keep_one_in: 4 }.program();
+        let program = Sample { thinned: Thinned::Every, keep_one_in: 4 }.program();
         assert!(takes(&program, "10.0.0.1", 1 << 29) && !takes(&program, "10.0.0.1", 1 << 31));
     }
 
@@ -111,7 +111,7 @@ mod tests {
             verdict(TAKE),
             verdict(DROP),
         ];
-        let program = Filter { thinned: Thinned::Every, keep_one_in: 2 }.after(first);
+        let program = Sample { thinned: Thinned::Every, keep_one_in: 2 }.after(first);
         let result = |packet: &[u8], random| run_on(&program, Input { packet, random, network: &[] });
         assert_eq!(result(&[7; 4], 0), TAKE);
         assert_eq!(result(&[7; 4], u32::MAX), DROP);
@@ -123,7 +123,7 @@ mod tests {
             verdict(DROP),
             verdict(TAKE),
         ];
-        let program = Filter { thinned: Thinned::Every, keep_one_in: 2 }.after(first);
+        let program = Sample { thinned: Thinned::Every, keep_one_in: 2 }.after(first);
         let result = |packet: &[u8]| run_on(&program, Input { packet, random: 0, network: &[] });
         assert_eq!((result(&[0xff; 4]), result(&[7; 4])), (DROP, TAKE));
     }
