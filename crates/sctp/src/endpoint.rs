@@ -406,12 +406,13 @@ impl Endpoint {
             self.in_progress = None;
             association.trace_changes(now);
             self.list_trace(id);
-            self.associations.arm(id);
             if transmit.is_some() {
                 self.associations.enqueue(id, scope, self.limits);
+                self.associations.arm(id);
                 return transmit;
             }
             self.associations.hold(id, self.limits);
+            self.associations.arm(id);
         }
         None
     }

@@ -11,14 +11,16 @@ impl Endpoint {
             return self.leave(id);
         }
         self.associations.note_attached(id);
+        self.associations.enqueue(id, Scope::Due, self.limits);
         self.associations.arm(id);
-        self.enqueue(id);
         self.list_trace(id);
     }
 
     /// Puts an association that has something to send into its queue.
     #[inline]
     pub(super) fn enqueue(&mut self, id: AssociationId) {
-        self.associations.enqueue(id, Scope::Due, self.limits);
+        if self.associations.enqueue(id, Scope::Due, self.limits) {
+            self.associations.arm(id);
+        }
     }
 }

@@ -179,12 +179,13 @@ impl Slots {
     }
 
     /// Puts an association that has something to send into its queue. [`Scope::All`] makes it due if anything may leave now,
-    /// however little.
-    pub(super) fn enqueue(&mut self, id: AssociationId, scope: Scope, limits: BatchLimits) {
-        let Some(slot) = self.slot_mut(id) else { return };
+    /// however little. Returns whether it is held back: the caller arms its timers then, because the pacer runs no timer
+    /// while no data waits.
+    pub(super) fn enqueue(&mut self, id: AssociationId, scope: Scope, limits: BatchLimits) -> bool {
+        let Some(slot) = self.slot_mut(id) else { return false };
         let association = &mut slot.association;
         if association.is_closed() {
-            return;
+            return false;
         }
         association.update_due(limits);
         let is_due = association.is_due() || (scope == Scope::All && association.sendable());
@@ -199,10 +200,10 @@ impl Slots {
             }
             (Queued::No | Queued::Blocked, false) => {
                 self.hold_updated(id);
-                // The pacer may hold it back, which runs no timer while no data waits.
-                self.arm(id);
+                return true;
             }
         }
+        false
     }
 
     /// Puts an association into its queue after a message was queued.
@@ -216,8 +217,8 @@ impl Slots {
             Queued::Deferred { .. } => slot.association.is_due(),
             Queued::No => true,
         };
-        if is_affected {
-            self.enqueue(id, Scope::Due, limits);
+        if is_affected && self.enqueue(id, Scope::Due, limits) {
+            self.arm(id);
         }
     }
 
