@@ -192,8 +192,9 @@ impl Closer {
 
     /// Waits until a message with descriptors may be received.
     pub(crate) async fn room(&self) {
-        loop {
+        while !self.has_room() {
             let (less, freed) = (self.thread.finished(), self.descriptors.freed());
+            // There may be room since.
             if self.has_room() {
                 return;
             }

@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::process::{Resource, getrlimit};
@@ -34,6 +35,8 @@ pub(crate) struct DescriptorBudget {
     /// Number of descriptors in all but those of pipes.
     max: usize,
     used: Mutex<Used>,
+    /// Whether any user may have one more number for each use, whatever it has: the usual case, which needs no lock.
+    has_plenty: [AtomicBool; Use::ALL.len()],
     /// Notifies tasks of numbers that were freed.
     freed: Notify,
 }
@@ -42,13 +45,15 @@ pub(crate) struct DescriptorBudget {
 #[derive(Debug, Default)]
 struct Used {
     all: usize,
-    parts: [UsedPart; Use::COUNT],
+    parts: [UsedPart; Use::ALL.len()],
 }
 
 /// The numbers of one use.
 #[derive(Debug, Default)]
 struct UsedPart {
     of_users: HashMap<u32, usize>,
+    /// The numbers of all users.
+    all: usize,
     /// The numbers of all users, without what some have beyond their share: it leaves the others their part.
     within_shares: usize,
 }
@@ -103,7 +108,10 @@ impl DescriptorBudget {
     pub(crate) fn with_max(max: usize) -> Arc<DescriptorBudget> {
         let division = Division::new(max);
         let max = max.saturating_sub(division.of_pipes());
-        Arc::new(DescriptorBudget { division, max, used: Mutex::default(), freed: Notify::new() })
+        let (used, has_plenty, freed) = (Mutex::default(), Default::default(), Notify::new());
+        let budget = Arc::new(DescriptorBudget { division, max, used, has_plenty, freed });
+        budget.note_plenty(&budget.used());
+        budget
     }
 
     /// Returns the division of the descriptors.
@@ -119,7 +127,18 @@ impl DescriptorBudget {
     /// Returns whether this user may have `count` more numbers for this use, and they are free in addition to those for one
     /// message.
     pub(crate) fn has(&self, of: Use, user: u32, count: usize) -> bool {
-        self.may_use(&self.used(), of, user, count)
+        count == 1 && self.has_plenty[of as usize].load(Relaxed)
+            || self.may_use(&self.used(), of, user, count)
+    }
+
+    /// Notes after each change which uses have plenty of numbers.
+    fn note_plenty(&self, used: &Used) {
+        for of in Use::ALL {
+            let (part_max, of_user_max) = self.division.part(of);
+            let all = used.parts[of as usize].all;
+            let has_plenty = all < part_max.min(of_user_max) && self.is_free(used, 1);
+            self.has_plenty[of as usize].store(has_plenty, Relaxed);
+        }
     }
 
     fn is_free(&self, used: &Used, count: usize) -> bool {
@@ -145,6 +164,7 @@ impl DescriptorBudget {
         let mut used = self.used();
         used.all += count;
         used.parts[of as usize].set(user, share, |own| own + count);
+        self.note_plenty(&used);
         DescriptorPermit { budget: Arc::clone(self), of, user, count }
     }
 
@@ -168,6 +188,7 @@ impl UsedPart {
     fn set(&mut self, user: u32, share: usize, change: impl FnOnce(usize) -> usize) {
         let before = self.of_user(user);
         let after = change(before);
+        self.all = self.all + after - before;
         self.within_shares = self.within_shares + after.min(share) - before.min(share);
         match after {
             0 => self.of_users.remove(&user),
@@ -184,6 +205,7 @@ impl Drop for DescriptorPermit {
         let were_scarce = !budget.may_use(&used, of, user, WAITED_FOR_MAX);
         used.all -= count;
         used.parts[of as usize].set(user, share, |own| own - count);
+        budget.note_plenty(&used);
         drop(used);
         if were_scarce {
             budget.freed.notify_waiters();

@@ -31,7 +31,7 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    pub(crate) const COUNT: usize = 4;
+    pub(crate) const ALL: [Use; 4] = [Use::Sockets, Use::Requests, Use::FromPairs, Use::LongMessages];
 }
 
 /// The division of descriptors.
@@ -108,14 +108,12 @@ pub(crate) fn most(end: usize, fits: impl Fn(usize) -> bool) -> usize {
 mod tests {
     use super::*;
 
-    const USES: [Use; Use::COUNT] = [Use::Sockets, Use::Requests, Use::FromPairs, Use::LongMessages];
-
     #[test]
     fn sockets_get_all_descriptors_that_nothing_else_needs() {
         for descriptors in 600..3000 {
             let division = Division::new(descriptors);
             assert_eq!(division.pipes_of_pages, Pins::pipes_for(division.sockets));
-            let parts: usize = USES.map(|of| division.part(of).0).iter().sum();
+            let parts: usize = Use::ALL.map(|of| division.part(of).0).iter().sum();
             let needs = parts + division.of_pipes() + MESSAGE_DESCRIPTORS_MAX;
             let pipes = |sockets| Pins::pipes_for(sockets) * DESCRIPTORS_PER_PIPE;
             let one_more = DESCRIPTORS_PER_SOCKET + pipes(division.sockets + 1) - pipes(division.sockets);
@@ -127,7 +125,7 @@ mod tests {
     fn one_user_leaves_a_quarter_of_each_part() {
         let division = Division::new(1000);
         // 1,000 less 62, 187, 31, 31 and 253 are 436: enough for 134 sockets, and for 17 pipes with their pages.
-        let parts = USES.map(|of| division.part(of));
+        let parts = Use::ALL.map(|of| division.part(of));
         assert_eq!(parts, [(402, 300), (187, 140), (31, 23), (31, 23)]);
     }
 }

@@ -4,6 +4,7 @@
 //! and no other user. Threads are started on demand, and end when they have no more work.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,6 +62,8 @@ pub(super) struct UserThreads {
     /// together have fewer than [`RELIEF_THREADS_MAX`].
     threads_max: usize,
     queue: Mutex<Queue>,
+    /// Number of waiting pieces of work, plus those in progress. Changes while `queue` is locked.
+    pending: AtomicUsize,
     /// Notifies the threads of new work.
     more: Condvar,
     /// Notifies tasks of finished work.
@@ -69,8 +72,6 @@ pub(super) struct UserThreads {
 
 struct Queue {
     waiting: VecDeque<Work>,
-    /// Number of waiting pieces of work, plus those in progress.
-    pending: usize,
     /// Number of running threads.
     threads: usize,
     /// Whether there is no thread, and the queue waits for one: others have all of them, or the host has none left.
@@ -90,11 +91,6 @@ impl Queue {
         self.awaits_thread = false;
         self.since = Instant::now();
     }
-
-    /// Returns whether the threads take too long for a piece of work.
-    fn is_late(&self) -> bool {
-        self.pending > 0 && self.threads > 0 && self.since.elapsed() > STUCK_AFTER
-    }
 }
 
 impl Threads {
@@ -111,19 +107,19 @@ impl Threads {
 impl UserThreads {
     pub(super) fn new(all: &Arc<Threads>, threads_max: usize) -> Arc<UserThreads> {
         let (waiting, since) = (VecDeque::new(), Instant::now());
-        let queue = Queue { waiting, pending: 0, threads: 0, awaits_thread: false, watched: false, since };
+        let queue = Queue { waiting, threads: 0, awaits_thread: false, watched: false, since };
+        let (queue, pending) = (Mutex::new(queue), AtomicUsize::new(0));
         let (more, less) = (Condvar::new(), Notify::new());
-        Arc::new(UserThreads { all: Arc::clone(all), threads_max, queue: Mutex::new(queue), more, less })
+        Arc::new(UserThreads { all: Arc::clone(all), threads_max, queue, pending, more, less })
     }
 
     /// Runs `work` on a thread, after all work that was queued before has at least begun.
     pub(super) fn run(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
         {
             let mut queue = self.queue();
-            if queue.pending == 0 {
+            if self.pending.fetch_add(1, Relaxed) == 0 {
                 queue.since = Instant::now();
             }
-            queue.pending += 1;
             queue.waiting.push_back(Box::new(work));
             // Without a runtime the process is about to exit.
             if self.threads_max > 1
@@ -143,13 +139,17 @@ impl UserThreads {
 
     /// Returns the number of pieces of work that wait or are in progress.
     pub(super) fn pending(&self) -> usize {
-        self.queue().pending
+        self.pending.load(Relaxed)
     }
 
     /// Returns whether the threads take too long for a piece of work. A queue without a thread, because those of other
     /// users are stuck, is not late.
     pub(super) fn is_late(&self) -> bool {
-        self.queue().is_late()
+        self.is_queue_late(&self.queue())
+    }
+
+    fn is_queue_late(&self, queue: &Queue) -> bool {
+        self.pending() > 0 && queue.threads > 0 && queue.since.elapsed() > STUCK_AFTER
     }
 
     /// Waits until a piece of work that is unfinished now is finished.
@@ -162,7 +162,7 @@ impl UserThreads {
     }
 
     fn may_relieve(&self, queue: &Queue) -> bool {
-        queue.threads < self.threads_max && queue.is_late()
+        queue.threads < self.threads_max && self.is_queue_late(queue)
     }
 
     /// Starts a thread, if one is needed. If there are too many, a queue without any waits for another thread; if the host
@@ -194,7 +194,7 @@ impl UserThreads {
             tokio::time::sleep(STUCK_AFTER).await;
             {
                 let mut queue = self.queue();
-                if queue.pending == 0 {
+                if self.pending() == 0 {
                     queue.watched = false;
                     return;
                 }
@@ -247,7 +247,7 @@ impl UserThreads {
                 drop(queue);
                 work();
                 queue = self.queue();
-                queue.pending -= 1;
+                self.pending.fetch_sub(1, Relaxed);
                 queue.since = Instant::now();
                 self.less.notify_waiters();
                 continue;
