@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use channel_protocol::record::{Flags, Header, Kind, SHARED_BYTES_MAX, Sequence};
 use swiftwater::internals::{self, MessageRun, Taken};
 use swiftwater::tokio::Association;
-use swiftwater::{Message, Received, RecvError, RecvInfo};
+use swiftwater::{Message, Received, RecvInfo};
 
 use crate::channel::receive_ring::BundleWriter;
 use crate::state::association::SocketAssociation;
@@ -59,7 +59,7 @@ impl Bundled {
 }
 
 /// Receives further available messages of the association, as many as fit into a bundle. Returns the first result that cannot
-/// share it.
+/// share it, also that there are no more; `None` if the bundle is full.
 pub(super) fn take_along(
     assoc: &SocketAssociation,
     association: &Association,
@@ -75,7 +75,6 @@ pub(super) fn take_along(
             Ok(Some(Taken::One(Received::Message(message)))) if held.runs().is_empty() => {
                 held.push(to_program(assoc, message))
             }
-            Err(RecvError::WouldBlock) => return None,
             other => return Some(other),
         };
     }

@@ -79,6 +79,8 @@ impl<'a> Inbound<'a> {
     }
 
     fn advance(&mut self, held: &mut InboundQueue, ended: &mut impl FnMut(Ended)) -> Option<InboundWait> {
+        // Whether the association was found to have no more.
+        let mut is_emptied = false;
         loop {
             // The last notification of an association follows the report of its end.
             let kept = held.items_behind_end();
@@ -106,22 +108,19 @@ impl<'a> Inbound<'a> {
             }
             let received = match held.take_next() {
                 Some(received) => received,
+                None if is_emptied => return Some(InboundWait::Message),
                 None if self.bundles() => internals::recv_run_no_poll(self.association),
                 None => internals::recv_no_poll(self.association).map(|found| found.map(Taken::One)),
             };
             let last = match received {
                 Ok(Some(Taken::Run(run))) => {
                     held.push_run(run);
-                    let next = take_along(self.assoc, self.association, held);
-                    held.set_next(next);
+                    is_emptied = self.take_along(held);
                     continue;
                 }
                 Ok(Some(Taken::One(Received::Message(message)))) => {
                     held.push(to_program(self.assoc, message));
-                    if self.bundles() {
-                        let next = take_along(self.assoc, self.association, held);
-                        held.set_next(next);
-                    }
+                    is_emptied = self.bundles() && self.take_along(held);
                     continue;
                 }
                 Ok(Some(Taken::One(Received::Event(event)))) => {
@@ -141,6 +140,17 @@ impl<'a> Inbound<'a> {
                     return None;
                 }
                 held.set_next(Some(received));
+            }
+        }
+    }
+
+    /// Receives what may share a bundle with the last message. Returns whether the association has no more.
+    fn take_along(&self, held: &mut InboundQueue) -> bool {
+        match take_along(self.assoc, self.association, held) {
+            Some(Err(RecvError::WouldBlock)) => true,
+            next => {
+                held.set_next(next);
+                false
             }
         }
     }
