@@ -195,7 +195,7 @@ impl Inner {
         self.flush_delay.on_flushed(now, waits);
         if self.executive.has_arrivals() {
             // Packets to this stack itself have already arrived.
-            self.take_arrivals_now();
+            self.take_arrivals_from(now);
         } else {
             self.shorten_sleep();
         }

@@ -56,7 +56,7 @@ impl Arrivals {
 impl Inner {
     /// Handles arrivals and expired timers, transmits the answers, and wakes the affected waiters.
     pub(crate) fn take_arrivals(&mut self) {
-        self.guarded(None, Inner::take_arrivals_now);
+        self.guarded(None, |inner| inner.take_arrivals_from(Instant::now()));
     }
 
     /// Begins a round of the work of modules, unless a task of the runtime does that. A program that never waits polls by its
@@ -67,9 +67,9 @@ impl Inner {
         }
     }
 
-    pub(super) fn take_arrivals_now(&mut self) {
+    /// Takes arrivals as [`Inner::take_arrivals`] does, from inside a procedure that has just read the clock.
+    pub(super) fn take_arrivals_from(&mut self, mut now: Instant) {
         self.arrivals.were_taken = true;
-        let mut now = Instant::now();
         let until = now + ARRIVALS_TIME_MAX;
         for turn in 1..=TURNS_MAX {
             self.take_turn(now, until);
