@@ -74,7 +74,7 @@ impl<L: Link> Hairpin<L> {
             Some(local) => local.to_canonical(),
             None => self.source_for(remote)?,
         };
-        let sends = source.is_ipv6() == remote.is_ipv6() && self.is_own(source);
+        let sends = source.is_ipv6() == remote.is_ipv6() && (source == remote.ip() || self.is_own(source));
         let from = self.port_at(source).filter(|_| sends)?;
         Some(SocketAddr::new(source, from))
     }
