@@ -5,10 +5,10 @@
 //! end its sleep: another thread has taken in a message for it, or has started a timer that expires before the poller
 //! would wake up.
 
+mod by_stream;
 mod leader;
 mod leading_for_others;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::Thread;
 use std::time::Instant;
@@ -16,6 +16,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 use streams::{Interest, StreamId};
 
+use self::by_stream::ByStream;
 use self::leading_for_others::LeadingForOthers;
 use super::Inner;
 #[cfg(feature = "tokio")]
@@ -39,7 +40,7 @@ struct Sleep {
 pub(crate) struct Waiting {
     watch: Arc<Watch>,
     sleeps: [Option<Sleep>; Sleeper::ALL.len()],
-    by_stream: HashMap<StreamId, SmallVec<[Waiter; 1]>>,
+    by_stream: ByStream<SmallVec<[Waiter; 1]>>,
     next_ticket: u64,
     /// Streams whose waiters are notified after all work in the perimeter.
     observers: SmallVec<[StreamId; 1]>,
@@ -95,7 +96,7 @@ impl Waiting {
         Waiting {
             watch,
             sleeps: [None; Sleeper::ALL.len()],
-            by_stream: HashMap::new(),
+            by_stream: ByStream::default(),
             next_ticket: 0,
             observers: SmallVec::new(),
             watches_room: false,
