@@ -367,8 +367,12 @@ impl Header {
 
     /// Splits a whole record into header and bytes; returns `None` if it is not of this protocol, or not as long as it says.
     pub fn split(record: &[u8]) -> Option<(Header, &[u8])> {
-        let header = Header::parse(record)?;
-        (record.len() == header.record_bytes()).then_some((header, &record[HEADER_BYTES..]))
+        Header::parse(record)?.with_content(record)
+    }
+
+    /// Returns this header with the bytes behind it; `None` if the record is not as long as it says.
+    fn with_content(self, record: &[u8]) -> Option<(Header, &[u8])> {
+        (record.len() == self.record_bytes()).then_some((self, &record[HEADER_BYTES..]))
     }
 
     /// Splits a whole record of a program as [`Header::split`] does, and leaves the padding out.
@@ -378,7 +382,7 @@ impl Header {
         if is_padded && header.flags.contains(Flags::IN_MEMFD) {
             return Some((header, &[]));
         }
-        Header::split(record)
+        header.with_content(record)
     }
 }
 
