@@ -18,7 +18,8 @@ impl Inbound {
     /// NR-SACK stay, and those that wait behind an earlier message of their stream and no gap. It looks only at what it drops.
     #[cold]
     pub(super) fn renege_while(&mut self, is_too_much: impl Fn(&Self) -> bool) {
-        let lowest = self.cumulative.max(self.promised) + 1;
+        // All that waits beyond a gap is above the cumulative TSN.
+        let lowest = self.promised + 1;
         while is_too_much(self) {
             let fragment = self.reassembly.last_run_start().filter(|&start| start >= lowest);
             let message = self.waiting_beyond.last_key_value().map(|(&start, _)| start);
@@ -55,30 +56,63 @@ mod tests {
     use super::*;
     use crate::config::AssociationConfig;
     use crate::extensions::Extensions;
-    use crate::reassembly::Assembled;
+    use crate::reassembly::{Assembled, Fragment};
+    use crate::receive_buffer::RECEIVED_OVERHEAD_BYTES;
     use crate::statistics::Statistics;
+
+    fn receiver(config: &AssociationConfig) -> Inbound {
+        Inbound::new(Tsn(101), 1, config, Extensions::default())
+    }
+
+    /// Adds a message with TSNs from `tsn` on, before another one of its stream.
+    fn hold(inbound: &mut Inbound, tsn: u32, bytes: usize, chunks: usize) {
+        let info = RecvInfo { ssn: tsn as u16, tsn, ..RecvInfo::default() };
+        let parts = smallvec![Bytes::from(vec![b'x'; bytes])];
+        let message = Assembled { info, parts, bytes, chunks, rest: false };
+        let start = inbound.first_tsn(&message);
+        if start > inbound.cumulative {
+            inbound.beyond.insert_range(start..start + chunks as u64, |_| {});
+        }
+        inbound.held.add(Held::of(bytes, chunks));
+        inbound.hold_until_in_order(message, &mut Statistics::default());
+    }
+
+    /// Adds fragments of one byte from the middle of a message.
+    fn hold_fragments(inbound: &mut Inbound, tsns: std::ops::Range<u32>) {
+        for tsn in tsns {
+            let info = RecvInfo { tsn, ..RecvInfo::default() };
+            let payload = Bytes::from_static(b"x");
+            let fragment = Fragment { info, beginning: false, ending: false, payload };
+            let tsn = crate::tsn::unwrap(inbound.cumulative, Tsn(tsn));
+            inbound.beyond.insert(tsn);
+            inbound.held.add(Held::of(1, 1));
+            assert!(matches!(inbound.reassembly.out_of_order(tsn, fragment), Ok(None)));
+        }
+    }
 
     /// Returns a receiver whose cumulative TSN is 100, to which messages with these TSNs have come, each before another one of
     /// its stream.
     fn holding(tsns: impl IntoIterator<Item = u32>) -> Inbound {
-        let mut inbound = Inbound::new(Tsn(101), 1, &AssociationConfig::default(), Extensions::default());
-        for tsn in tsns {
-            let info = RecvInfo { ssn: tsn as u16, tsn, ..RecvInfo::default() };
-            let message = Assembled {
-                info,
-                parts: smallvec![Bytes::from_static(b"x")],
-                bytes: 1,
-                chunks: 1,
-                rest: false,
-            };
-            let start = inbound.first_tsn(&message);
-            if start > inbound.cumulative {
-                inbound.beyond.insert(start);
-            }
-            inbound.held.add(Held::of(1, 1));
-            inbound.hold_until_in_order(message, &mut Statistics::default());
-        }
+        let mut inbound = receiver(&AssociationConfig::default());
+        tsns.into_iter().for_each(|tsn| hold(&mut inbound, tsn, 1, 1));
         inbound
+    }
+
+    /// Drops what has the highest TSNs. Returns the payload that was dropped, and the number of chunks.
+    fn renege_once(inbound: &mut Inbound) -> (usize, usize) {
+        let (payload, all) = (inbound.held.payload_bytes(), inbound.held.total_bytes());
+        inbound.renege_while(|inbound| inbound.held.total_bytes() == all);
+        let dropped = payload - inbound.held.payload_bytes();
+        (dropped, (all - inbound.held.total_bytes() - dropped) / RECEIVED_OVERHEAD_BYTES)
+    }
+
+    /// Returns the TSNs that count as received beyond the cumulative one.
+    fn beyond(inbound: &Inbound) -> Vec<u32> {
+        let mut near = 0;
+        let is_beyond = |tsn: &u32| {
+            inbound.beyond.contains_near(crate::tsn::unwrap(inbound.cumulative, Tsn(*tsn)), &mut near)
+        };
+        (101..120).filter(is_beyond).collect()
     }
 
     fn tsns(inbound: &Inbound) -> Vec<u32> {
@@ -98,6 +132,49 @@ mod tests {
         inbound.renege_while(|_| true);
         assert_eq!(tsns(&inbound), [98, 99, 100], "they arrived in order");
         assert!(inbound.beyond.is_empty());
+    }
+
+    #[test]
+    fn the_chunk_behind_those_that_are_acknowledged_for_good_may_be_dropped() {
+        let mut inbound = holding([103, 104]);
+        inbound.promised = inbound.cumulative + 3;
+        inbound.renege_while(|_| true);
+        assert_eq!(beyond(&inbound), [103]);
+        let mut inbound = holding([]);
+        hold_fragments(&mut inbound, 103..104);
+        hold_fragments(&mut inbound, 105..106);
+        inbound.promised = inbound.cumulative + 4;
+        inbound.renege_while(|_| true);
+        assert_eq!(beyond(&inbound), [103]);
+    }
+
+    #[test]
+    fn messages_and_fragments_are_dropped_whole_in_the_order_of_their_tsns() {
+        let mut inbound = holding([]);
+        hold(&mut inbound, 103, 5, 2);
+        hold_fragments(&mut inbound, 106..109);
+        hold(&mut inbound, 110, 7, 3);
+        assert!(!inbound.acknowledgement.is_due());
+        assert_eq!(renege_once(&mut inbound), (7, 3));
+        assert!(inbound.acknowledgement.is_due(), "the peer learns at once");
+        assert_eq!(beyond(&inbound), [103, 104, 106, 107, 108]);
+        assert_eq!(renege_once(&mut inbound), (3, 3));
+        assert_eq!(beyond(&inbound), [103, 104]);
+        assert_eq!(renege_once(&mut inbound), (5, 2));
+        assert!(inbound.beyond.is_empty());
+        hold_fragments(&mut inbound, 106..107);
+        assert_eq!(renege_once(&mut inbound), (1, 1), "no message waits beyond the gap");
+    }
+
+    #[test]
+    fn no_more_is_dropped_from_a_full_buffer_than_half_of_it() {
+        const MESSAGE_BYTES: usize = 10_000;
+        let config = AssociationConfig { receive_buffer_bytes: 100_000, ..AssociationConfig::default() };
+        let mut inbound = receiver(&config);
+        (0..20).for_each(|n| hold(&mut inbound, 105 + n, MESSAGE_BYTES, 1));
+        assert!(inbound.is_full_with(inbound.held));
+        assert!(inbound.renege());
+        assert_eq!(inbound.taken_bytes(), 150_000);
     }
 
     #[test]

@@ -309,7 +309,6 @@ impl Outstanding {
         let at = self.position(inside[0]);
         let mut tsns = tsns.peekable();
         for mut run in self.runs.split_off(at) {
-            while tsns.next_if(|tsn| *tsn <= run.first).is_some() {}
             while let Some(tsn) = tsns.next_if(|tsn| *tsn < run.end()) {
                 if tsn > run.first {
                     let rest = run.split_off(tsn);
@@ -358,7 +357,7 @@ impl Outstanding {
 
     /// Declares one chunk lost if it is in flight.
     pub(super) fn nack(&mut self, tsn: u64, paths: &mut Paths) {
-        if !(self.first..self.next).contains(&tsn) {
+        if tsn < self.first {
             return;
         }
         self.split_at(tsn);
@@ -527,6 +526,7 @@ mod tests {
 
     use sctp_message::SendInfo;
     use sctp_wire::Ssn;
+    use sctp_wire::chunk::DataHeader;
 
     use super::super::message::Message;
     use super::super::run::tests::run_of;
@@ -572,6 +572,8 @@ mod tests {
             vec![111, 112, 115, 120, 125, 199],
             (100..140).collect(),
             (100..200).collect(),
+            // Where one block ends and the next begins.
+            (90..150).flat_map(|tsn| [tsn, tsn]).collect(),
             // Before the first and behind the last.
             vec![50, 155, 250],
         ] {
@@ -611,6 +613,150 @@ mod tests {
         assert_eq!((chunks, outstanding.first_tsn(), outstanding.chunks()), (15, 115, 85));
         assert_eq!(in_flight(&outstanding, &paths), (85, 85 * 20, 0));
         assert_eq!(outstanding.runs[0].tsns(), 115..120);
+    }
+
+    /// Returns the TSNs of a packet.
+    fn packet_of(tsns: Range<u64>) -> TsnRanges {
+        std::iter::once(tsns).collect()
+    }
+
+    fn ack_gap(outstanding: &mut Outstanding, paths: &mut Paths, gap: Range<u64>, renegable: bool) {
+        outstanding.ack(std::iter::once(gap), renegable, paths, |_, _| {});
+        #[cfg(feature = "testing")]
+        outstanding.assert_totals(paths);
+    }
+
+    #[test]
+    fn chunks_are_found_by_their_tsn_and_by_the_packet_that_last_carried_them() {
+        let (mut outstanding, mut paths) = ten_runs();
+        let number = PacketNumber::new;
+        assert_eq!(
+            [99, 100, 199, 200].map(|tsn| outstanding.path_of(tsn)),
+            [None, Some(FIRST), Some(FIRST), None]
+        );
+        let found = |outstanding: &Outstanding, tsns, path, packet| {
+            outstanding.first_in_packet(tsns, path, number(packet)).map(Run::tsns)
+        };
+        assert_eq!(found(&outstanding, 100..200, FIRST, 3), Some(130..140));
+        assert_eq!(found(&outstanding, 100..200, SECOND, 3), None);
+        assert_eq!(found(&outstanding, 100..130, FIRST, 3), None);
+        assert_eq!(outstanding.first_in_flight(), Some((FIRST, number(0))));
+        assert!(outstanding.begins_in_packet(FIRST, number(0)));
+        assert!(!outstanding.begins_in_packet(FIRST, number(1)));
+        assert_eq!(outstanding.packet_bytes(FIRST, number(1), &packet_of(100..130)), 10 * 20);
+        assert_eq!(outstanding.oldest_packet(FIRST, number(10)), number(0));
+
+        outstanding.nack_packet(&mut paths[FIRST], number(0), &packet_of(100..110));
+        assert_eq!(outstanding.first_in_flight(), None);
+        assert!(!outstanding.begins_in_packet(FIRST, number(0)));
+        assert_eq!(found(&outstanding, 100..110, FIRST, 0), None);
+        outstanding.retransmit(1000, &mut paths[FIRST], number(10));
+        assert_eq!(outstanding.oldest_packet(FIRST, number(11)), number(1));
+        assert_eq!(outstanding.oldest_packet(SECOND, number(4)), number(4), "nothing is in flight there");
+        // It is in flight in another packet by now.
+        let again = outstanding.nack_packet(&mut paths[FIRST], number(0), &packet_of(100..110));
+        assert_eq!(again, Nacked::default());
+    }
+
+    #[test]
+    fn what_is_sent_once_more_fits_its_packet_and_asks_for_a_sack() {
+        let (mut outstanding, _paths) = ten_runs();
+        let is_immediate = |run: &Run| DataHeader::read(&run.head).flags.immediate;
+        let number = PacketNumber::new(10);
+        let run = outstanding.repeat(110, 50, number).expect("it is in flight");
+        assert_eq!((run.tsns(), run.packet, is_immediate(run)), (110..112, number, false));
+        let run = outstanding.repeat(120, 20, number).expect("it is in flight");
+        assert_eq!((run.tsns(), run.packet, is_immediate(run)), (120..121, number, true));
+    }
+
+    #[test]
+    fn a_chunk_is_reported_as_acknowledged_once_and_is_no_longer_lost() {
+        for renegable in [true, false] {
+            let (mut outstanding, mut paths) = ten_runs();
+            outstanding.nack_path(&mut paths[FIRST]);
+            ack_gap(&mut outstanding, &mut paths, 100..110, renegable);
+            assert_eq!(outstanding.first_lost().map(Run::tsns), Some(110..120));
+            let mut reported = Vec::new();
+            outstanding.ack_to(119, &mut paths, |run, _| reported.push((run.tsns, run.was_lost)));
+            assert_eq!(reported, [(110..120, true)], "{renegable}");
+        }
+    }
+
+    #[test]
+    fn only_what_a_gap_block_has_acknowledged_for_now_can_be_taken_back() {
+        let (mut outstanding, mut paths) = ten_runs();
+        assert!(!outstanding.is_renegable());
+        ack_gap(&mut outstanding, &mut paths, 150..160, false);
+        assert!(!outstanding.is_renegable());
+        outstanding.renege(std::iter::empty(), 200, &mut paths);
+        assert_eq!((outstanding.gap_acked(), in_flight(&outstanding, &paths).0), (10, 90));
+        for gap in [110..120, 130..140, 170..180] {
+            ack_gap(&mut outstanding, &mut paths, gap, true);
+        }
+        assert!(outstanding.is_renegable());
+        // The block at 130 is still reported, and nothing is known of what lies behind 165.
+        let before = starts(&outstanding);
+        outstanding.renege(std::iter::once(130..140), 165, &mut paths);
+        assert_eq!((outstanding.gap_acked(), in_flight(&outstanding, &paths).0), (30, 70));
+        assert_eq!(starts(&outstanding), before);
+        outstanding.renege(std::iter::empty(), 200, &mut paths);
+        assert_eq!((outstanding.gap_acked(), outstanding.is_renegable()), (10, false));
+        #[cfg(feature = "testing")]
+        outstanding.assert_totals(&paths);
+    }
+
+    #[test]
+    fn the_first_chunk_is_taken_back_if_no_gap_block_reports_it() {
+        let in_flight_after = |acked: Range<u64>, gap: Option<Range<u64>>| {
+            let (mut outstanding, mut paths) = ten_runs();
+            ack_gap(&mut outstanding, &mut paths, acked, true);
+            let is_first = outstanding.first_is_gap_acked();
+            outstanding.renege_first(gap.into_iter(), &mut paths);
+            (is_first, in_flight(&outstanding, &paths).0, starts(&outstanding)[1])
+        };
+        assert_eq!(in_flight_after(100..110, None), (true, 91, 101));
+        assert_eq!(in_flight_after(100..110, Some(101..110)), (true, 91, 101));
+        assert_eq!(in_flight_after(100..110, Some(100..110)), (true, 90, 110));
+        assert_eq!(in_flight_after(110..120, None), (false, 90, 110));
+    }
+
+    #[test]
+    fn only_the_named_chunk_is_declared_lost_and_only_in_flight() {
+        let (mut outstanding, mut paths) = ten_runs();
+        for tsn in [99, 200] {
+            outstanding.nack(tsn, &mut paths);
+        }
+        ack_gap(&mut outstanding, &mut paths, 105..106, true);
+        outstanding.nack(105, &mut paths);
+        assert!(!outstanding.has_lost());
+        outstanding.nack(103, &mut paths);
+        assert_eq!(outstanding.first_lost().map(Run::tsns), Some(103..104));
+        assert_eq!(in_flight(&outstanding, &paths).0, 98);
+        outstanding.nack(100, &mut paths);
+        assert_eq!(outstanding.first_lost().map(Run::tsns), Some(100..101));
+    }
+
+    #[test]
+    fn the_chunks_in_front_are_declared_lost_with_their_packet_alone() {
+        let (mut outstanding, mut paths) = ten_runs();
+        outstanding.nack_leading(&mut paths[FIRST], PacketNumber::new(1));
+        assert!(!outstanding.has_lost(), "others are in front of that packet");
+        outstanding.nack_leading(&mut paths[FIRST], PacketNumber::new(0));
+        assert_eq!(in_flight(&outstanding, &paths).0, 90);
+    }
+
+    #[test]
+    fn a_path_gets_back_what_it_lost_in_these_packets_and_no_other_path_did() {
+        let (mut outstanding, mut paths) = ten_runs();
+        outstanding.nack_packet(&mut paths[FIRST], PacketNumber::new(0), &packet_of(100..110));
+        outstanding.retransmit(1000, &mut paths[SECOND], PacketNumber::new(4));
+        outstanding.nack_path(&mut paths[SECOND]);
+        outstanding.nack_path(&mut paths[FIRST]);
+        outstanding.restore(&mut paths[FIRST], PacketNumber::new(4)..PacketNumber::new(6));
+        assert_eq!(in_flight(&outstanding, &paths), (20, 20 * 20, 0));
+        assert_eq!(outstanding.first_in_flight(), None, "the second path has lost the first run");
+        #[cfg(feature = "testing")]
+        outstanding.assert_totals(&paths);
     }
 
     /// Returns an owned message of 3,000 bytes as three runs, with TSNs from 100 on.
