@@ -210,7 +210,8 @@ mod tests {
     use crate::calls::status::{AssociationPhase, SocketState};
     use crate::channel::style::Style;
     use crate::state::association_options::AssocOptions;
-    use crate::testing::{closed_socket, opened, registry, soon};
+    use crate::testing::{closed_socket, opened, registry, registry_with, server_address, soon};
+    use crate::users::limits::Limits;
     use crate::users::requester::tests::requester;
 
     #[tokio::test(flavor = "local")]
@@ -235,14 +236,23 @@ mod tests {
         drop(sockets);
     }
 
-    /// Returns the sockets in the answer to their user, each with its associations.
-    async fn reported(registry: &Registry) -> Vec<(SocketState, Vec<AssociationPhase>)> {
-        let reply = soon(report(registry, requester(1))).await.expect("memory");
+    /// Returns the parts of an answer.
+    fn parts(reply: Reply) -> Vec<Part> {
         let mut answer = vec![0; 1 << 20];
         let bytes = pread(reply.lent.expect("a memfd").as_fd(), &mut answer[..], 0).expect("an answer");
+        let parts = serde_json::Deserializer::from_slice(&answer[..bytes]).into_iter();
+        parts.map(|part| part.expect("a part")).collect()
+    }
+
+    /// Returns the sockets in the answer to a user, each with its associations.
+    async fn reported_to(registry: &Registry, uid: u32) -> Vec<(SocketState, Vec<AssociationPhase>)> {
+        sockets_of(soon(report(registry, requester(uid))).await.expect("memory"))
+    }
+
+    fn sockets_of(reply: Reply) -> Vec<(SocketState, Vec<AssociationPhase>)> {
         let mut sockets = Vec::new();
-        for part in serde_json::Deserializer::from_slice(&answer[..bytes]).into_iter() {
-            match part.expect("a part") {
+        for part in parts(reply) {
+            match part {
                 Part::Socket(socket) => sockets.push((socket.state, Vec::new())),
                 Part::Association(association) => {
                     sockets.last_mut().expect("its socket").1.push(association.state);
@@ -267,6 +277,128 @@ mod tests {
         assert_eq!((1..=4).map(seen_by).collect::<Vec<_>>(), [vec![1], vec![2], vec![3], vec![]]);
     }
 
+    #[tokio::test(flavor = "local")]
+    async fn the_counters_of_the_daemon_are_for_those_who_see_it() {
+        let registry = registry();
+        for (uid, sees_daemon) in [(0, true), (1, false)] {
+            let parts = parts(soon(report(&registry, requester(uid))).await.expect("memory"));
+            let Part::Daemon(daemon) = &parts[0] else { panic!("it comes first") };
+            assert_eq!(daemon.counters.is_some(), sees_daemon, "user {uid}");
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn what_a_user_occupies_is_reported_under_its_names() {
+        let limits = Limits {
+            user_receive_bytes: 1 << 20,
+            user_page_bytes: 2 << 20,
+            user_unread_bytes: 3 << 20,
+            user_memory_bytes: 4 << 20,
+            user_associations: 5,
+            ..Limits::default()
+        };
+        let registry = registry_with(&limits);
+        let user = registry.resources().users().user(1);
+        let _charges = [
+            user.received().take(10).expect("room"),
+            user.pages().take(20).expect("room"),
+            user.unread().take(30).expect("room"),
+            user.sent().take(40).expect("room"),
+        ];
+        let _permit = user.admit_association_anyway(0);
+        user.count_refused_association();
+        user.count_refused_association();
+        let reported = users(&registry, requester(1));
+        let [status] = &reported[..] else { panic!("one user") };
+        let bytes = [status.received_bytes, status.page_bytes, status.unread_bytes, status.sent_bytes];
+        assert_eq!(bytes, [10, 20, 30, 40]);
+        let limit_bytes = [
+            status.received_limit_bytes,
+            status.page_limit_bytes,
+            status.unread_limit_bytes,
+            status.sent_limit_bytes,
+        ];
+        assert_eq!(limit_bytes, [1 << 20, 2 << 20, 3 << 20, 4 << 20]);
+        let associations = (status.associations, status.associations_limit, status.associations_refused);
+        assert_eq!(associations, (1, 5, 2));
+    }
+
+    /// Leaves associations of a socket as if its program had closed it. Returns them with their other ends.
+    async fn leave(
+        registry: &Registry,
+        socket: &Socket,
+        count: usize,
+    ) -> Vec<(SocketAssociation, swiftwater::tokio::Association)> {
+        let listener = registry.stack().listen(7).expect("a free port");
+        let (mut ends, mut id) = (Vec::new(), AssocId::FIRST);
+        for _ in 0..count {
+            let (connected, accepted) =
+                tokio::join!(registry.stack().connect(server_address(registry)), listener.accept());
+            let (peer, _) = accepted.expect("an association comes");
+            let address = ([127, 0, 0, 1], 7).into();
+            let association = connected.expect("it listens");
+            let assoc = SocketAssociation::with(id, address, association, socket.future_options());
+            registry.leave(socket, &assoc);
+            ends.push((assoc, peer));
+            id = id.next();
+        }
+        ends
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn all_associations_of_a_closed_socket_follow_it() {
+        const COUNT: usize = RECORDS_PER_TURN + 1;
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::OneToMany);
+        let peer = ([192, 0, 2, 1], 7).into();
+        let begun = SocketAssociation::new(AssocId::new(1000), peer, AssocOptions::default());
+        socket.enter(begun, 1, registry.admit_association(&socket, 1).expect("room"));
+        drop(registry.take_associations(&socket));
+        let _ends = leave(&registry, &socket, COUNT).await;
+        let reported = reported_to(&registry, 1).await;
+        let counts: Vec<_> =
+            reported.iter().map(|(state, associations)| (*state, associations.len())).collect();
+        assert_eq!(counts, [(SocketState::Closed, COUNT)]);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn what_is_closed_has_no_more_room_than_the_rest_of_an_answer() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::OneToMany);
+        let _ends = leave(&registry, &socket, 3).await;
+        for (sockets_left, associations_left, shown, omitted) in
+            [(1, 2, vec![2], (0, 1)), (0, 9, vec![], (1, 3)), (1, 9, vec![3], (0, 0))]
+        {
+            let mut sockets = Room { left: sockets_left, omitted: 0 };
+            let mut associations = Room { left: associations_left, omitted: 0 };
+            let mut report = Report::begin(&registry, requester(1)).await.expect("memory");
+            let mut walk = Walk::over(&registry);
+            let added = report.add_closed(&registry, 1, &mut sockets, &mut associations, &mut walk).await;
+            assert_eq!(added, Ok(()));
+            let reported = sockets_of(report.finish());
+            assert_eq!(reported.iter().map(|(_, shown)| shown.len()).collect::<Vec<_>>(), shown);
+            assert_eq!((sockets.omitted, associations.omitted), omitted);
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_associations_of_a_socket_take_room_of_later_ones() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::OneToMany);
+        let peer = ([192, 0, 2, 1], 7).into();
+        for id in 3..8 {
+            let assoc = SocketAssociation::new(AssocId::new(id), peer, AssocOptions::default());
+            socket.enter(assoc, 1, registry.admit_association(&socket, 1).expect("room"));
+        }
+        let mut associations = Room { left: 7, omitted: 0 };
+        for (left, omitted) in [(2, 0), (0, 3)] {
+            let mut report = Report::begin(&registry, requester(1)).await.expect("memory");
+            let added = report.add_socket(&socket, &mut associations, &mut Walk::over(&registry)).await;
+            assert_eq!(added, Ok(()));
+            assert_eq!((associations.left, associations.omitted), (left, omitted));
+        }
+    }
+
     #[test]
     fn sockets_for_which_there_is_no_room_are_counted() {
         let mut sockets = Room { left: 2, omitted: 0 };
@@ -280,12 +412,15 @@ mod tests {
         let listener = registry.stack().listen(7).expect("a free port");
         let peer = closed_socket(&registry, &listener, true).await;
         let pending = AssociationPhase::Up(AssociationState::ShutdownPending);
-        assert_eq!(reported(&registry).await, [(SocketState::Closed, vec![pending])]);
+        for uid in [0, 1] {
+            assert_eq!(reported_to(&registry, uid).await, [(SocketState::Closed, vec![pending])]);
+        }
+        assert_eq!(reported_to(&registry, 2).await, [], "another user");
         assert_eq!(registry.closed().users(), [1]);
         while soon(peer.recv()).await.expect("an end in order").is_some() {}
         drop(peer);
         soon(internals::no_association(registry.stack())).await;
-        assert_eq!(reported(&registry).await, []);
+        assert_eq!(reported_to(&registry, 1).await, []);
         assert_eq!(registry.closed().users(), [0; 0]);
     }
 

@@ -528,7 +528,50 @@ pub(crate) fn describe(stack: &Stack, on_demand: bool) -> Description {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+    use std::sync::Arc;
+
     use super::*;
+    use crate::channel::daemon_end;
+    use crate::state::association_options::AssocOptions;
+    use crate::testing::{connected_socket, opened, registry, until};
+
+    #[tokio::test(flavor = "local")]
+    async fn an_association_is_described_from_its_setup_to_its_end() {
+        let registry = registry();
+        let listener = registry.stack().listen(7).expect("a free port");
+        let (socket, peer) = connected_socket(&registry, &listener).await;
+        let assoc = socket.associations().first().expect("its only one");
+        let state = |assoc: &SocketAssociation| of_association(assoc).map(|status| status.state);
+        assert_eq!(state(&assoc), Some(AssociationPhase::Up(AssociationState::Established)));
+        drop(peer);
+        until("it has ended", || assoc.has_ended()).await;
+        assert_eq!(state(&assoc), None);
+        let begun = SocketAssociation::new(assoc.id().next(), assoc.peer(), AssocOptions::default());
+        assert_eq!(state(&begun), Some(AssociationPhase::SettingUp));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn only_what_a_program_has_sent_waits_in_a_pair() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let seen = |socket: &Socket| {
+            let status = of_socket(socket);
+            (status.state, status.carrier_bytes > 0)
+        };
+        daemon_end::fill(std::os::fd::AsFd::as_fd(&program_end)).expect("it is filled");
+        let peer = ([192, 0, 2, 1], 7).into();
+        let assoc = Rc::new(SocketAssociation::new(AssocId::FIRST, peer, AssocOptions::default()));
+        socket.on_connecting(&assoc, None);
+        assert_eq!(seen(&socket), (SocketState::Connecting, false));
+        socket.on_connected(1);
+        assert_eq!(seen(&socket), (SocketState::Connected, true));
+        let listener = Arc::new(registry.stack().listen(7).expect("a free port"));
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        daemon_end::fill(std::os::fd::AsFd::as_fd(&program_end)).expect("it is filled");
+        registry.on_listening(&socket, &listener);
+        assert_eq!(seen(&socket), (SocketState::Listening, false));
+    }
 
     #[test]
     fn states_are_written_and_read_by_their_names() {

@@ -389,3 +389,141 @@ impl State {
         self.earlier.wrapping_add(self.reader.position())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use channel_protocol::assoc_id::AssocId;
+    use ring::{PutOutcome, Writer};
+    use shared_memory::OfferedMapping;
+
+    use super::*;
+    use crate::channel::style::Style;
+    use crate::state::registry::Registry;
+    use crate::state::socket::Socket;
+    use crate::testing::{header, opened, registry};
+
+    /// A ring of a socket's program, and its reader.
+    struct Pair {
+        reader: OutboundRing,
+        offered: OfferedMapping,
+        _socket: Rc<Socket>,
+    }
+
+    impl Pair {
+        fn new(registry: &Registry) -> Pair {
+            let (socket, _program_end) = opened(registry, Style::OneToOne);
+            let memory = socket.channel().shared_pages().memory();
+            let reader = OutboundRing::new(memory, Arc::clone(registry.resources().rings()), 1);
+            let offered = OfferedMapping::new("ring", ring::WORDS).expect("memory");
+            assert!(!reader.is_awake(), "there is no ring");
+            reader.join(&offered);
+            Pair { reader, offered, _socket: socket }
+        }
+
+        fn put_record(&self, header: &Header, content: &[u8]) {
+            let ring = Ring::new(self.offered.words_u64(), self.reader.memory().reader_words());
+            let done = Writer::new(ring).put(HEADER_BYTES + content.len(), |record| {
+                record.push(&header.encode());
+                record.push(content);
+            });
+            assert!(matches!(done, PutOutcome::Done { .. }), "the ring is full");
+        }
+
+        fn put(&self, bytes: usize) {
+            self.put_record(&header(AssocId::FIRST, bytes), &vec![7; bytes]);
+        }
+
+        fn take(&self) {
+            let front = self.reader.front().expect("a record").expect("a message");
+            assert!(self.reader.take(&front).is_some());
+        }
+
+        fn pass(&self, weight: usize) -> usize {
+            let before = header(AssocId::FIRST, 1).records_before().expect("it is not in a turn");
+            self.reader.pass_short(weight, before, |_, _| true).messages
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn so_many_short_messages_are_passed_and_no_other_records() {
+        let registry = registry();
+        let pair = Pair::new(&registry);
+        for bytes in [1, 1, 1, SHORT_BYTES_MAX] {
+            pair.put(bytes);
+        }
+        pair.put_record(&Header { bytes: 1, ..Header::new(Kind::Wake) }, &[7]);
+        assert_eq!(pair.pass(1), 1);
+        assert!(pair.reader.is_busy());
+        assert_eq!(pair.pass(2), 2);
+        assert!(pair.reader.has_short());
+        assert_eq!(pair.pass(usize::MAX), 1);
+        assert_eq!(pair.pass(usize::MAX), 0, "it is no message");
+        assert!(pair.reader.front().is_err());
+        let pair = Pair::new(&registry);
+        pair.put(SHORT_BYTES_MAX + 1);
+        assert!(!pair.reader.has_short());
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_daemon_sleeps_while_there_is_no_message() {
+        let registry = registry();
+        let pair = Pair::new(&registry);
+        pair.put(1);
+        pair.take();
+        assert!(pair.reader.is_awake() && pair.reader.is_busy());
+        pair.put(1);
+        assert!(!pair.reader.sleep() && pair.reader.is_busy(), "a message waits");
+        assert!(!pair.reader.waits_for_wake() && !pair.reader.wakes_without_record(), "it is awake");
+        pair.take();
+        assert!(pair.reader.sleep());
+        assert!(!pair.reader.is_awake() && !pair.reader.is_busy());
+        assert!(!pair.reader.waits_for_wake() && !pair.reader.wakes_without_record(), "nothing waits");
+        pair.put(1);
+        assert!(pair.reader.waits_for_wake());
+        assert!(matches!(pair.reader.front(), Ok(None)), "it sleeps");
+        assert!(pair.reader.wakes_without_record());
+        pair.take();
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_message_behind_the_end_came_too_late() {
+        let registry = registry();
+        let pair = Pair::new(&registry);
+        pair.put(1);
+        assert!(!pair.reader.fix_end(), "a message is left");
+        pair.put(1);
+        assert!(!pair.reader.fix_end());
+        pair.take();
+        assert!(pair.reader.fix_end());
+        assert!(matches!(pair.reader.front(), Ok(None)));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn positions_go_on_in_the_next_ring() {
+        let registry = registry();
+        let pair = Pair::new(&registry);
+        pair.put(100);
+        pair.take();
+        let position = pair.reader.position();
+        assert!(position > 0);
+        let next = OfferedMapping::new("ring", ring::WORDS).expect("memory");
+        pair.reader.join(&next);
+        assert_eq!((pair.reader.position(), pair.reader.tail()), (position, position));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_ring_is_half_free_until_messages_take_more() {
+        const MESSAGE_BYTES: usize = ring::ROOM_BYTES / 16;
+        let registry = registry();
+        let pair = Pair::new(&registry);
+        for n in 1..10 {
+            pair.put(MESSAGE_BYTES);
+            assert_eq!(pair.reader.is_half_free(), n < 8, "{n} messages and their headers");
+        }
+        pair.take();
+        pair.take();
+        assert!(pair.reader.is_half_free());
+    }
+}

@@ -420,6 +420,98 @@ mod tests {
         for bytes in [0, PAGE_BYTES as u64] {
             assert_eq!(ftruncate(&sharers, bytes), Err(Errno::PERM));
         }
+        // A seal against writing would keep the others from it.
+        assert_eq!(fcntl_add_seals(&sharers, SealFlags::FUTURE_WRITE), Err(Errno::PERM));
+    }
+
+    #[test]
+    fn the_memory_of_a_ring_is_charged_until_it_is_returned() {
+        let account = Budget::new(ByteLimits { user_bytes: 1 << 30, all_bytes: 1 << 30 }).account(1);
+        let pages = pages(Style::OneToOne, &account).expect("room");
+        let [kept, _sharers] = pages.descriptors().expect("descriptors");
+        let seen = || (account.charged_bytes(), fstat(&kept).expect("it is open").st_blocks);
+        let before = seen();
+        let grow = |range: Range<usize>| {
+            let charge = account.take(range.len()).expect("room");
+            assert!(pages.memory.grow_ring(range, charge));
+        };
+        grow(0..8192);
+        grow(8192..12_288);
+        pages.memory.write_ring(0, &[1; 12_288]);
+        assert_eq!(account.charged_bytes(), before.0 + 12_288);
+        pages.memory.empty_ring();
+        assert_eq!(seen(), before);
+        grow(0..4096);
+        pages.close().empty();
+        assert_eq!(seen(), (0, 0));
+    }
+
+    #[test]
+    fn a_new_page_says_what_the_socket_is() {
+        let pages = pages(Style::OneToMany, &account()).expect("room");
+        assert_eq!(pages.field(Layout::IDENTITY_AT), u32::from(channel_protocol::VERSION));
+        assert_eq!(pages.field(Layout::IDENTITY_AT + 4), Family::V4 as u32);
+        assert_eq!(pages.field(Layout::STATE_AT), State::Idle as u32);
+        pages.set_state(State::OneToManyListening);
+        assert_eq!(pages.field(Layout::STATE_AT), State::OneToManyListening as u32);
+    }
+
+    #[test]
+    fn the_fragmentation_limit_is_the_least_that_is_set() {
+        let limit_of = |message_bytes_max, set: Option<u32>| {
+            let (state, pins) = (State::Idle, Arc::new(Pins::new(1)));
+            let style = Style::OneToOne;
+            let pages = SharedPages::new(Family::V4, style, state, message_bytes_max, &account(), &pins);
+            let pages = pages.expect("room");
+            if let Some(bytes) = set {
+                pages.set_fragmentation_limit(bytes);
+            }
+            pages.field(Layout::FRAGMENTATION_LIMIT_AT)
+        };
+        for (set, limit) in [(None, 1000), (Some(0), 1000), (Some(10), 10), (Some(1001), 1000)] {
+            assert_eq!(limit_of(1000, set), limit, "{set:?}");
+        }
+        assert_eq!([None, Some(10)].map(|set| limit_of(MESSAGE_BYTES_MAX, set)), [0, 10]);
+    }
+
+    #[test]
+    fn the_fields_of_a_page_show_what_was_set() {
+        let pages = pages(Style::OneToMany, &account()).expect("room");
+        let peer = ([192, 0, 2, 1], 7).into();
+        let (first, second) =
+            (pages.enter(AssocId::new(3), 4, &peer), pages.enter(AssocId::new(4), 4, &peer));
+        let (Some(first), Some(second)) = (first, second) else { panic!("there are free entries") };
+        assert_eq!(pages.field(Layout::entry_at(first.0)), 3);
+        pages.set_entry_streams_out(first, 5);
+        assert_eq!(pages.field(Layout::entry_streams_out_at(first.0)), 5);
+        pages.set_entry_peer_shut(first);
+        assert_eq!(pages.field(Layout::entry_streams_out_at(first.0)), Entry::PEER_SHUT);
+        pages.set_entry_default_stream(first, 6);
+        assert_eq!(pages.field(Layout::entry_default_stream_at(first.0)), 6);
+        pages.set_passed_on(first, 7);
+        assert_eq!(pages.field(Layout::entry_passed_on_at(first.0)), 7);
+        pages.leave(first);
+        assert_eq!([first, second].map(|entry| pages.field(Layout::entry_at(entry.0))), [0, 4]);
+        pages.set_associations(8);
+        pages.set_subscriptions(Subscriptions(9));
+        pages.set_peer_shut(PeerShut::Both);
+        pages.set_linger(10);
+        pages.set_longest(11);
+        pages.set_bundles(true);
+        pages.set_plain(true);
+        pages.set_peer(&peer, 12);
+        for (at, value) in [
+            (Layout::ASSOCIATIONS_AT, 8),
+            (Layout::SUBSCRIPTIONS_AT, 9),
+            (Layout::PEER_SHUT_AT, PeerShut::Both as u32),
+            (Layout::LINGER_AT, 10),
+            (Layout::LONGEST_AT, 11),
+            (Layout::BUNDLES_AT, 1),
+            (Layout::PLAIN_AT, 1),
+            (Layout::STREAMS_OUT_AT, 12),
+        ] {
+            assert_eq!(pages.field(at), value, "at {at}");
+        }
     }
 
     #[test]
@@ -440,5 +532,7 @@ mod tests {
         assert_eq!(error(), (Errno::CONNREFUSED.raw_os_error() as u32, 1));
         pages.clear_error();
         assert_eq!(error(), (0, 1));
+        pages.set_error(Errno::CONNRESET);
+        assert_eq!(error(), (Errno::CONNRESET.raw_os_error() as u32, 2));
     }
 }

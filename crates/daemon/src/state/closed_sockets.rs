@@ -428,15 +428,25 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn an_association_that_has_ended_needs_no_room() {
-        let registry = registry_with(&Limits { user_associations: 1, ..Limits::default() });
+        let limits = Limits { user_page_bytes: 1 << 20, ..Limits::default() };
+        let registry = registry_with(&limits);
         let listener = registry.stack().listen(7).expect("a free port");
-        let peer = closed_socket(&registry, &listener, true).await;
+        let user = registry.resources().users().user(1);
+        let peers = [
+            closed_socket(&registry, &listener, true).await,
+            closed_socket(&registry, &listener, true).await,
+        ];
         let (socket, ended) = connected_socket(&registry, &listener).await;
         drop(ended);
         let association = socket.associations().first().expect("its only one");
         until("it has ended", || association.has_ended()).await;
+        // The user is above its limit, and loses one for each association that it leaves.
+        let _much = user.pages().charge_anyway(3 << 20);
         registry.forget(&socket);
-        assert!(!is_aborted(&peer).await);
+        assert_eq!((user.associations(), user.associations_refused()), (2, 0));
+        for peer in &peers {
+            assert!(!is_aborted(peer).await);
+        }
     }
 
     #[tokio::test(flavor = "local")]
