@@ -341,6 +341,27 @@ fn write_addresses(addresses: &[IpAddr], is_of_use: impl Fn(IpAddr) -> bool, out
 mod tests {
     use super::*;
 
+    /// Reads an INIT with these parameters.
+    fn from_parameters(list: &[u8]) -> Result<PeerInit, BadInit> {
+        PeerInit::from_init(&Init {
+            initiate_tag: VerificationTag(1),
+            a_rwnd: 1500,
+            outbound_streams: 1,
+            inbound_streams: 1,
+            initial_tsn: Tsn(1),
+            parameters: Parameters::new(list),
+        })
+    }
+
+    fn ip(address: &str) -> IpAddr {
+        address.parse().expect("an address")
+    }
+
+    fn is_listed(address: &str, remote: &str, ours: &[&str]) -> bool {
+        let ours: Vec<IpAddr> = ours.iter().map(|address| ip(address)).collect();
+        is_in_scope(ip(address), ip(remote), &ours)
+    }
+
     #[test]
     fn parameters_beyond_the_limit_are_neither_obeyed_nor_reported() {
         const REPORTED: u16 = 0xc0de;
@@ -351,16 +372,85 @@ mod tests {
             }
             parameter::AdaptationLayer { code_point: 5 }.write(&mut list);
             parameter::Unknown { kind: REPORTED, value: &[] }.write(&mut list);
-            let init = Init {
-                initiate_tag: VerificationTag(1),
-                a_rwnd: 1500,
-                outbound_streams: 1,
-                inbound_streams: 1,
-                initial_tsn: Tsn(1),
-                parameters: Parameters::new(&list),
-            };
-            let peer = PeerInit::from_init(&init).expect("the fields are valid");
+            let peer = from_parameters(&list).expect("the fields are valid");
             assert_eq!((peer.adaptation, peer.unrecognized.len()), (adaptation, 0));
+        }
+    }
+
+    #[test]
+    fn as_many_unknown_parameters_are_reported_as_fit_each_padded() {
+        const REPORTED: u16 = 0xc0de;
+        let reported = |lengths: &[usize]| {
+            let mut list = Vec::new();
+            for bytes in lengths {
+                parameter::Unknown { kind: REPORTED, value: &vec![1; *bytes] }.write(&mut list);
+            }
+            from_parameters(&list).expect("the fields are valid").unrecognized.len()
+        };
+        const HALF: usize = REPORTED_BYTES_MAX / 2 - PARAMETER_HEADER_BYTES;
+        assert_eq!(reported(&[HALF, HALF, 1]), REPORTED_BYTES_MAX);
+        assert_eq!(reported(&[HALF + 4, HALF]), REPORTED_BYTES_MAX / 2 + 4);
+        assert_eq!(reported(&[5]), 12);
+    }
+
+    #[test]
+    fn a_host_name_is_reported_in_part_if_it_is_long() {
+        let mut list = Vec::new();
+        parameter::HostName { host_name: &[b'a'; 2 * HOST_NAME_BYTES_MAX] }.write(&mut list);
+        let Err(BadInit::HostName(reported)) = from_parameters(&list) else { panic!("it is refused") };
+        assert_eq!(reported, list[..HOST_NAME_BYTES_MAX]);
+    }
+
+    #[test]
+    fn the_first_addresses_of_a_peer_are_kept() {
+        let listed: Vec<IpAddr> =
+            (0..=PEER_ADDRESSES_MAX as u8).map(|n| IpAddr::from([192, 0, 2, n])).collect();
+        let mut list = Vec::new();
+        write_address_list(&listed, &mut list);
+        let peer = from_parameters(&list).expect("the fields are valid");
+        assert_eq!(peer.addresses, listed[..PEER_ADDRESSES_MAX]);
+    }
+
+    #[test]
+    fn the_source_of_a_packet_is_the_same_address_in_either_form() {
+        let mut list = Vec::new();
+        write_address_list(&[ip("::ffff:192.0.2.1"), ip("192.0.2.2")], &mut list);
+        let peer = from_parameters(&list).expect("the fields are valid");
+        assert_eq!(peer.addresses, [ip("192.0.2.1"), ip("192.0.2.2")], "never sent in mapped form");
+        let (source, mut ignored) = (ip("::ffff:192.0.2.1"), 0);
+        let reachable = peer.reachable_at(source, &LocalAddresses::default(), &mut ignored);
+        assert_eq!((reachable, ignored), (vec![source, ip("192.0.2.2")], 0));
+    }
+
+    #[test]
+    fn an_address_is_listed_where_it_means_the_same_host_whatever_its_form() {
+        assert!(is_listed("198.51.100.1", "203.0.113.1", &[]));
+        assert!(!is_listed("::ffff:127.0.0.1", "203.0.113.1", &[]));
+        assert!(is_listed("127.0.0.1", "::ffff:127.0.0.2", &[]));
+        assert!(!is_listed("10.0.0.1", "::ffff:203.0.113.1", &[]));
+        // A host in both networks, and one that has only itself beside the private one.
+        assert!(is_listed("10.0.0.1", "203.0.113.1", &["10.0.0.2", "198.51.100.1"]));
+        assert!(!is_listed("10.0.0.1", "203.0.113.1", &["10.0.0.2", "127.0.0.1"]));
+    }
+
+    #[test]
+    fn whole_parameters_take_the_room_that_there_is() {
+        let mut list = Vec::new();
+        write_address_list(&[ip("192.0.2.1"), ip("192.0.2.2")], &mut list);
+        for (room, bytes) in [(0, 0), (7, 0), (8, 8), (15, 8), (16, 16), (99, 16)] {
+            assert_eq!(whole_parameters_bytes(&list, room), bytes, "in {room}");
+        }
+    }
+
+    #[test]
+    fn an_adaptation_is_indicated_if_there_is_one() {
+        for adaptation_indication in [0, 7] {
+            let config = AssociationConfig { adaptation_indication, ..AssociationConfig::default() };
+            let mut list = Vec::new();
+            let local = LocalAddresses::default();
+            write_init_parameters(&config, ip("192.0.2.1"), &local, None, &mut list);
+            let peer = from_parameters(&list).expect("the fields are valid");
+            assert_eq!(peer.adaptation, Some(adaptation_indication).filter(|code| *code != 0));
         }
     }
 }

@@ -191,13 +191,17 @@ fn cookie_of(parameter: Parameter<'_>) -> Option<Vec<u8>> {
 
 /// Connects through a UDP port; returns false if the endpoint refused because of that port.
 fn connects_through(peer: &mut Peer, udp_port: u16, port: u16) -> bool {
-    let from = SocketAddr::from(([10, 0, 0, 9], udp_port));
+    connects_from(peer, SocketAddr::from(([10, 0, 0, 9], udp_port)), port)
+}
+
+/// Connects from an address; returns false if the endpoint refused because of the UDP port.
+fn connects_from(peer: &mut Peer, from: SocketAddr, port: u16) -> bool {
     let init = build(port, ENDPOINT_PORT, 0, |out| peer.init().write(out));
     peer.sends_raw(from, &init);
     let mut refused = false;
     each_chunk(peer.will_hear().expect("an answer"), |chunk| {
         if let Chunk::Abort(abort) = chunk {
-            let cause = NewEncapsulationPort { current_port: 0, new_port: udp_port };
+            let cause = NewEncapsulationPort { current_port: 0, new_port: from.port() };
             refused = abort.causes.flatten().any(|found| found == Cause::NewEncapsulationPort(cause));
             assert!(refused, "it has another reason");
         }
@@ -251,6 +255,15 @@ fn a_listener_for_distinct_peers_refuses_one_that_another_peer_looks_like() {
         assert!(connects_through(&mut peer, 40_002, 5000));
         assert_eq!(peer.endpoint.association_count() - before, usize::from(!distinct_peers));
     }
+}
+
+#[test]
+fn an_ipv6_peer_that_another_one_looks_like_is_refused_as_well() {
+    let mut peer = Peer::new(1, AssociationConfig { distinct_peers: true, ..AssociationConfig::default() });
+    peer.app.hints.leaves_host = true;
+    let through = |udp_port| SocketAddr::new("fd00::9".parse().unwrap(), udp_port);
+    assert!(connects_from(&mut peer, through(9899), 5000));
+    assert!(!connects_from(&mut peer, through(40_000), 5000));
 }
 
 /// A listener that takes peers which look alike may have thousands of associations with them.

@@ -43,3 +43,13 @@ fn the_association_whose_packet_caused_a_panic_is_known() {
     assert!(peer.app.saw(|event| *event == Event::Closed(CloseReason::Fault)));
     assert_eq!(peer.endpoint.association_count(), 0);
 }
+
+#[test]
+fn a_panic_after_a_packet_is_not_that_of_its_association() {
+    let mut peer = Peer::established(2);
+    let packet = build(PEER_PORT, ENDPOINT_PORT, peer.endpoint_tag, |out| {
+        write_data(DataFlags::WHOLE, peer.init().initial_tsn.0, 0, 0, b"?", out);
+    });
+    peer.endpoint.handle_datagram(peer.now, peer.address, None, &packet, &mut peer.app);
+    assert_eq!(peer.endpoint.take_in_progress(), None);
+}

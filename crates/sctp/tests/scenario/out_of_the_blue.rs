@@ -300,6 +300,20 @@ fn an_abort_counts_with_our_tag_or_with_the_peers_own_reflected() {
 }
 
 #[test]
+fn the_reserved_flags_of_an_abort_have_no_meaning() {
+    // RFC 9260 §3.3.7.
+    let mut peer = Peer::established(32);
+    let tag = peer.tag;
+    let with_all_flags = |out: &mut Vec<u8>| {
+        let at = out.len();
+        abort(true)(out);
+        out[at + 1] = 0xff;
+    };
+    peer.sends().tag(tag).chunk(|_, out| with_all_flags(out)).go();
+    assert_eq!(peer.endpoint.association_count(), 0);
+}
+
+#[test]
 fn a_shutdown_complete_counts_with_our_tag_or_with_the_peers_own_reflected() {
     for (reflected, own, counts) in
         [(false, true, true), (true, false, true), (true, true, false), (false, false, false)]

@@ -377,6 +377,66 @@ fn both_ends_have_the_smaller_numbers_of_streams() {
     assert!(peer.app.saw(|e| *e == Event::Connected { streams_out: 10, streams_in: 10 }));
 }
 
+/// Returns the numbers of outbound and inbound streams in an INIT or INIT ACK.
+fn streams_of(packet: &bytes::Bytes) -> (u16, u16) {
+    let mut streams = None;
+    each_chunk(packet, |chunk| match chunk {
+        Chunk::Init(init) => streams = Some((init.outbound_streams, init.inbound_streams)),
+        Chunk::InitAck(ack) => streams = Some((ack.outbound_streams, ack.inbound_streams)),
+        _ => {}
+    });
+    streams.expect("an INIT or an INIT ACK")
+}
+
+#[test]
+fn there_is_a_stream_each_way_if_the_user_wants_none() {
+    // RFC 9260 §3.3.2.
+    let config = AssociationConfig { streams_out: 0, streams_in_max: 0, ..AssociationConfig::default() };
+    let mut peer = Peer::new(42, config.clone());
+    says_init(&mut peer, &[]);
+    assert_eq!(streams_of(&peer.hears()), (1, 1));
+    let mut peer = Peer::connecting(42, config);
+    assert_eq!(streams_of(peer.will_hear().expect("an INIT")), (1, 1));
+    peer.takes_init();
+    peer.sends().init_ack(b"cookie").go();
+    peer.sends().chunk(|_, out| CookieAck.write(out)).go();
+    assert!(peer.app.saw(|e| *e == Event::Connected { streams_out: 1, streams_in: 1 }));
+}
+
+#[test]
+fn an_endpoint_uses_no_more_streams_than_its_user_wants() {
+    let config = AssociationConfig { streams_out: 3, streams_in_max: 4, ..AssociationConfig::default() };
+    let mut peer = Peer::connecting(43, config);
+    peer.takes_init();
+    peer.sends().init_ack(b"cookie").go();
+    peer.sends().chunk(|_, out| CookieAck.write(out)).go();
+    assert!(peer.app.saw(|e| *e == Event::Connected { streams_out: 3, streams_in: 4 }));
+}
+
+#[test]
+fn the_handshake_measures_the_path_unless_a_packet_may_have_been_sent_twice() {
+    // RFC 9260 §6.3.1 C5.
+    let rto = AssociationConfig::default().rto.initial;
+    let srtt = |peer: &Peer| peer.endpoint.statistics(peer.id).unwrap().paths[0].srtt;
+    for (time, measured) in [(rto / 5, Some(rto / 5)), (rto, None), (2 * rto, None)] {
+        let mut peer = Peer::new(44, AssociationConfig::default());
+        says_init(&mut peer, &[]);
+        let cookie = peer.takes_init_ack();
+        peer.waits(time);
+        peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+        peer.id = peer.app.events[0].id;
+        assert_eq!(srtt(&peer), measured, "{time:?}");
+    }
+    for (time, measured) in [(rto / 5, Some(rto / 5)), (rto + rto / 5, None)] {
+        let mut peer = Peer::connecting(45, AssociationConfig::default());
+        peer.waits(time);
+        peer.takes_init();
+        peer.sends().init_ack(b"cookie").go();
+        peer.sends().chunk(|_, out| CookieAck.write(out)).go();
+        assert_eq!(srtt(&peer), measured, "{time:?}");
+    }
+}
+
 #[test]
 fn a_cookie_that_is_too_long_is_none() {
     for (bytes, answer) in [(COOKIE_BYTES_MAX, "COOKIE ECHO"), (COOKIE_BYTES_MAX + 1, "ABORT")] {

@@ -1,10 +1,13 @@
 //! Packets in memory that refer to blocks of their sender.
 
+use std::net::SocketAddr;
+
 use bytes::{Bytes, BytesMut};
-use lab::packets::{build, write_data};
-use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
-use sctp::{Arrival, AssociationConfig};
-use sctp_wire::chunk::{Abort, CookieEcho, DataFlags, Heartbeat};
+use lab::packets::{build, write_data, write_sack};
+use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer, plain};
+use sctp::{Arrival, AssociationConfig, AssociationId, Event, Host, PathHints, Payload, RecvInfo};
+use sctp_wire::chunk::{Abort, CookieEcho, DataFlags, Heartbeat, Init, NrSack, NrSackBuilder, ShutdownAck};
+use sctp_wire::parameter::{Parameters, SupportedExtensions};
 
 /// A packet from the peer, and the places and lengths of the user data that lies in blocks.
 struct Sent {
@@ -133,6 +136,105 @@ fn they_arrive_as_if_the_packet_contained_them() {
         assert_eq!(contents[1], content(1, 10_001));
         assert_eq!(contents[2], [content(2, 9_000), content(3, 8_999)].concat());
     }
+}
+
+/// Returns the endpoint whose peer has agreed on NR-SACKs.
+fn with_nr_sack() -> Peer {
+    let mut peer = Peer::new(1, AssociationConfig { nr_sack: true, ..plain() });
+    let mut extensions = Vec::new();
+    SupportedExtensions { chunk_kinds: &[NrSack::KIND] }.write(&mut extensions);
+    let init = Init { parameters: Parameters::new(&extensions), ..peer.init() };
+    peer.sends().tag(0).chunk(|_, out| init.write(out)).go();
+    let cookie = peer.takes_init_ack();
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.expects("COOKIE ACK");
+    peer.id = peer.app.events[0].id;
+    peer
+}
+
+/// An application that keeps the blocks of messages.
+#[derive(Default)]
+struct Keeping {
+    blocks: Vec<Bytes>,
+}
+
+impl Host for Keeping {
+    fn message(&mut self, _: AssociationId, _: &RecvInfo, payload: Payload) {
+        self.blocks.extend_from_slice(payload.blocks());
+    }
+
+    fn event(&mut self, _: AssociationId, _: Event) {}
+
+    fn path_hints(&self, _: SocketAddr) -> PathHints {
+        PathHints::default()
+    }
+}
+
+/// Returns whether the reader gets the block of the sender, not a copy, from a packet that begins with `chunks`.
+fn is_taken_over(make: impl FnOnce() -> Peer, chunks: impl FnOnce(&Peer, &mut Vec<u8>)) -> bool {
+    let mut peer = make();
+    let sent = Sent::new(&peer, |out| chunks(&peer, out)).with_shared(&peer, DataFlags::WHOLE, 0, 0, 9_000);
+    let (bytes, shared) = sent.divided();
+    let mut reader = Keeping::default();
+    let arrival = Arrival {
+        remote: peer.address,
+        local: None,
+        marked: false,
+        in_memory: true,
+        segment_bytes: bytes.len(),
+        bytes: &bytes,
+        shared: &shared,
+    };
+    peer.endpoint.handle_batch(peer.now, &arrival, &mut reader);
+    assert_eq!(reader.blocks, [content(0, 9_000)]);
+    reader.blocks[0].as_ptr() == shared[0].1.as_ptr()
+}
+
+#[test]
+fn they_are_copied_only_if_more_than_their_association_may_handle_the_packet() {
+    let sack = |peer: &Peer, out: &mut Vec<u8>| write_sack(peer.endpoint_tsn(-1).0, 100_000, &[], out);
+    let nr_sack = |peer: &Peer, out: &mut Vec<u8>| {
+        let cum_tsn = peer.endpoint_tsn(-1);
+        NrSackBuilder { cum_tsn, a_rwnd: 100_000, nr_gap_blocks: &[], duplicates: &[] }.write(out);
+    };
+    assert!(is_taken_over(established, |_, _| {}));
+    assert!(is_taken_over(established, sack));
+    assert!(is_taken_over(with_nr_sack, nr_sack));
+    assert!(!is_taken_over(established, |_, out| Heartbeat { info: b"?" }.write(out)));
+    assert!(!is_taken_over(traced, sack));
+}
+
+#[test]
+fn the_endpoint_sees_what_comes_with_them() {
+    // RFC 9260 §8.5.1 E: a SHUTDOWN ACK for an association that is being set up is completed for the earlier one.
+    let echoed = || {
+        let mut peer = Peer::connecting(1, plain());
+        peer.takes_init();
+        peer.sends().init_ack(b"cookie").go();
+        peer.expects("COOKIE ECHO");
+        peer
+    };
+    compare(echoed, |peer| {
+        Sent::new(peer, |_| {})
+            .with_shared(peer, DataFlags::WHOLE, 0, 0, 9_000)
+            .with(|out| ShutdownAck.write(out))
+    });
+    // A cookie that the peer repeats is acknowledged again.
+    let cookie = {
+        let mut peer = Peer::new(1, plain());
+        peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+        peer.takes_init_ack()
+    };
+    let contents = compare(established, |peer| {
+        Sent::new(peer, |out| CookieEcho { cookie: &cookie }.write(out)).with_shared(
+            peer,
+            DataFlags::WHOLE,
+            0,
+            0,
+            9_000,
+        )
+    });
+    assert_eq!(contents, [content(0, 9_000)]);
 }
 
 #[test]

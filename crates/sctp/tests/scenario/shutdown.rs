@@ -6,7 +6,7 @@ use sctp::config::RtoConfig;
 use sctp::{
     Admission, AssociationConfig, AssociationId, AssociationState, CloseReason, Event, SendError, SendInfo,
 };
-use sctp_wire::chunk::{Abort, Data, DataFlags, Shutdown, ShutdownAck, ShutdownComplete};
+use sctp_wire::chunk::{Abort, CookieAck, Data, DataFlags, Shutdown, ShutdownAck, ShutdownComplete};
 
 use lab::packets::{has, kinds};
 use lab::script::Peer;
@@ -297,6 +297,77 @@ fn a_shutdown_acknowledges_as_a_sack_does() {
     peer.sends().chunk(|_, out| ShutdownComplete { reflected_tag: false }.write(out)).go();
     assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Shutdown)));
     peer.expects_nothing();
+}
+
+#[test]
+fn a_shutdown_that_acknowledges_what_was_not_sent_ends_the_association() {
+    let mut peer = Peer::established(21);
+    peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(0) }.write(out)).go();
+    peer.expects("ABORT");
+    assert!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::ProtocolViolation { .. }))));
+}
+
+#[test]
+fn the_user_learns_of_a_shutdown_that_meets_its_own() {
+    let mut peer = Peer::established(22);
+    peer.app_shuts_down();
+    peer.expects("SHUTDOWN -1");
+    peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(-1) }.write(out)).go();
+    peer.expects("SHUTDOWN ACK");
+    assert!(peer.app.saw(|e| *e == Event::PeerShutdown));
+}
+
+#[test]
+fn a_shutdown_complete_before_the_acknowledgement_is_discarded() {
+    let mut peer = Peer::established(23);
+    peer.app_shuts_down();
+    peer.expects("SHUTDOWN -1");
+    peer.sends().chunk(|_, out| ShutdownComplete { reflected_tag: false }.write(out)).go();
+    assert_eq!(peer.endpoint.association_count(), 1);
+}
+
+#[test]
+fn a_shutdown_ack_is_repeated_until_it_is_answered() {
+    let mut peer = Peer::established(24);
+    peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(-1) }.write(out)).go();
+    for wait in [0, 1, 2, 4] {
+        peer.waits(Duration::from_secs(wait));
+        peer.expects("SHUTDOWN ACK");
+        peer.expects_nothing();
+    }
+}
+
+#[test]
+fn a_shutdown_that_is_wanted_before_the_association_is_up_follows_its_data() {
+    for is_echoed in [false, true] {
+        let mut peer = Peer::connecting(25, lab::script::plain());
+        peer.takes_init();
+        if !is_echoed {
+            peer.app_sends(SendInfo::default(), &b"x"[..]);
+            peer.app_shuts_down();
+        }
+        peer.sends().init_ack(b"cookie").go();
+        if is_echoed {
+            peer.app_shuts_down();
+        }
+        while peer.hears_maybe().is_some() {}
+        peer.sends().chunk(|_, out| CookieAck.write(out)).go();
+        if !is_echoed {
+            peer.sends().sack(0, &[]).go();
+        }
+        let packets = std::iter::from_fn(|| peer.hears_maybe());
+        assert_eq!(packets.filter(|packet| has(packet, Shutdown::KIND)).count(), 1, "{is_echoed}");
+    }
+}
+
+#[test]
+fn an_abort_with_a_format_error_is_discarded() {
+    // RFC 9260 §3.3.7: a cause of a length less than that of its header.
+    let mut peer = Peer::established(26);
+    peer.sends().chunk(|_, out| out.extend_from_slice(&[Abort::KIND, 0, 0, 8, 0, 12, 0, 3])).go();
+    assert_eq!(peer.endpoint.association_count(), 1);
+    peer.sends().chunk(|_, out| out.extend_from_slice(&[Abort::KIND, 0, 0, 8, 0, 12, 0, 4])).go();
+    assert_eq!(peer.endpoint.association_count(), 0);
 }
 
 #[test]
