@@ -73,7 +73,7 @@ impl Leaky {
 struct Bucket {
     rate: Leaky,
     is_busy: bool,
-    /// Whether the filter thins it.
+    /// Whether the filter thins it, if there is one.
     is_thinned: bool,
 }
 
@@ -108,10 +108,10 @@ impl Prefixes {
         });
     }
 
-    /// Returns the busy buckets, which are thinned from now on if `thins`.
-    fn thin(&mut self, thins: bool) -> Vec<u32> {
+    /// Returns the busy buckets, which the next filter thins.
+    fn thin(&mut self) -> Vec<u32> {
         for bucket in &mut self.buckets {
-            bucket.is_thinned = thins && bucket.is_busy;
+            bucket.is_thinned = bucket.is_busy;
         }
         let mut busy: Vec<u32> = self.busy.iter().map(|index| *index as u32).collect();
         busy.sort_unstable();
@@ -304,7 +304,7 @@ impl Thinning {
                 }
                 prefixes.calm(now);
                 let thins = keep_one_in > 1 && !prefixes.busy.is_empty();
-                let thinned = Thinned::Buckets(prefixes.hash, prefixes.thin(thins));
+                let thinned = Thinned::Buckets(prefixes.hash, prefixes.thin());
                 thins.then_some(Sample { thinned, keep_one_in })
             }
         }
@@ -314,16 +314,13 @@ impl Thinning {
     fn keep_one_in(&self, busy_per_s: f64) -> u32 {
         let present = self.sample().map_or(1, |sample| sample.keep_one_in);
         let fitting = (busy_per_s / f64::from(self.per_s)).round().clamp(1.0, KEEP_ONE_IN_MAX) as u32;
-        if fitting > 1 && fitting.abs_diff(present) <= present / 4 { present } else { fitting }
+        if fitting.abs_diff(present) <= present / 4 { present } else { fitting }
     }
 
     /// Records that the kernel does not accept the filter, so that the socket receives all packets.
     pub(crate) fn on_refused(&mut self) {
         if let (Some(Filter::Repetitions(_)), Some(flood)) = (self.filter.take(), &mut self.init_flood) {
             flood.load = None;
-        }
-        if let Some(prefixes) = &mut self.prefixes {
-            prefixes.thin(false);
         }
     }
 }
