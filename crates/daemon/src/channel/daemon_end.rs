@@ -143,10 +143,10 @@ impl DaemonEnd {
         })
     }
 
-    /// Discards the next record. Returns how many of its first byte there were; `None` if there was no record.
-    pub(super) fn discard(&self) -> Option<usize> {
+    /// Discards the next record, and returns its length; `None` if there was no record. `place` holds the longest one.
+    pub(super) fn discard(&self, place: &mut [u8]) -> Option<usize> {
         let may_receive = self.closer.has_room();
-        may_receive.then(|| self.receive(&mut [0])).and_then(Result::ok).map(|message| message.bytes)
+        may_receive.then(|| self.receive(place)).and_then(Result::ok).map(|message| message.bytes)
     }
 
     /// Returns the header of the next record, which stays; `None` if it is not of the shim, or the program has shut down sending.

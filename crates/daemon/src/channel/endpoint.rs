@@ -533,7 +533,10 @@ impl Endpoint {
     }
 
     fn discard_record(&self) -> bool {
-        self.daemon_end.discard().is_some_and(|bytes| bytes > 0 || !self.has_ended())
+        let discarded = RECEIVE_BUFFER.with_borrow_mut(|buffer| self.daemon_end.discard(buffer));
+        // What the program has sent counts as taken, too, for those who wait until all of it was.
+        self.taken_bytes.set(self.taken_bytes.get() + discarded.unwrap_or(0) as u64);
+        discarded.is_some_and(|bytes| bytes > 0 || !self.has_ended())
     }
 
     /// Returns whether the program has shut down sending, and all that it has sent was taken.

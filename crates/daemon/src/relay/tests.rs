@@ -396,6 +396,19 @@ fn fill_half(socket: &Socket) {
     assert!(socket.channel().waiting_bytes() > ring::ROOM_BYTES as u64 / 2);
 }
 
+/// A request waits until all was taken that the program has sent before it.
+#[tokio::test(flavor = "local")]
+async fn what_is_discarded_counts_as_taken() {
+    let registry = registry();
+    let (socket, program_end) = opened(&registry, Style::OneToMany);
+    let channel = socket.channel();
+    send_only(&program_end, Kind::Filler);
+    send(&program_end, ID, b"text");
+    let sent = channel.sent();
+    assert!(channel.discard() && !channel.taken().reaches(sent));
+    assert!(channel.discard() && channel.taken().reaches(sent));
+}
+
 #[tokio::test(flavor = "local")]
 async fn a_long_message_is_taken_from_behind_a_filler_though_the_ring_is_full_behind_its_turn() {
     let joined = Joined::new().await;
