@@ -105,6 +105,7 @@ impl Shard {
         };
         shard.enter().executive.with_messages_queued().set_memory_notify(Box::new(tell));
         shard.background.start(&shard)?;
+        shard.background.arm();
         Ok(Arc::new(ShardOwner(shard)))
     }
 

@@ -1,7 +1,7 @@
 //! The background thread: serves the sockets while no thread of the program does.
 //!
-//! The thread is armed when another thread leaves the perimeter while nothing polls the sockets, or with a message
-//! unsent. As long as threads come and go, the background thread only checks for their activity once a millisecond.
+//! The thread is armed when the shard is created, and when another thread leaves the perimeter while nothing polls the sockets, or
+//! with a message unsent. As long as threads come and go, the background thread only checks for their activity once a millisecond.
 //! When they have stopped, it polls the sockets itself, until a thread needs them again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -121,15 +121,16 @@ fn serve(shard: &Arc<Shard>, woken: Woken) -> Next {
         inner.flush(true);
         inner.take_arrivals();
     }
-    if inner.is_idle() {
+    if inner.is_idle()
+        && let Some(kept) = background.release()
+    {
         background.armed.store(false, Ordering::Release);
-        if let Some(kept) = background.release() {
-            inner.dispose();
-            drop(inner);
-            drop(kept);
-        }
+        inner.dispose();
+        drop(inner);
+        drop(kept);
         return Next::Park;
     }
+    // A shard without streams still answers strangers, who would wait otherwise (RFC 9260 §8.4).
     let others_poll = match inner.poller.current() {
         Poller::Leader => true,
         Poller::Task => inner.open_streams > 0,

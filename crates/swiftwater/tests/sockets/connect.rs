@@ -47,6 +47,21 @@ fn where_the_sctp_port_has_no_listener_it_is_refused() {
     });
 }
 
+/// Also before it has had one, and after it has closed the last.
+#[test]
+fn where_the_stack_has_no_socket_it_is_refused() {
+    must_end(|| {
+        let options =
+            StackOptions::default().with_local_addresses(vec![[127, 0, 0, 1].into()]).with_udp_port(0);
+        let stack = Stack::bind(&options).unwrap();
+        for _ in 0..2 {
+            let refused = Association::connect(format!("127.0.0.1:7/udp:{}", stack.udp_port())).unwrap_err();
+            assert!(matches!(refused, ConnectError::Refused), "{refused}");
+            drop(stack.listen(0).unwrap());
+        }
+    });
+}
+
 #[test]
 fn where_one_address_refuses_another_is_asked() {
     must_end(|| {
