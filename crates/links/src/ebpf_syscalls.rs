@@ -1,6 +1,6 @@
 //! The system call of extended BPF.
 
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
 
@@ -51,45 +51,51 @@ struct ProgramLoading {
     licence: u64,
 }
 
-/// Creates a table of so many words, which are zero: an array with one element.
-///
-/// # Errors
-///
-/// `EPERM` without `CAP_BPF` (before Linux 5.8 `CAP_SYS_ADMIN`); `ENOMEM`.
-pub(crate) fn create_table(words: usize) -> Result<OwnedFd, Errno> {
-    let (key_bytes, value_bytes) = (size_of::<u32>() as u32, (words * size_of::<u64>()) as u32);
-    let creation = MapCreation { kind: BPF_MAP_TYPE_ARRAY, key_bytes, value_bytes, entries_max: 1 };
-    // SAFETY: the attributes hold no address.
-    let fd = unsafe { bpf(BPF_MAP_CREATE, &creation) }?;
-    // SAFETY: the kernel has just created this descriptor, which nobody else knows.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
+/// A table of this many words, which programs read and write: an array with one element.
+#[derive(Debug)]
+pub(crate) struct Table<const WORDS: usize>(OwnedFd);
 
-/// Reads a table of this many words.
-pub(crate) fn read_table<const WORDS: usize>(table: BorrowedFd<'_>) -> Result<[u64; WORDS], Errno> {
-    let (key, mut words) = (0_u32, [0; WORDS]);
-    let element = MapElement::new(table, &key, words.as_mut_ptr().expose_provenance());
-    // SAFETY: the addresses are of a key and of as many words as the table has, which live through the call.
-    unsafe { bpf(BPF_MAP_LOOKUP_ELEM, &element) }?;
-    Ok(words)
-}
+impl<const WORDS: usize> Table<WORDS> {
+    /// Creates a table of zeros.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` without `CAP_BPF` (before Linux 5.8 `CAP_SYS_ADMIN`); `ENOMEM`.
+    pub(crate) fn create() -> Result<Self, Errno> {
+        let (key_bytes, value_bytes) = (size_of::<u32>() as u32, size_of::<[u64; WORDS]>() as u32);
+        let creation = MapCreation { kind: BPF_MAP_TYPE_ARRAY, key_bytes, value_bytes, entries_max: 1 };
+        // SAFETY: the attributes hold no address.
+        let fd = unsafe { bpf(BPF_MAP_CREATE, &creation) }?;
+        // SAFETY: the kernel has just created this descriptor, which nobody else knows.
+        Ok(Table(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
 
-/// Replaces the contents of a table of this many words.
-pub(crate) fn write_table<const WORDS: usize>(
-    table: BorrowedFd<'_>,
-    words: &[u64; WORDS],
-) -> Result<(), Errno> {
-    let key = 0_u32;
-    let element = MapElement::new(table, &key, words.as_ptr().expose_provenance());
-    // SAFETY: as above; the kernel only reads them.
-    unsafe { bpf(BPF_MAP_UPDATE_ELEM, &element) }.map(drop)
+    /// Returns the place of a word for a program.
+    pub(crate) fn word(&self, index: usize) -> (BorrowedFd<'_>, usize) {
+        (self.0.as_fd(), index)
+    }
+
+    pub(crate) fn read(&self) -> Result<[u64; WORDS], Errno> {
+        let (key, mut words) = (0_u32, [0; WORDS]);
+        let element = MapElement::new(self.0.as_fd(), &key, words.as_mut_ptr().expose_provenance());
+        // SAFETY: the addresses are of a key and of as many words as the table has, which live through the call.
+        unsafe { bpf(BPF_MAP_LOOKUP_ELEM, &element) }?;
+        Ok(words)
+    }
+
+    pub(crate) fn write(&self, words: &[u64; WORDS]) -> Result<(), Errno> {
+        let key = 0_u32;
+        let element = MapElement::new(self.0.as_fd(), &key, words.as_ptr().expose_provenance());
+        // SAFETY: as above; the kernel only reads them.
+        unsafe { bpf(BPF_MAP_UPDATE_ELEM, &element) }.map(drop)
+    }
 }
 
 /// Loads a socket filter.
 ///
 /// # Errors
 ///
-/// As [`create_table`]; `EACCES` or `EINVAL` for a program that the kernel refuses.
+/// As [`Table::create`]; `EACCES` or `EINVAL` for a program that the kernel refuses.
 pub(crate) fn load_filter(program: &[Instruction]) -> Result<OwnedFd, Errno> {
     let loading = ProgramLoading {
         kind: BPF_PROG_TYPE_SOCKET_FILTER,

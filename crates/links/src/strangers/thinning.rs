@@ -44,10 +44,15 @@ const THINNED_BUCKETS_MAX: usize = BUCKETS / 8;
 const KEEP_ONE_IN_MAX: f64 = 1000.0;
 /// Rate of INITs beyond which those that come for the first time are dropped. To receive so many takes 3 % of a processor.
 const INITS_RATE: u32 = 10_000;
+/// Level of a prefix up to which its INITs count for that rate: those of a prefix that is about to be busy do not.
+const QUIET_LEVEL: Duration = Duration::from_millis(32);
 /// Time in which the bucket of that rate becomes empty, and the level at which such a flood is over. A burst of twice the INITs
 /// that are answered at once is no flood. A peer whose first INIT comes before the kernel remembers them needs a third one.
 const INITS_CAPACITY: Duration = Duration::from_millis(500);
 const INITS_LEVEL_AT_END: Duration = Duration::from_millis(250);
+/// Time after a flood in which the kernel still remembers INITs, and drops none. If it forgot them after each of many bursts,
+/// peers would always seem to come for the first time.
+const REMEMBERED_FOR: Duration = Duration::from_secs(10);
 
 /// A leaky bucket, kept as the time at which it is empty.
 #[derive(Clone, Copy, Debug, Default)]
@@ -132,6 +137,8 @@ struct InitFlood {
     rate: Leaky,
     /// Whether the rate has been exceeded since the last look.
     begins: bool,
+    /// When the flood ended, after which INITs are still remembered, but not dropped. `None`: it lasts.
+    ended: Option<Instant>,
     /// `None`: this process may not have the filter.
     load: Option<fn(Headers) -> Result<Repetitions, Errno>>,
     headers: Headers,
@@ -143,6 +150,7 @@ impl InitFlood {
         InitFlood {
             rate: Leaky::default(),
             begins: false,
+            ended: None,
             load: Some(load),
             headers,
             counts: Counts::default(),
@@ -156,23 +164,35 @@ impl InitFlood {
 
     /// Returns the filter for a flood that begins.
     fn begin(&mut self) -> Option<Repetitions> {
-        self.begins = false;
+        (self.begins, self.ended) = (false, None);
         self.counts = Counts::default();
         let loaded = self.load?(self.headers);
-        if loaded.is_err() {
+        if matches!(loaded, Err(Errno::EPERM | Errno::ENOSYS | Errno::EINVAL | Errno::EACCES)) {
             self.load = None;
         }
         loaded.ok()
     }
 
-    /// Counts what has come since the last call. Returns the number of INITs that were dropped; `None`: the flood is over.
+    /// Counts what has come since the last call. Returns the number of INITs that were dropped; `None`: the flood is over, and so
+    /// is the time in which another one would find INITs remembered.
     fn go_on(&mut self, now: Instant, repetitions: &Repetitions) -> Option<u64> {
         let before = self.counts;
         self.counts = repetitions.counts().ok()?;
         self.add(now, u32::try_from(self.counts.offered - before.offered).unwrap_or(u32::MAX));
-        self.begins = false;
-        let is_over = self.rate.level(now) <= INITS_LEVEL_AT_END;
-        (!is_over).then(|| self.counts.dropped - before.dropped)
+        let begins = std::mem::take(&mut self.begins);
+        match self.ended {
+            Some(_) if begins => {
+                repetitions.set_drops(true).ok()?;
+                self.ended = None;
+            }
+            Some(ended) if now.saturating_duration_since(ended) >= REMEMBERED_FOR => return None,
+            None if !begins && self.rate.level(now) <= INITS_LEVEL_AT_END => {
+                repetitions.set_drops(false).ok()?;
+                self.ended = Some(now);
+            }
+            _ => {}
+        }
+        Some(self.counts.dropped - before.dropped)
     }
 }
 
@@ -248,7 +268,9 @@ impl Thinning {
                 prefixes.busy.push(index);
             }
             if !bucket.is_busy {
-                self.init_flood.iter_mut().for_each(|flood| flood.add(now, 1));
+                if bucket.rate.level(now) <= QUIET_LEVEL {
+                    self.init_flood.iter_mut().for_each(|flood| flood.add(now, 1));
+                }
                 return 0;
             }
         }
@@ -472,6 +494,16 @@ mod tests {
     }
 
     #[test]
+    fn floods_from_a_few_prefixes_are_none_from_everywhere() {
+        for prefixes in [1, 3, 4, 16, 40] {
+            let mut socket = Socket::by_prefix();
+            socket.thinning.init_flood = Some(InitFlood::new(Headers::Udp, |_| panic!("a filter for all")));
+            socket.play(3000, 100, |n| IpAddr::from([198, 51, (n % prefixes) as u8, 7]));
+            assert!(socket.thinning.sample().is_some(), "{prefixes} prefixes");
+        }
+    }
+
+    #[test]
     fn a_burst_of_peers_from_everywhere_is_no_flood() {
         let mut socket = Socket::by_prefix();
         socket.thinning.init_flood = Some(InitFlood::new(Headers::Udp, |_| panic!("a filter for a burst")));
@@ -483,7 +515,7 @@ mod tests {
     #[test]
     fn beside_a_flood_from_everywhere_the_second_init_of_a_peer_is_received() {
         if matches!(Repetitions::load(Headers::Udp), Err(Errno::EPERM | Errno::ENOSYS)) {
-            return;
+            return println!("skipped: no CAP_BPF");
         }
         let bound = |ip: String| UdpSocket::bind((ip, 0)).unwrap();
         let (socket, peer) = (bound("127.0.0.1".into()), bound("127.0.3.1".into()));
@@ -531,7 +563,21 @@ mod tests {
         for _ in 0..600 {
             millisecond(&mut thinning, 0);
         }
-        assert!(thinning.filter().is_none(), "the flood is over");
+        let late = |n: u32| {
+            peer.send_to(&init(u32::MAX - n), at).unwrap();
+            socket.recv(&mut [0; 64]).is_ok()
+        };
+        assert!(late(1), "the flood is over");
+        for _ in 0..120 {
+            millisecond(&mut thinning, 80);
+        }
+        assert!(!late(2), "another flood");
+        std::thread::sleep(Duration::from_millis(600));
+        assert!(late(1) && late(2), "both come again");
+        for _ in 0..11_000 {
+            millisecond(&mut thinning, 0);
+        }
+        assert!(thinning.filter().is_none(), "no flood for long");
     }
 
     #[test]
@@ -687,9 +733,15 @@ mod tests {
         let Some(repetitions) = flood.begin() else { return };
         let at_end = now + INITS_CAPACITY - INITS_LEVEL_AT_END;
         assert_eq!(flood.go_on(at_end - Duration::from_nanos(1), &repetitions), Some(0));
-        assert_eq!(flood.go_on(at_end, &repetitions), None);
+        assert_eq!((flood.ended, flood.go_on(at_end, &repetitions)), (None, Some(0)));
+        assert_eq!(flood.ended, Some(at_end), "the kernel drops none");
         flood.add(at_end, 5_001);
-        assert!(flood.begins);
+        assert_eq!((flood.go_on(at_end, &repetitions), flood.ended), (Some(0), None), "it drops them again");
+        let at_end = at_end + INITS_CAPACITY;
+        assert_eq!((flood.go_on(at_end, &repetitions), flood.ended), (Some(0), Some(at_end)));
+        let at_end = at_end + REMEMBERED_FOR;
+        assert_eq!(flood.go_on(at_end - Duration::from_nanos(1), &repetitions), Some(0));
+        assert_eq!(flood.go_on(at_end, &repetitions), None);
         let mut thinning = Socket::by_prefix().thinning;
         (thinning.init_flood, thinning.filter) = (Some(flood), Some(Filter::Repetitions(repetitions)));
         thinning.on_refused();

@@ -1,8 +1,8 @@
 //! The background thread: serves the sockets while no thread of the program does.
 //!
-//! The thread is armed when the shard is created, and when another thread leaves the perimeter while nothing polls the sockets, or
-//! with a message unsent. As long as threads come and go, the background thread only checks for their activity once a millisecond.
-//! When they have stopped, it polls the sockets itself, until a thread needs them again.
+//! The thread is armed when the shard is created, and when another thread leaves the perimeter while nothing polls the sockets,
+//! or with a message unsent. As long as threads come and go, the background thread only checks for their activity once a
+//! millisecond. When they have stopped, it polls the sockets itself, until a thread needs them again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,7 @@
-//! An extended BPF program that receives the INITs which come again at the interval of peers, and drops the others.
+//! An extended BPF program that receives the INITs which come again at the interval of peers, and drops the others during a
+//! flood.
 //!
-//! It remembers each INIT by a keyed hash of its addresses, ports and tag, with the time. A peer repeats an INIT without an
+//! It remembers each INIT by a keyed hash of its source address, ports and tag, with the time. A peer repeats an INIT without an
 //! answer after RTO.Initial, one second (RFC 9260 §5.1 and §16); a flood of forged addresses does not repeat itself, or too soon.
 //! So the kernel drops such a flood before it takes room in a buffer, at a fraction of what it costs to read it.
 //!
@@ -18,10 +19,10 @@ use crate::ebpf::Comparison::{AtLeast, Below, Equal, NotEqual};
 use crate::ebpf::Operation::{Add, And, Move, Multiply, Or, ShiftLeft, ShiftRight, Subtract, Xor};
 use crate::ebpf::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
 use crate::ebpf::{Assembler, Jump};
-use crate::ebpf_syscalls::{attach_loaded_filter, create_table, load_filter, read_table, write_table};
+use crate::ebpf_syscalls::{Table, attach_loaded_filter, load_filter};
 
-/// Sets of four remembered INITs. Each drops its oldest for a new one: at 100,000 INITs a second one in 1,500 within a second,
-/// and one in a hundred within two. A set is a word.
+/// Sets of four remembered INITs. A new one replaces the one that came first: at 100,000 INITs a second one in 1,500 within a
+/// second, and one in a hundred within two. A set is a word.
 const SET_BITS: i32 = 18;
 const ENTRY_BITS: i32 = 16;
 const ENTRIES: i32 = 4;
@@ -69,11 +70,13 @@ pub(super) struct Counts {
 /// The tables of the program.
 struct Tables {
     /// Sets of remembered INITs.
-    sets: OwnedFd,
+    sets: Table<{ 1 << SET_BITS }>,
     /// Bits of the ports whose INITs a raw socket receives.
-    ports: OwnedFd,
+    ports: Table<PORT_WORDS>,
     /// [`Counts`].
-    counts: OwnedFd,
+    counts: Table<2>,
+    /// A word that is not 0 while INITs are remembered only, and none is dropped.
+    passes: Table<1>,
 }
 
 /// Places in the table of counts.
@@ -84,8 +87,9 @@ const DROPPED: usize = 1;
 #[derive(Debug)]
 pub(crate) struct Repetitions {
     filter: OwnedFd,
-    ports: OwnedFd,
-    counts: OwnedFd,
+    ports: Table<PORT_WORDS>,
+    counts: Table<2>,
+    passes: Table<1>,
 }
 
 impl Repetitions {
@@ -96,16 +100,23 @@ impl Repetitions {
     ///
     /// `EPERM` without `CAP_BPF`; others if the kernel lacks memory or does not know the program.
     pub(super) fn load(headers: Headers) -> Result<Self, Errno> {
-        if !may_load() {
+        if !may_load()? {
             return Err(Errno::EPERM);
         }
         let tables = Tables {
-            sets: create_table(1 << SET_BITS)?,
-            ports: create_table(PORT_WORDS)?,
-            counts: create_table(2)?,
+            sets: Table::create()?,
+            ports: Table::create()?,
+            counts: Table::create()?,
+            passes: Table::create()?,
         };
         let filter = load_filter(program(headers, &tables).instructions())?;
-        Ok(Repetitions { filter, ports: tables.ports, counts: tables.counts })
+        let Tables { ports, counts, passes, .. } = tables;
+        Ok(Repetitions { filter, ports, counts, passes })
+    }
+
+    /// Sets whether INITs that have not come before are dropped, as after `load`. All are remembered in any case.
+    pub(super) fn set_drops(&self, drops: bool) -> Result<(), Errno> {
+        self.passes.write(&[u64::from(!drops)])
     }
 
     /// Sets the ports whose INITs a raw socket receives.
@@ -114,7 +125,7 @@ impl Repetitions {
         for port in ports {
             words[usize::from(port >> 6)] |= 1 << (port & 63);
         }
-        write_table(self.ports.as_fd(), &words)
+        self.ports.write(&words)
     }
 
     /// Makes the program the filter of a socket.
@@ -123,20 +134,20 @@ impl Repetitions {
     }
 
     pub(super) fn counts(&self) -> Result<Counts, Errno> {
-        let [offered, dropped] = read_table(self.counts.as_fd())?;
+        let [offered, dropped] = self.counts.read()?;
         Ok(Counts { offered, dropped })
     }
 }
 
-/// Returns whether this thread has the capability. Without it nobody makes the system call: a sandbox may end a process that
-/// makes one which it does not expect.
-fn may_load() -> bool {
+/// Returns whether this thread has the capability, if in a user namespace only there. Without it nobody makes the system call: a
+/// sandbox may end a process that makes one which it does not expect.
+fn may_load() -> Result<bool, Errno> {
     /// Bits of `CAP_SYS_ADMIN` and of `CAP_BPF` (capabilities(7)).
     const SUFFICIENT: u64 = 1 << 21 | 1 << 39;
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let status = std::fs::read_to_string("/proc/thread-self/status").map_err(|_| Errno::EAGAIN)?;
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    effective.is_some_and(|effective| effective & SUFFICIENT != 0)
+    Ok(effective.is_some_and(|effective| effective & SUFFICIENT != 0))
 }
 
 /// Returns the program. Register 6 has the packet, 7 the hash and later the new entry, 8 the length of the IP header and later
@@ -145,7 +156,7 @@ fn program(headers: Headers, tables: &Tables) -> Assembler {
     let mut code = Assembler::default();
     code.combine(Move, R6, R1);
     let others = if headers == Headers::Udp { Vec::new() } else { select(&mut code, headers, tables) };
-    code.count((tables.counts.as_fd(), OFFERED));
+    code.count(tables.counts.word(OFFERED));
     hash(&mut code, headers);
 
     code.combine(Move, R8, R7);
@@ -154,7 +165,7 @@ fn program(headers: Headers, tables: &Tables) -> Assembler {
     code.calculate(Or, R8, 1);
     code.calculate(ShiftRight, R7, WORD_BITS - SET_BITS);
     code.calculate(Multiply, R7, WORD_BYTES);
-    code.load_address(R9, (tables.sets.as_fd(), 0));
+    code.load_address(R9, tables.sets.word(0));
     code.combine(Add, R9, R7);
 
     code.load_time();
@@ -178,7 +189,13 @@ fn program(headers: Headers, tables: &Tables) -> Assembler {
     code.exit();
     code.land(too_soon);
     code.land(too_late);
-    code.count((tables.counts.as_fd(), DROPPED));
+    code.load_address(R1, tables.passes.word(0));
+    code.load(R1, R1);
+    let drops = code.jump_if(Equal, R1, 0);
+    code.calculate(Move, R0, -1);
+    code.exit();
+    code.land(drops);
+    code.count(tables.counts.word(DROPPED));
     others.into_iter().for_each(|jump| code.land(jump));
     code.calculate(Move, R0, 0);
     code.exit();
@@ -199,7 +216,7 @@ fn select(code: &mut Assembler, headers: Headers, tables: &Tables) -> Vec<Jump> 
     // The kernel does not know how large what it has loaded can be.
     code.calculate(And, R1, PORT_WORDS as i32 - 1);
     code.calculate(Multiply, R1, WORD_BYTES);
-    code.load_address(R2, (tables.ports.as_fd(), 0));
+    code.load_address(R2, tables.ports.word(0));
     code.combine(Add, R2, R1);
     code.load(R1, R2);
     code.calculate(And, R0, 63);
@@ -304,7 +321,10 @@ mod tests {
     fn loaded(headers: Headers) -> Option<Repetitions> {
         match Repetitions::load(headers) {
             Ok(repetitions) => Some(repetitions),
-            Err(Errno::EPERM | Errno::ENOSYS) => None,
+            Err(Errno::EPERM | Errno::ENOSYS) => {
+                println!("skipped: no CAP_BPF");
+                None
+            }
             Err(error) => panic!("{headers:?}: {error}"),
         }
     }
@@ -366,8 +386,13 @@ mod tests {
             assert!(!wire.passes(&[0; 19]), "too short");
             sleep(LONG);
             assert!(wire.passes(&init(1, 1)), "once more");
+            repetitions.set_drops(false).unwrap();
+            assert!(wire.passes(&init(1, 1)) && wire.passes(&init(9, 9)), "all pass");
+            repetitions.set_drops(true).unwrap();
+            sleep(LONG);
+            assert!(wire.passes(&init(9, 9)), "it is remembered");
             let after = repetitions.counts().unwrap();
-            assert_eq!((after.offered - before.offered, after.dropped - before.dropped), (9, 6));
+            assert_eq!((after.offered - before.offered, after.dropped - before.dropped), (12, 6));
         }
     }
 
