@@ -64,6 +64,11 @@ fn connect_and_accept_need_not_wait() {
 }
 
 #[test]
+fn a_client_knows_from_which_of_its_addresses_it_has_connected() {
+    run("bound", &[]);
+}
+
+#[test]
 fn long_messages_among_short_ones_arrive_from_a_sender_that_waits_for_room() {
     run("long_and_short", &[]);
 }

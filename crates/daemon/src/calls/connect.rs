@@ -20,6 +20,7 @@ use crate::state::association::{Outcome, SocketAssociation};
 use crate::state::commands::{ConnectRequest, OneToManyCommand, OneToOneCommand};
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
+use crate::state::socket_addresses::Bound;
 use crate::system::addresses::{as_seen, check_peer, local_toward};
 use crate::system::visible_name;
 use crate::users::requester::Requester;
@@ -109,7 +110,7 @@ fn connect_one_to_one(
         _ => return Err(Errno::ISCONN),
     }
     let bound = bound(registry, socket)?;
-    let local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port()));
+    let local = source_toward(hosts[0], &bound).map(|local| SocketAddr::new(local, bound.port()));
     let remote = SocketAddr::new(hosts[0], seen.port());
     visible_name::of_association(program_end, local.unwrap_or_else(|| bound.first()), remote);
     let id = registry.next_association();
@@ -168,6 +169,19 @@ fn connect_one_to_many(
     Ok(assoc)
 }
 
+/// Returns the address from which an association of a socket with these bound addresses sends to a host: the core chooses it by
+/// the same rules.
+fn source_toward(host: IpAddr, bound: &Bound) -> Option<IpAddr> {
+    let route_source = local_toward(host);
+    let is_bound = |ip: IpAddr| bound.has_wildcard() || bound.ips().contains(&ip);
+    if let Some(source) = route_source.filter(|ip| is_bound(*ip)) {
+        return Some(source);
+    }
+    let fitting = || bound.ips().iter().filter(|ip| !ip.is_unspecified() && ip.is_ipv4() == host.is_ipv4());
+    let with_same_reach = fitting().find(|ip| ip.is_loopback() == host.is_loopback());
+    with_same_reach.or_else(|| fitting().next()).copied()
+}
+
 /// Returns the number of paths that an association begins with.
 fn paths_to(hosts: &[IpAddr]) -> usize {
     hosts.len().min(internals::PEER_ADDRESSES_MAX)
@@ -194,7 +208,7 @@ mod tests {
     use crate::state::registry::Opened;
     use crate::state::socket_options::SocketOptions;
     use crate::system::addresses::Family;
-    use crate::testing::{ID, opened, registry, server_address, soon, until};
+    use crate::testing::{ID, opened, opened_whole, registry, server_address, soon, until};
     use crate::users::owner::Owner;
     use crate::users::user::AssociationPermit;
 
@@ -245,6 +259,39 @@ mod tests {
         let begun = connect(registry, &opened.socket, args, opened.program_end.as_fd());
         let assoc = begun.map(|assoc| opened.socket.remove(&assoc));
         assoc.err()
+    }
+
+    #[test]
+    fn the_source_toward_a_host_is_a_bound_address_that_reaches_it() {
+        let source = |bound: &[&str], host: &str| {
+            let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+            let bound = Bound::new(bound.iter().map(|text| ip(text)).collect(), PORT);
+            source_toward(ip(host), &bound).map(|source| source.to_string())
+        };
+        let chosen = |address: &str| Some(address.to_string());
+        assert_eq!(source(&["0.0.0.0"], "127.0.0.1"), chosen("127.0.0.1"));
+        assert_eq!(source(&["::"], "127.0.0.1"), chosen("127.0.0.1"));
+        assert_eq!(source(&["127.0.0.2"], "127.0.0.1"), chosen("127.0.0.2"));
+        assert_eq!(source(&["127.0.0.2", "127.0.0.1"], "127.0.0.1"), chosen("127.0.0.1"), "of the route");
+        let several = ["2001:db8::1", "192.0.2.1", "127.0.0.2", "::1"];
+        assert_eq!(source(&several, "127.0.0.1"), chosen("127.0.0.2"));
+        assert_eq!(source(&several, "192.0.2.9"), chosen("192.0.2.1"));
+        assert_eq!(source(&several[2..], "192.0.2.9"), chosen("127.0.0.2"));
+        assert_eq!(source(&several, "2001:db8::9"), chosen("2001:db8::1"));
+        assert_eq!(source(&["127.0.0.2"], "2001:db8::9"), None);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_socket_that_connects_has_a_local_address_that_it_is_bound_to() {
+        let registry = registry();
+        let opened = opened_whole(&registry, Style::OneToOne);
+        let socket = &opened.socket;
+        registry.bind(socket, SocketAddr::new(local(2), PORT)).expect("a free port");
+        let peer = [SocketAddr::new(local(1), 7)];
+        let peer = Addresses::new(&peer).expect("one");
+        let args = ConnectArgs { peer, start: Start::Now, init: InitMessage::default() };
+        connect(&registry, socket, args, opened.program_end.as_fd()).expect("it begins");
+        assert_eq!(socket.local_address(), SocketAddr::new(local(2), PORT));
     }
 
     #[tokio::test(flavor = "local")]
