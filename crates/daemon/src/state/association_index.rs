@@ -29,4 +29,9 @@ impl AssociationIndex {
             sockets.remove(&id);
         }
     }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.sockets.borrow().len()
+    }
 }

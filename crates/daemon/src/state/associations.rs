@@ -167,11 +167,15 @@ impl Associations {
         }
     }
 
-    /// Removes all associations, also those that have ended, and returns them.
-    pub(super) fn take_all(&self) -> Vec<Rc<SocketAssociation>> {
-        self.by_peer.take();
-        self.by_id.borrow().keys().for_each(|id| self.index.remove(*id, self.socket));
-        self.by_id.take().into_values().chain(self.ended.take().into_values()).collect()
+    /// Takes all associations, also those that have ended. This takes the same time for any number.
+    pub(super) fn take_all(&self) -> TakenAssociations {
+        TakenAssociations {
+            by_id: self.by_id.take(),
+            by_peer: self.by_peer.take(),
+            ended: self.ended.take(),
+            index: Rc::clone(&self.index),
+            socket: self.socket,
+        }
     }
 
     /// Counts an association from which something may be received; returns their number.
@@ -184,6 +188,41 @@ impl Associations {
     pub(super) fn on_silent(&self) -> usize {
         self.heard.set(self.heard.get().saturating_sub(1));
         self.heard.get()
+    }
+}
+
+/// The associations that a socket had, in the order of their numbers, then those that have ended. Requests do not find them. Each
+/// is removed from the indexes when the iterator returns it: a socket may have thousands, so the caller takes them in turns.
+pub(crate) struct TakenAssociations {
+    by_id: BTreeMap<AssocId, Rc<SocketAssociation>>,
+    by_peer: PeerIndex,
+    ended: BTreeMap<AssocId, Rc<SocketAssociation>>,
+    index: Rc<AssociationIndex>,
+    socket: u64,
+}
+
+impl TakenAssociations {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_id.is_empty() && self.ended.is_empty()
+    }
+}
+
+impl Iterator for TakenAssociations {
+    type Item = Rc<SocketAssociation>;
+
+    fn next(&mut self) -> Option<Rc<SocketAssociation>> {
+        let Some((id, assoc)) = self.by_id.pop_first() else {
+            return self.ended.pop_first().map(|(_, assoc)| assoc);
+        };
+        self.index.remove(id, self.socket);
+        self.by_peer.remove(id);
+        Some(assoc)
+    }
+}
+
+impl Drop for TakenAssociations {
+    fn drop(&mut self) {
+        self.for_each(drop);
     }
 }
 
@@ -303,8 +342,27 @@ mod tests {
         one.remove(&assocs[1]);
         one.remove(&assocs[2]);
         assert_eq!(sockets(), [None, Some(2), None, Some(1)]);
-        one.take_all();
+        drop(one.take_all());
         assert_eq!(sockets(), [None, Some(2), None, None]);
+    }
+
+    #[test]
+    fn associations_that_were_taken_leave_the_indexes_one_by_one_and_are_not_found() {
+        let index = Rc::<AssociationIndex>::default();
+        let associations = Associations::new(1, Rc::clone(&index));
+        let peer = ([192, 0, 2, 1], 7).into();
+        let first = set_up_with(&associations, 3, peer);
+        (4..8).for_each(|id| drop(set_up_with(&associations, id, peer)));
+        associations.on_ended(&first);
+        let mut taken = associations.take_all();
+        assert!(associations.is_empty() && associations.with_peer(peer).is_none());
+        assert!([3, 4].iter().all(|id| associations.addressee(AssocId::new(*id)).is_none()));
+        for (id, left) in [(4, 3), (5, 2), (6, 1), (7, 0), (3, 0)] {
+            assert!(!taken.is_empty());
+            assert_eq!(taken.next().map(|assoc| assoc.id().get()), Some(id));
+            assert_eq!((index.count(), taken.by_peer.entered.len()), (left, left));
+        }
+        assert!(taken.is_empty() && taken.next().is_none());
     }
 
     #[test]
@@ -319,9 +377,10 @@ mod tests {
         assert_eq!(found(peer), Some(10));
         associations.remove(&second.next().unwrap());
         assert_eq!(found(mapped), Some(11));
-        associations.take_all();
+        let mut taken = associations.take_all();
         assert_eq!(found(peer), None);
-        let index = associations.by_peer.borrow();
+        assert!(taken.by_ref().count() > 900);
+        let index = &taken.by_peer;
         assert!(index.set_up.is_empty() && index.listed.is_empty() && index.entered.is_empty());
     }
 
@@ -349,8 +408,9 @@ mod tests {
             assert_eq!(associations.with_peer(address).map(|assoc| assoc.id().get()), Some(1000));
             associations.on_ended(&assoc);
             assert!(associations.with_peer(address).is_none());
-            associations.take_all();
-            assert!(associations.by_peer.borrow().confirmed.is_empty());
+            let mut taken = associations.take_all();
+            assert_eq!(taken.by_ref().count(), 2 * LISTING_LOOKED_AT_MAX + 1, "and the one that has ended");
+            assert!(taken.by_peer.confirmed.is_empty());
         }
     }
 
@@ -394,6 +454,6 @@ mod tests {
         associations.remove(&first);
         assert!(associations.addressee(first.id()).is_none());
         associations.on_ended(&second);
-        assert_eq!(associations.take_all().len(), 1, "the program has closed the socket");
+        assert_eq!(associations.take_all().count(), 1, "the program has closed the socket");
     }
 }

@@ -484,7 +484,7 @@ mod tests {
             } else {
                 let taken = registry.take_associations(&socket);
                 registry.release_port(&socket);
-                taken.iter().for_each(|assoc| registry.leave(&socket, assoc));
+                taken.for_each(|assoc| registry.leave(&socket, &assoc));
             }
             assert!(!socket.addresses().is_bound());
             let left = registry.closed().following(1, None, 2);

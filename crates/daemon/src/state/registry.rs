@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use super::association::SocketAssociation;
 use super::association_index::AssociationIndex;
+use super::associations::TakenAssociations;
 use super::closed_sockets::ClosedSockets;
 use super::commands::{self, CommandReceiver};
 use super::ports::{Holder, Ports};
@@ -254,6 +255,12 @@ impl Registry {
         Some((socket, assoc))
     }
 
+    /// Returns the number of associations in the index of all sockets.
+    #[cfg(test)]
+    pub(crate) fn indexed_associations(&self) -> usize {
+        self.association_index.count()
+    }
+
     /// Keeps a socket until its last descriptor is closed, because the program shuts it down. `program_end` is one of them.
     pub(crate) fn watch_close(&self, socket: &Socket, program_end: BorrowedFd<'_>) -> Result<(), Errno> {
         socket
@@ -391,7 +398,7 @@ impl Registry {
                 drop(share);
             });
         }
-        self.take_associations(socket).iter().for_each(|assoc| self.leave(socket, assoc));
+        self.take_associations(socket).for_each(|assoc| self.leave(socket, &assoc));
         self.release_port(socket);
         socket.on_forgotten();
     }
@@ -409,7 +416,7 @@ impl Registry {
     }
 
     /// Takes the associations of a socket that its program has closed. The caller leaves each ([`Registry::leave`]).
-    pub(crate) fn take_associations(&self, socket: &Socket) -> Vec<Rc<SocketAssociation>> {
+    pub(crate) fn take_associations(&self, socket: &Socket) -> TakenAssociations {
         let associations = socket.on_closed();
         if !associations.is_empty() {
             self.closed.describe(socket);

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 use super::association::SocketAssociation;
 use super::association_index::AssociationIndex;
 use super::association_options::AssocOptions;
-use super::associations::Associations;
+use super::associations::{Associations, TakenAssociations};
 use super::closed_socket::ClosedSocket;
 use super::commands::Commands;
 use super::due_dry::DueDry;
@@ -506,7 +506,7 @@ impl Socket {
     }
 
     /// Removes all associations, because the program has closed the socket.
-    pub(crate) fn on_closed(&self) -> Vec<Rc<SocketAssociation>> {
+    pub(crate) fn on_closed(&self) -> TakenAssociations {
         let associations = self.associations.take_all();
         self.is_left.set(self.is_left.get() || !associations.is_empty());
         associations

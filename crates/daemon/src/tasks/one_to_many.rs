@@ -144,12 +144,17 @@ async fn close_early(socket: &Rc<Socket>) -> Option<Departure> {
     if !socket.options().lingers() {
         return Some(Departure::Closed);
     }
-    for assoc in socket.associations().all() {
-        assoc.guard_end();
-        let queue = assoc.send_queue();
-        if let Some(queue) = queue.filter(|_| assoc.stack_association().is_none()) {
-            set_up_soon(socket, assoc, queue);
-        }
+    let (mut turn, mut next) = (socket.turn(), socket.associations().first());
+    while let Some(assoc) = next {
+        let guard = || {
+            assoc.guard_end();
+            let queue = assoc.send_queue();
+            if let Some(queue) = queue.filter(|_| assoc.stack_association().is_none()) {
+                set_up_soon(socket, Rc::clone(&assoc), queue);
+            }
+        };
+        turn.close_one(guard).await;
+        next = socket.associations().next_after(assoc.id());
     }
     None
 }
@@ -367,7 +372,6 @@ mod tests {
     use std::net::SocketAddr;
     use std::os::fd::{AsFd, OwnedFd};
     use std::pin::pin;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::task::{Context, Waker};
 
     use bytes::Bytes;
@@ -393,30 +397,75 @@ mod tests {
     use crate::users::round_share::{CLOSE_RECORDS, RECORDS_PER_ROUND};
     use crate::users::user::ENDED_ASSOCIATION_BYTES;
 
-    #[tokio::test(flavor = "local")]
-    async fn others_run_while_a_socket_with_many_associations_is_closed() {
-        let registry = Rc::new(registry());
-        let (socket, _theirs) = opened(&registry, Style::OneToMany);
-        for id in 0..4 * RECORDS_PER_TURN as u32 {
-            let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-            let assoc = SocketAssociation::new(AssocId::new(id), peer, socket.future_options());
-            socket.enter(assoc, 1, registry.admit_association(&socket, 1).expect("room"));
-        }
-        let turns = Arc::new(AtomicUsize::new(0));
-        let neighbour = tokio::task::spawn_local({
-            let turns = Arc::clone(&turns);
-            async move {
-                loop {
-                    turns.fetch_add(1, Relaxed);
-                    tokio::task::yield_now().await;
-                }
+    const MANY: usize = 4 * RECORDS_PER_TURN;
+
+    /// Enters this many associations that are being set up.
+    fn enter_many(registry: &Registry, socket: &Socket) -> Vec<AssocId> {
+        let enter = |port| {
+            let peer = SocketAddr::from(([127, 0, 0, 1], port));
+            let assoc = SocketAssociation::new(registry.next_association(), peer, socket.future_options());
+            socket.enter(assoc, 1, registry.admit_association(socket, 1).expect("room")).id()
+        };
+        (1..=MANY as u16).map(enter).collect()
+    }
+
+    /// Waits until `left` returns 0. Returns the most by which it is less after a round.
+    async fn most_in_a_round(left: impl Fn() -> usize + 'static) -> usize {
+        let (mut most, mut before) = (0, left());
+        // A task, because the runtime polls the test itself less often.
+        let counting = tokio::task::spawn_local(async move {
+            while before > 0 {
+                tokio::task::yield_now().await;
+                let now = left();
+                most = most.max(before - now);
+                before = now;
             }
+            most
         });
-        close(&registry, &socket, Departure::Unread).await;
-        let turns = turns.load(Relaxed);
-        let rounds = 4 * RECORDS_PER_TURN * CLOSE_RECORDS / RECORDS_PER_ROUND;
-        assert!(turns >= rounds - 1, "the neighbour had {turns} turns");
-        neighbour.abort();
+        soon(counting).await.expect("no panic")
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_socket_with_many_associations_is_closed_in_turns() {
+        let registry = Rc::new(registry());
+        let (socket, program_end) = start(&registry, opened_whole(&registry, Style::OneToMany));
+        socket.options_mut().set_linger(true, 0);
+        let ids = enter_many(&registry, &socket);
+        let user = registry.resources().users().user(1);
+        let indexed = {
+            let registry = Rc::clone(&registry);
+            move || registry.indexed_associations()
+        };
+        drop(program_end);
+        while !socket.is_left() {
+            tokio::task::yield_now().await;
+        }
+        assert!(indexed() > MANY / 2);
+        assert!(socket.associations().is_empty(), "none is found meanwhile");
+        assert!(ids.iter().all(|id| registry.association(*id).is_none()));
+        let most = most_in_a_round(indexed).await;
+        assert!(most <= RECORDS_PER_ROUND / CLOSE_RECORDS, "{most} in a round");
+        soon(socket.gone()).await;
+        assert_eq!(user.associations(), 0);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_close_that_waits_for_memory_guards_many_associations_in_turns() {
+        let registry = Rc::new(registry());
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        enter_many(&registry, &socket);
+        drop(program_end);
+        let all: Vec<_> = socket.associations().all().iter().map(Rc::downgrade).collect();
+        // Each is given to a task that ends its setup, beside the socket.
+        let left = move || all.iter().filter(|assoc| assoc.strong_count() == 1).count();
+        assert_eq!(left(), MANY);
+        let guarded = tokio::task::spawn_local({
+            let socket = Rc::clone(&socket);
+            async move { close_early(&socket).await.is_none() }
+        });
+        let most = most_in_a_round(left).await;
+        assert!(most <= RECORDS_PER_ROUND / CLOSE_RECORDS, "{most} in a round");
+        assert!(guarded.await.expect("it ends"), "the socket goes on");
     }
 
     /// Starts an association with a listener on the same host; returns the listener and the association.
