@@ -381,15 +381,20 @@ mod tests {
         }
     }
 
+    /// Enters the associations 3 to 7.
+    fn enter_five(registry: &Registry, socket: &Socket) {
+        let peer = ([192, 0, 2, 1], 7).into();
+        for id in 3..8 {
+            let assoc = SocketAssociation::new(AssocId::new(id), peer, AssocOptions::default());
+            socket.enter(assoc, 1, registry.admit_association(socket, 1).expect("room"));
+        }
+    }
+
     #[tokio::test(flavor = "local")]
     async fn the_associations_of_a_socket_take_room_of_later_ones() {
         let registry = registry();
         let (socket, _program_end) = opened(&registry, Style::OneToMany);
-        let peer = ([192, 0, 2, 1], 7).into();
-        for id in 3..8 {
-            let assoc = SocketAssociation::new(AssocId::new(id), peer, AssocOptions::default());
-            socket.enter(assoc, 1, registry.admit_association(&socket, 1).expect("room"));
-        }
+        enter_five(&registry, &socket);
         let mut associations = Room { left: 7, omitted: 0 };
         for (left, omitted) in [(2, 0), (0, 3)] {
             let mut report = Report::begin(&registry, requester(1)).await.expect("memory");
@@ -428,11 +433,7 @@ mod tests {
     async fn associations_for_which_there_is_no_room_are_counted() {
         let registry = registry();
         let (socket, _program_end) = opened(&registry, Style::OneToMany);
-        let peer = ([192, 0, 2, 1], 7).into();
-        for id in 3..8 {
-            let assoc = SocketAssociation::new(AssocId::new(id), peer, AssocOptions::default());
-            socket.enter(assoc, 1, registry.admit_association(&socket, 1).expect("room"));
-        }
+        enter_five(&registry, &socket);
         let mut associations = Room { left: 3, omitted: 0 };
         let numbers: Vec<u32> = associations.of(&socket).iter().map(|assoc| assoc.id().get()).collect();
         assert_eq!((numbers, associations.omitted), (vec![3, 4, 5], 2));

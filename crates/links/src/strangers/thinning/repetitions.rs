@@ -150,8 +150,8 @@ fn may_load() -> Result<bool, Errno> {
     Ok(effective.is_some_and(|effective| effective & SUFFICIENT != 0))
 }
 
-/// Returns the program. Register 6 has the packet, 7 the hash and later the new entry, 8 the length of the IP header and later
-/// the part of the hash in entries, and 9 the address of the set.
+/// Returns the program. Register 6 has the address of the packet's description, 7 the hash and later the new entry, 8 the length
+/// of the IP header and later the part of the hash in entries, and 9 the address of the set.
 fn program(headers: Headers, tables: &Tables) -> Assembler {
     let mut code = Assembler::default();
     code.combine(Move, R6, R1);
@@ -237,9 +237,9 @@ fn load_sctp(code: &mut Assembler, headers: Headers, width: u32, offset: i32) {
     }
 }
 
-/// Calculates a hash in register 7, of which the high bits are used: a multilinear one, by which two INITs hardly ever have the
-/// same (Lemire and Kaser, Strongly universal string hashing is fast, 2014), and a product that also spreads those with tags in
-/// sequence.
+/// Calculates the hash of an INIT in register 7; the high bits are used. The hash is multilinear (Lemire and Kaser, Strongly
+/// universal string hashing is fast, 2014), multiplied by another key, because INITs whose tags are in sequence would otherwise
+/// share few sets.
 fn hash(code: &mut Assembler, headers: Headers) {
     let random = RandomState::new();
     let mut keys = (0_u8..).map(|n| random.hash_one(n));
